@@ -1,4 +1,5 @@
-"""1,000 DaemonSets from a directory against a real API server, beside `kubectl apply --server-side` in the same run.
+"""1,000 DaemonSets from a directory against a real API server, beside `kubectl apply --server-side`
+in the same run.
 
 Seconds depend on the machine; the ratios travel. Requests are those that the API server counted.
 """
@@ -88,7 +89,9 @@ def main() -> None:
         for n in range(COUNT):
             (work / f"agent-{n:04d}.yaml").write_text(TEMPLATE.format(n=n))
         local_worktree.begin(work, "a thousand agents", AUTHOR)
-        kubectl, ours = (ControlPlane(folder / name, Wanted(controllers=False)) for name in ("kubectl", "ours"))
+        kubectl, ours = (
+            ControlPlane(folder / name, Wanted(controllers=False)) for name in ("kubectl", "ours")
+        )
         try:
             compare(work, kubectl.start(), ours.start())
         finally:
@@ -97,18 +100,38 @@ def main() -> None:
 
 
 def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
-    environment = {**os.environ, "KUBECONFIG": str(ours.kubeconfig), "XDG_CACHE_HOME": str(work.parent / "cache")}
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(ours.kubeconfig),
+        "XDG_CACHE_HOME": str(work.parent / "cache"),
+    }
 
     def by_kubectl() -> None:
-        command = [controlplane.programs() / "kubectl", "--kubeconfig", kubectl.kubeconfig, "apply", "--server-side", "-f", work]
+        command = [
+            controlplane.programs() / "kubectl",
+            "--kubeconfig",
+            kubectl.kubeconfig,
+            "apply",
+            "--server-side",
+            "-f",
+            work,
+        ]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def by_us() -> None:
-        subprocess.run([PROGRAM, "apply", work, "-q"], check=True, stdout=subprocess.DEVNULL, env=environment)
+        subprocess.run(
+            [PROGRAM, "apply", work, "-q"], check=True, stdout=subprocess.DEVNULL, env=environment
+        )
 
     def change() -> None:
         file = work / "agent-0007.yaml"
-        file.write_text(re.sub(r"image: .*", f"image: registry.example.com/agent:{random.randint(2, 10**6)}", file.read_text()))
+        file.write_text(
+            re.sub(
+                r"image: .*",
+                f"image: registry.example.com/agent:{random.randint(2, 10**6)}",
+                file.read_text(),
+            )
+        )
         local_worktree.commit(work, "one image", AUTHOR)
 
     rows = {}
@@ -116,7 +139,12 @@ def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
         if name == "one image changed":
             change()
         rows[name] = (_measured(kubectl, by_kubectl), _measured(ours, by_us))
-        figures.show(f"{COUNT} DaemonSets, {name}, as a command", rows[name][1][0], rows[name][0][0], _told(rows[name][1][1]))
+        figures.show(
+            f"{COUNT} DaemonSets, {name}, as a command",
+            rows[name][1][0],
+            rows[name][0][0],
+            _told(rows[name][1][1]),
+        )
     asyncio.run(_service(work, ours, change, rows["one image changed"][0][0]))
 
 
@@ -124,7 +152,11 @@ def _measured(plane: ControlPlane, work: Callable[[], None]) -> tuple[float, dic
     before, began = _requests(plane), time.perf_counter()
     work()
     seconds = time.perf_counter() - began
-    return seconds, {verb: count - before.get(verb, 0) for verb, count in _requests(plane).items() if count > before.get(verb, 0)}
+    return seconds, {
+        verb: count - before.get(verb, 0)
+        for verb, count in _requests(plane).items()
+        if count > before.get(verb, 0)
+    }
 
 
 def _requests(plane: ControlPlane) -> dict[str, int]:
@@ -143,16 +175,22 @@ def _metrics(plane: ControlPlane) -> str:
     import ssl
 
     context = ssl.create_default_context(cafile=str(plane.ca))
-    request = urllib.request.Request(plane.url + "/metrics", headers={"Authorization": f"Bearer {plane.token}"})
+    request = urllib.request.Request(
+        plane.url + "/metrics", headers={"Authorization": f"Bearer {plane.token}"}
+    )
     with urllib.request.urlopen(request, context=context) as reply:
         return str(reply.read().decode())
 
 
 def _told(requests: dict[str, int]) -> str:
-    return "DaemonSet requests: " + (", ".join(f"{count} {verb}" for verb, count in sorted(requests.items())) or "none")
+    return "DaemonSet requests: " + (
+        ", ".join(f"{count} {verb}" for verb, count in sorted(requests.items())) or "none"
+    )
 
 
-async def _service(work: Path, plane: ControlPlane, change: Callable[[], None], kubectl_seconds: float) -> None:
+async def _service(
+    work: Path, plane: ControlPlane, change: Callable[[], None], kubectl_seconds: float
+) -> None:
     """The loop with warm caches: one image, then nothing."""
     ended: asyncio.Queue[PassEnded] = asyncio.Queue()
 
@@ -173,7 +211,11 @@ async def _service(work: Path, plane: ControlPlane, change: Callable[[], None], 
             prepare.prepare,
         )
         loop = deployer_loop.Loop(
-            source, place, ApplyOptions(adopt=True, patience=0.0), emit, deployer_loop.LoopTiming(5.0, time.time, random.random)
+            source,
+            place,
+            ApplyOptions(adopt=True, patience=0.0),
+            emit,
+            deployer_loop.LoopTiming(5.0, time.time, random.random),
         )
         running = asyncio.create_task(loop.run())
         while (await ended.get()).writes:  # until a pass finds everything done
@@ -185,8 +227,17 @@ async def _service(work: Path, plane: ControlPlane, change: Callable[[], None], 
         await ended.get()
         seconds = time.perf_counter() - began
         await ended.get()  # the look at what was written
-        after = {verb: count - before.get(verb, 0) for verb, count in _requests(plane).items() if count > before.get(verb, 0)}
-        figures.show(f"{COUNT} DaemonSets, one image changed, caches warm", seconds, kubectl_seconds, _told(after))
+        after = {
+            verb: count - before.get(verb, 0)
+            for verb, count in _requests(plane).items()
+            if count > before.get(verb, 0)
+        }
+        figures.show(
+            f"{COUNT} DaemonSets, one image changed, caches warm",
+            seconds,
+            kubectl_seconds,
+            _told(after),
+        )
         sent = cluster.requests
         began = time.perf_counter()
         loop.ask()

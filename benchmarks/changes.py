@@ -1,4 +1,5 @@
-"""`check --base` over 50 agents and 20 clusters of 250 nodes each, as a command in a Git repository: wall and CPU.
+"""`check --base` over 50 agents and 20 clusters of 250 nodes each, as a command in a Git
+repository: wall and CPU.
 
 python -m benchmarks changes
 """
@@ -35,7 +36,11 @@ def agent(number: int, version: str) -> dict[str, Any]:
         "readinessProbe": {"httpGet": {"path": "/", "port": "metrics"}},
         "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
     }
-    pod = {"priorityClassName": "system-node-critical", "nodeSelector": {"kubernetes.io/os": "linux"}, "containers": [container]}
+    pod = {
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "containers": [container],
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -65,7 +70,15 @@ def write(folder: Path, changed: int, version: str) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "fleet"
-        git = ["git", "-C", str(folder), "-c", "user.name=bench", "-c", "user.email=bench@example.com"]
+        git = [
+            "git",
+            "-C",
+            str(folder),
+            "-c",
+            "user.name=bench",
+            "-c",
+            "user.email=bench@example.com",
+        ]
         write(folder, 0, "1.0.0")
         for words in (
             ["init", "-q", "-b", "main"],
@@ -78,4 +91,6 @@ def main() -> None:
             write(folder, changed, f"1.{changed}.0")
             command = [PROGRAM, "check", folder, "--base", "main", "-q", "-o", f"json={os.devnull}"]
             runs = [processes.cost(command, Path(name) / "cache") for _ in range(RUNS)]
-            processes.show(f"{changed} of {AGENTS} agents changed on {CLUSTERS} clusters of 250 nodes", runs)
+            processes.show(
+                f"{changed} of {AGENTS} agents changed on {CLUSTERS} clusters of 250 nodes", runs
+            )

@@ -1,7 +1,9 @@
-"""`gitops-ds check` as a process, in turns with kubeconform on the same files: CPU, wall and memory.
+"""`gitops-ds check` as a process, in turns with kubeconform on the same files: CPU, wall and
+memory.
 
-python -m benchmarks check; GITOPS_DS_BENCH_FILES (10000), GITOPS_DS_BENCH_RUNS (5). kubeconform is `-strict` in one goroutine, with
-our own definitions of a DaemonSet as its one local schema; it has no rules.
+python -m benchmarks check; GITOPS_DS_BENCH_FILES (10000), GITOPS_DS_BENCH_RUNS (5). kubeconform is
+`-strict` in one goroutine, with our own definitions of a DaemonSet as its one local schema; it has
+no rules.
 """
 
 from __future__ import annotations
@@ -35,7 +37,14 @@ def kubeconform(folder: Path) -> list[str | Path]:
         "definitions": dict(known.definitions),
     }
     (folder / "daemonset.json").write_text(json.dumps(schema))
-    return [Path(where) / "kubeconform", "-strict", "-n", "1", "-schema-location", folder / "daemonset.json"]
+    return [
+        Path(where) / "kubeconform",
+        "-strict",
+        "-n",
+        "1",
+        "-schema-location",
+        folder / "daemonset.json",
+    ]
 
 
 def main() -> None:
@@ -48,9 +57,12 @@ def compare(folder: Path, count: int) -> None:
     plain, every = folder / f"{count}" / "manifests", folder / f"{count}-every" / "manifests"
     for files in (plain, every):
         files.mkdir(parents=True)
-        validate.write(files, count - 1, 0)  # beside them a file of settings: a repository has at most 10,000 files
+        # beside them a file of settings: a repository has at most 10,000 files
+        validate.write(files, count - 1, 0)
     switches = ", ".join(sorted({f"{rule.id}: true" for rule in rule_table.RULES if not rule.on}))
-    (every.parent / "gitops-ds.yaml").write_text(f"version: v1\nmanifests: [manifests/*.yaml]\nrules: {{{switches}}}\n")
+    (every.parent / "gitops-ds.yaml").write_text(
+        f"version: v1\nmanifests: [manifests/*.yaml]\nrules: {{{switches}}}\n"
+    )
     check = [PROGRAM, "check", "-q", "-o", f"json={os.devnull}"]
     ways: dict[str, list[str | Path]] = {
         "the rules that are on": [*check, "--no-cache", plain],
@@ -69,5 +81,10 @@ def compare(folder: Path, count: int) -> None:
     print(f"{count:,} manifests; kubeconform: wall {min(run.wall for run in theirs):.2f} s")
     for what, runs in ours.items():
         processes.show(f"{count:,} manifests, {what}", runs, theirs)
-    anew, again = (median(run.cpu for run in ours[what]) for what in ("the rules that are on", "unchanged files"))
-    print(f"{count:,} manifests, unchanged: {anew / again:.1f} times as fast as anew, start included")
+    anew, again = (
+        median(run.cpu for run in ours[what])
+        for what in ("the rules that are on", "unchanged files")
+    )
+    print(
+        f"{count:,} manifests, unchanged: {anew / again:.1f} times as fast as anew, start included"
+    )

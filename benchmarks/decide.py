@@ -1,5 +1,5 @@
-"""The controller core without an API server: a decision in the middle of a rollout, the memory of the cache, a whole rollout in
-virtual time.
+"""The controller core without an API server: a decision in the middle of a rollout, the memory of
+the cache, a whole rollout in virtual time.
 
 python -m benchmarks decide; GITOPS_DS_BENCH_SIMULATED says how many nodes (5000).
 """
@@ -39,7 +39,11 @@ def main() -> None:
     for nodes in (NODES // 5, NODES // 2, NODES):
         lists = virtual_time.run(half_way(nodes))
         seconds = decision(lists)
-        print(f"a decision on {nodes} nodes, half way: {1e3 * seconds:.1f} ms, {1e6 * seconds / nodes:.1f} us a node", flush=True)
+        print(
+            f"a decision on {nodes} nodes, half way: {1e3 * seconds:.1f} ms, "
+            f"{1e6 * seconds / nodes:.1f} us a node",
+            flush=True,
+        )
     print(f"{COPIES} DaemonSets on {NODES} nodes in the cache: {held(lists):.0f} MiB", flush=True)
     virtual_time.run(rollout(NODES))
 
@@ -60,13 +64,20 @@ def decision(lists: Lists) -> float:
 
 
 def held(lists: Lists) -> float:
-    """MiB that the cache keeps of so many DaemonSets, each body parsed anew as it is when it comes over a wire."""
-    wire = {resource: [orjson.dumps(body) for body in listing.items] for resource, listing in lists.items()}
+    """MiB that the cache keeps of so many DaemonSets, each body parsed anew as it is when it comes
+    over a wire.
+    """
+    wire = {
+        resource: [orjson.dumps(body) for body in listing.items]
+        for resource, listing in lists.items()
+    }
     cache = Cache()
     tracemalloc.start()
     for resource in WATCHED:
         copies = 1 if resource == NODE else COPIES
-        bodies = (_copy(orjson.loads(text), number) for text in wire[resource] for number in range(copies))
+        bodies = (
+            _copy(orjson.loads(text), number) for text in wire[resource] for number in range(copies)
+        )
         cache.replace(resource, bodies, lists[resource].version)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -107,7 +118,13 @@ async def controlled(nodes: int) -> AsyncIterator[simulator.SimulatedCluster]:
     async with simulator.SimulatedCluster() as cluster, asyncio.TaskGroup() as group:
         cluster.add_nodes(simulator.NodeSpec(f"node-{number:04d}") for number in range(nodes))
         clock = virtual_time.clock()
-        controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=clock, chance=random.Random(1).random)
+        controller = Controller(
+            cluster.client(),
+            Powers.FULL,
+            lambda _: None,
+            clock=clock,
+            chance=random.Random(1).random,
+        )
         group.create_task(controller.run())
         yield cluster
         controller.stop()
@@ -119,7 +136,9 @@ async def change(cluster: simulator.SimulatedCluster, image: str, enough: int) -
     if image == "1":
         await cluster.create(DAEMONSET, body)
     else:
-        await cluster.patch(DAEMONSET, "default", "agent", {"spec": {"template": body["spec"]["template"]}})
+        await cluster.patch(
+            DAEMONSET, "default", "agent", {"spec": {"template": body["spec"]["template"]}}
+        )
     while True:
         await asyncio.sleep(1)
         found = await cluster.get(DAEMONSET, "default", "agent")

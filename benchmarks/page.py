@@ -1,4 +1,5 @@
-"""The page of an agent on 5,000 nodes in a real Chromium: first byte, until it can be used, and a change of 100 nodes.
+"""The page of an agent on 5,000 nodes in a real Chromium: first byte, until it can be used, and a
+change of 100 nodes.
 
 Beside the page of 60 nodes, measured in the same run.
 """
@@ -19,11 +20,15 @@ from tests.page.conftest import Served, serving
 
 PATH = "/agents/logging/fluent-bit"
 READY = "performance.getEntriesByName('ready')[0].startTime"
-PAINTED = "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"
+PAINTED = (
+    "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"
+)
 
 
 def first_byte(url: str) -> tuple[float, int, int]:
-    """Milliseconds until the first byte of a page that nobody drew yet is there, and its size with gzip and without."""
+    """Milliseconds until the first byte of a page that nobody drew yet is there, and its size with
+    gzip and without.
+    """
     asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
     began = time.perf_counter()
     with urllib.request.urlopen(asked) as answer:
@@ -36,7 +41,10 @@ def first_byte(url: str) -> tuple[float, int, int]:
 
 def fluent(count: int, on: int) -> fleets.Fleet:
     tags = (("4.0.1", fleets.OLD), ("4.0.3", fleets.NEW))
-    templates = tuple((fleets.template("fluent-bit", f"cr.example.com/fluent-bit:{tag}"), commit) for tag, commit in tags)
+    templates = tuple(
+        (fleets.template("fluent-bit", f"cr.example.com/fluent-bit:{tag}"), commit)
+        for tag, commit in tags
+    )
     return fleets.Fleet("fluent-bit", "logging", templates, on=on)
 
 
@@ -57,11 +65,16 @@ def measure(page: Page, served: Served, count: int) -> dict[str, float]:
     painted = float(page.evaluate(PAINTED))
     ready = float(page.evaluate(READY))
     frame = statistics.median(page.evaluate(FRAMES))
-    agents = [fleets.agent(fluent(count, on), nodes) for on in (count * 3 // 5, count * 3 // 5 + min(100, count // 5))]
+    agents = [
+        fleets.agent(fluent(count, on), nodes)
+        for on in (count * 3 // 5, count * 3 // 5 + min(100, count // 5))
+    ]
     for agent in agents:
         served.change(partial(put, agent))
         told = int(page.evaluate("Number(document.body.dataset.updated) || 0"))
-        page.wait_for_function("(n) => Number(document.body.dataset.updated) > n", arg=told - (told > 0))
+        page.wait_for_function(
+            "(n) => Number(document.body.dataset.updated) > n", arg=told - (told > 0)
+        )
         page.wait_for_timeout(1500)
     update = float(page.evaluate("performance.getEntriesByName('update').at(-1).duration"))
     return {
@@ -93,7 +106,9 @@ FRAMES = """async () => {
 
 def main(runs: int = 3) -> None:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         found: dict[int, list[dict[str, float]]] = {}
         for count in (60, 5000):
             with serving(fleets.story(count)) as served:

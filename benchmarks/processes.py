@@ -38,9 +38,13 @@ def show(what: str, ours: Sequence[Cost], theirs: Sequence[Cost] = ()) -> None:
     beside = ""
     if theirs:
         peer = [run.cpu for run in theirs]
-        beside = f", {median(cpu) / median(peer):.2f} of the peer's {median(peer):.2f} s ({min(peer):.2f}-{max(peer):.2f})"
+        beside = (
+            f", {median(cpu) / median(peer):.2f} of the peer's {median(peer):.2f} s "
+            f"({min(peer):.2f}-{max(peer):.2f})"
+        )
     wall, memory = median(run.wall for run in ours), median(run.memory for run in ours)
     print(
-        f"{what}: {median(cpu):.2f} s of CPU ({min(cpu):.2f}-{max(cpu):.2f}){beside}; wall {wall:.2f} s, {memory:.0f} MiB",
+        f"{what}: {median(cpu):.2f} s of CPU ({min(cpu):.2f}-{max(cpu):.2f}){beside}; wall "
+        f"{wall:.2f} s, {memory:.0f} MiB",
         flush=True,
     )

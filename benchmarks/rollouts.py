@@ -1,8 +1,9 @@
-"""A DaemonSet is created, updated at 10 % and undone on KWOK nodes: our controller core against upstream's, in turns on one
-control plane: wall, CPU and memory of the controller's own process.
+"""A DaemonSet is created, updated at 10 % and undone on KWOK nodes: our controller core against
+upstream's, in turns on one control plane: wall, CPU and memory of the controller's own process.
 
-python -m benchmarks rollouts; GITOPS_DS_BENCH_NODES (500,1000), GITOPS_DS_BENCH_RUNS (5); GITOPS_DS_BENCH_SHIPPED=1 runs upstream's
-once more with the limits that it is shipped with (minutes).
+python -m benchmarks rollouts; GITOPS_DS_BENCH_NODES (500,1000), GITOPS_DS_BENCH_RUNS (5);
+GITOPS_DS_BENCH_SHIPPED=1 runs upstream's once more with the limits that it is shipped with
+(minutes).
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def daemonset(image: str) -> dict[str, Any]:
     }
     template = {
         "metadata": {"labels": {"app": "agent"}},
-        "spec": {"containers": [container], "volumes": [{"name": "varlog", "hostPath": {"path": "/var/log"}}]},
+        "spec": {
+            "containers": [container],
+            "volumes": [{"name": "varlog", "hostPath": {"path": "/var/log"}}],
+        },
     }
     return {
         "apiVersion": "apps/v1",
@@ -76,7 +80,9 @@ def daemonset(image: str) -> dict[str, Any]:
 def main() -> None:
     for nodes in NODES:
         with tempfile.TemporaryDirectory() as folder:
-            plane = ControlPlane(Path(folder) / "plane", Wanted(nodes=nodes, daemonset_controller=False))
+            plane = ControlPlane(
+                Path(folder) / "plane", Wanted(nodes=nodes, daemonset_controller=False)
+            )
             try:
                 compare(plane.start(), nodes)
             finally:
@@ -85,31 +91,60 @@ def main() -> None:
 
 def compare(plane: ControlPlane, nodes: int) -> None:
     plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=600s")
-    measured(plane, nodes, their_command(plane, LIFTED))  # the first of all runs on a new control plane is slow
+    # the first of all runs on a new control plane is slow
+    measured(plane, nodes, their_command(plane, LIFTED))
     ours, theirs = [], []
     for _ in range(RUNS):
         ours.append(measured(plane, nodes, our_command(plane)))
         theirs.append(measured(plane, nodes, their_command(plane, LIFTED)))
     for index, step in enumerate(STEPS):
-        show(f"{nodes} nodes, {step}", "s", [run.wall[index] for run in ours], [run.wall[index] for run in theirs])
-    show(f"{nodes} nodes, CPU of the three", "s", [run.cpu for run in ours], [run.cpu for run in theirs])
-    show(f"{nodes} nodes, memory at its peak", "MiB", [run.memory for run in ours], [run.memory for run in theirs])
+        show(
+            f"{nodes} nodes, {step}",
+            "s",
+            [run.wall[index] for run in ours],
+            [run.wall[index] for run in theirs],
+        )
+    show(
+        f"{nodes} nodes, CPU of the three",
+        "s",
+        [run.cpu for run in ours],
+        [run.cpu for run in theirs],
+    )
+    show(
+        f"{nodes} nodes, memory at its peak",
+        "MiB",
+        [run.memory for run in ours],
+        [run.memory for run in theirs],
+    )
     print(f"{nodes} nodes, quiet: {100 * quiet(plane, nodes):.2f} % of a core", flush=True)
     if os.environ.get("GITOPS_DS_BENCH_SHIPPED"):
         shipped = measured(plane, nodes, their_command(plane, ()))
         for index, step in enumerate(STEPS):
-            show(f"{nodes} nodes, {step}, peer as shipped", "s", [run.wall[index] for run in ours], [shipped.wall[index]])
+            show(
+                f"{nodes} nodes, {step}, peer as shipped",
+                "s",
+                [run.wall[index] for run in ours],
+                [shipped.wall[index]],
+            )
 
 
 def quiet(plane: ControlPlane, nodes: int) -> float:
-    """The share of a core that we use while nothing happens but what kubelets say each five minutes, and their leases."""
+    """The share of a core that we use while nothing happens but what kubelets say each five
+    minutes, and their leases.
+    """
     process = started(plane, our_command(plane))
     try:
         idle(process.pid)
         before, began, said = cpu(process.pid), time.perf_counter(), 0
         while (now := time.perf_counter() - began) < QUIET:
             if said < now * nodes / 300:
-                heartbeat = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": timestamps.text(time.time())}]}}
+                heartbeat = {
+                    "status": {
+                        "conditions": [
+                            {"type": "Ready", "lastHeartbeatTime": timestamps.text(time.time())}
+                        ]
+                    }
+                }
                 path = f"/api/v1/nodes/node-{said % nodes:03d}/status"
                 plane.request("PATCH", path, heartbeat, "application/strategic-merge-patch+json")
                 said += 1
@@ -122,8 +157,15 @@ def quiet(plane: ControlPlane, nodes: int) -> float:
 
 def show(what: str, unit: str, ours: list[float], theirs: list[float]) -> None:
     mine, peer = median(ours), median(theirs)
-    spread = f"; {min(ours):.2f}-{max(ours):.2f} against {min(theirs):.2f}-{max(theirs):.2f}" if len(ours) > 1 else ""
-    print(f"{what}: {mine:.2f} {unit}, {mine / peer:.2f} of upstream's {peer:.2f} {unit}{spread}", flush=True)
+    spread = (
+        f"; {min(ours):.2f}-{max(ours):.2f} against {min(theirs):.2f}-{max(theirs):.2f}"
+        if len(ours) > 1
+        else ""
+    )
+    print(
+        f"{what}: {mine:.2f} {unit}, {mine / peer:.2f} of upstream's {peer:.2f} {unit}{spread}",
+        flush=True,
+    )
 
 
 def our_command(plane: ControlPlane) -> list[str | Path]:
@@ -132,13 +174,21 @@ def our_command(plane: ControlPlane) -> list[str | Path]:
 
 def their_command(plane: ControlPlane, limits: tuple[str, ...]) -> list[str | Path]:
     program = controlplane.programs() / "kube-controller-manager"
-    options = ("--controllers", "daemonset-controller", "--leader-elect=false", "--secure-port", "0")
+    options = (
+        "--controllers",
+        "daemonset-controller",
+        "--leader-elect=false",
+        "--secure-port",
+        "0",
+    )
     return [program, "--kubeconfig", plane.kubeconfig, *options, *limits]
 
 
 def started(plane: ControlPlane, command: list[str | Path]) -> subprocess.Popen[bytes]:
     with (plane.directory / "controller.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=plane.directory)
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=plane.directory
+        )
 
 
 def measured(plane: ControlPlane, nodes: int, command: list[str | Path]) -> Run:
@@ -185,7 +235,9 @@ def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
 def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
     """The DaemonSet as it is, and each time that it changes."""
     context = ssl.create_default_context(cafile=str(plane.ca))
-    request = urllib.request.Request(f"{plane.url}{DAEMONSETS}?watch=1", headers={"Authorization": f"Bearer {plane.token}"})
+    request = urllib.request.Request(
+        f"{plane.url}{DAEMONSETS}?watch=1", headers={"Authorization": f"Bearer {plane.token}"}
+    )
     with urllib.request.urlopen(request, context=context, timeout=200) as reply:
         yield (json.loads(line)["object"] for line in reply)
 
@@ -194,7 +246,10 @@ def clear(plane: ControlPlane) -> None:
     """Everything goes, by the garbage collector."""
     with contextlib.suppress(urllib.error.HTTPError):
         plane.request("DELETE", f"{DAEMONSETS}/agent")
-    for kind in ("api/v1/namespaces/default/pods", "apis/apps/v1/namespaces/default/controllerrevisions"):
+    for kind in (
+        "api/v1/namespaces/default/pods",
+        "apis/apps/v1/namespaces/default/controllerrevisions",
+    ):
         while plane.request("GET", f"/{kind}?limit=1")["items"]:
             time.sleep(0.2)
 

@@ -1,4 +1,6 @@
-"""A process that reads the manifests of a directory and checks them by their schema: what kubeconform does. It is measured."""
+"""A process that reads the manifests of a directory and checks them by their schema: what
+kubeconform does. It is measured.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The service beside a full cluster in which nothing happens: what it takes, and how soon it acts.
 
-1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats go on. A real API server, no controllers;
-python -m benchmarks service; GITOPS_DS_BENCH_NODES, _IDLE and _AWAY (seconds) say how many and how long.
+1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats go on. A real
+API server, no controllers; python -m benchmarks service; GITOPS_DS_BENCH_NODES, _IDLE and _AWAY
+(seconds) say how many and how long.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ NODES = int(os.environ.get("GITOPS_DS_BENCH_NODES", "1000"))
 AGENTS = int(os.environ.get("GITOPS_DS_BENCH_COUNT", "1000"))
 IDLE = float(os.environ.get("GITOPS_DS_BENCH_IDLE", "180"))
 AWAY = float(os.environ.get("GITOPS_DS_BENCH_AWAY", "300"))
-EVERY_SECONDS = 300  # so often a kubelet writes the status of its node when nothing changes (nodeStatusReportFrequency)
+# so often a kubelet writes the status of its node when nothing changes (nodeStatusReportFrequency)
+EVERY_SECONDS = 300
 SLOTS = 50  # an agent runs on every fiftieth node
 HASH = "5d8c7b6f9"
 POWERS = {"powers": "pace"}
@@ -48,7 +50,8 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, full(Path(temporary)) as (plane, upstream):
         folder = Path(temporary)
-        if gate := os.environ.get("GITOPS_DS_BENCH_GATE"):  # a file that is made when the machine is quiet
+        # a file that is made when the machine is quiet
+        if gate := os.environ.get("GITOPS_DS_BENCH_GATE"):
             while not Path(gate).exists():
                 time.sleep(1)
         with served(plane, upstream, folder, POWERS) as service:
@@ -69,14 +72,25 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
     """A cluster in which everything runs, and the repository that it runs from."""
     policy, user = folder / "policy.json", "system:serviceaccount:default:service"
     rules = [{"level": "Metadata", "users": [user]}, {"level": "None"}]
-    head = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"]}
+    head = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+    }
     policy.write_text(json.dumps({**head, "rules": rules}))
-    audit = ("--audit-policy-file", str(policy), "--audit-log-path", str(folder / "plane/audit.log"))
+    audit = (
+        "--audit-policy-file",
+        str(policy),
+        "--audit-log-path",
+        str(folder / "plane/audit.log"),
+    )
     plane = ControlPlane(folder / "plane", Wanted(controllers=False, api_server_options=audit))
     upstream = gitservers.Upstream(folder / "fleet")
     account = "      serviceAccountName: default\n"
     placed = {n: f'{account}      nodeSelector: {{slot: "{n % SLOTS}"}}\n' for n in range(AGENTS)}
-    files = {f"agent-{n:04d}.yaml": TEMPLATE.format(n=n).replace(account, placed[n]) for n in placed}
+    files = {
+        f"agent-{n:04d}.yaml": TEMPLATE.format(n=n).replace(account, placed[n]) for n in placed
+    }
     upstream.commit(files, "a thousand agents")
     stopping = threading.Event()
     beats = threading.Thread(target=_heartbeats, args=(plane, stopping))
@@ -84,16 +98,31 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
         plane.start()
         plane.kubectl("create", "serviceaccount", "default")
         plane.kubectl("create", "serviceaccount", "service")
-        plane.kubectl("create", "clusterrolebinding", "service", "--clusterrole=cluster-admin", "--serviceaccount=default:service")
+        plane.kubectl(
+            "create",
+            "clusterrolebinding",
+            "service",
+            "--clusterrole=cluster-admin",
+            "--serviceaccount=default:service",
+        )
         kubeconfig = json.loads(plane.kubeconfig.read_text())
-        kubeconfig["users"][0]["user"] = {"token": plane.kubectl("create", "token", "service", "--duration=3h").strip()}
+        kubeconfig["users"][0]["user"] = {
+            "token": plane.kubectl("create", "token", "service", "--duration=3h").strip()
+        }
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
         began = time.perf_counter()
-        environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(folder / "other"), "KUBECONFIG": str(plane.kubeconfig)}
+        environment = {
+            **gitservers.GIT_ENVIRONMENT,
+            "GITOPS_DS_CACHE": str(folder / "other"),
+            "KUBECONFIG": str(plane.kubeconfig),
+        }
         words = [PROGRAM, "apply", f"file://{upstream.path}", "-q"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
         asyncio.run(_fill(plane))
-        print(f"{AGENTS} DaemonSets on {NODES} nodes after {time.perf_counter() - began:.0f} s", flush=True)
+        print(
+            f"{AGENTS} DaemonSets on {NODES} nodes after {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
         beats.start()
         yield plane, upstream
     finally:
@@ -104,10 +133,14 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
 
 
 async def _fill(plane: ControlPlane) -> None:
-    """Nodes, revisions and pods as the controllers, the scheduler and the kubelets leave them when all is well."""
+    """Nodes, revisions and pods as the controllers, the scheduler and the kubelets leave them when
+    all is well.
+    """
     turn = asyncio.Semaphore(32)
 
-    async def put(cluster: rest.HttpCluster, resource: Resource, body: Any, status: Any = None) -> None:
+    async def put(
+        cluster: rest.HttpCluster, resource: Resource, body: Any, status: Any = None
+    ) -> None:
         async with turn:
             made = await cluster.create(resource, body)
             if status is not None:
@@ -121,36 +154,78 @@ async def _fill(plane: ControlPlane) -> None:
         nodes = [controlplane.node(f"node-{n:04d}", {"slot": str(n % SLOTS)}) for n in range(NODES)]
         await asyncio.gather(*(put(cluster, NODE, body, node_status) for body in nodes))
         agents = (await cluster.list(DAEMONSET)).items
-        await asyncio.gather(*(put(cluster, CONTROLLER_REVISION, _revision(agent)) for agent in agents))
-        pods = [(_pod(agent, node), ready) for agent in agents for node in nodes if _runs_on(agent, node)]
-        await asyncio.gather(*(put(cluster, POD, pod, _pod_status(pod, ready)) for pod, ready in pods))
+        await asyncio.gather(
+            *(put(cluster, CONTROLLER_REVISION, _revision(agent)) for agent in agents)
+        )
+        pods = [
+            (_pod(agent, node), ready)
+            for agent in agents
+            for node in nodes
+            if _runs_on(agent, node)
+        ]
+        await asyncio.gather(
+            *(put(cluster, POD, pod, _pod_status(pod, ready)) for pod, ready in pods)
+        )
         count = NODES // SLOTS
-        names = ("currentNumberScheduled", "desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
+        names = (
+            "currentNumberScheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+            "numberAvailable",
+        )
         status = {**dict.fromkeys(names, count), "numberMisscheduled": 0, "observedGeneration": 1}
         for agent in agents:
-            await cluster.patch(DAEMONSET, "default", agent["metadata"]["name"], {"status": status}, subresource="status")
+            await cluster.patch(
+                DAEMONSET,
+                "default",
+                agent["metadata"]["name"],
+                {"status": status},
+                subresource="status",
+            )
 
 
 def _runs_on(agent: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    return bool(agent["spec"]["template"]["spec"]["nodeSelector"]["slot"] == node["metadata"]["labels"]["slot"])
+    return bool(
+        agent["spec"]["template"]["spec"]["nodeSelector"]["slot"]
+        == node["metadata"]["labels"]["slot"]
+    )
 
 
 def _owned(agent: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    kept = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": agent["metadata"]["name"], "uid": agent["metadata"]["uid"]}
+    kept = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": agent["metadata"]["name"],
+        "uid": agent["metadata"]["uid"],
+    }
     owner = {**kept, "controller": True, "blockOwnerDeletion": True}
     labels = {**agent["spec"]["template"]["metadata"]["labels"], **labels}
-    return {"name": f"{agent['metadata']['name']}-{name}", "namespace": "default", "labels": labels, "ownerReferences": [owner]}
+    return {
+        "name": f"{agent['metadata']['name']}-{name}",
+        "namespace": "default",
+        "labels": labels,
+        "ownerReferences": [owner],
+    }
 
 
 def _revision(agent: Mapping[str, Any]) -> dict[str, Any]:
     data = {"spec": {"template": {**agent["spec"]["template"], "$patch": "replace"}}}
     metadata = _owned(agent, HASH, {"controller-revision-hash": HASH})
-    return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": 1}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": metadata,
+        "data": data,
+        "revision": 1,
+    }
 
 
 def _pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
     name = node["metadata"]["name"]
-    metadata = _owned(agent, name, {"controller-revision-hash": HASH, "pod-template-generation": "1"})
+    metadata = _owned(
+        agent, name, {"controller-revision-hash": HASH, "pod-template-generation": "1"}
+    )
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -161,9 +236,20 @@ def _pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pod_status(pod: Mapping[str, Any], ready: Mapping[str, str]) -> dict[str, Any]:
     state = {"running": {"startedAt": ready["lastTransitionTime"]}}
-    some = {"ready": True, "started": True, "restartCount": 0, "imageID": "sha256:0", "state": state}
-    containers = [{**some, "name": one["name"], "image": one["image"]} for one in pod["spec"]["containers"]]
-    conditions = [{**ready, "type": type} for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
+    some = {
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "imageID": "sha256:0",
+        "state": state,
+    }
+    containers = [
+        {**some, "name": one["name"], "image": one["image"]} for one in pod["spec"]["containers"]
+    ]
+    conditions = [
+        {**ready, "type": type}
+        for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
     return {
         "phase": "Running",
         "conditions": conditions,
@@ -183,7 +269,12 @@ def _heartbeats(plane: ControlPlane, stopping: threading.Event) -> None:
             beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": _zulu()}
             kind = "application/strategic-merge-patch+json"
             with contextlib.suppress(OSError):
-                plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [beat]}}, kind)
+                plane.request(
+                    "PATCH",
+                    f"/api/v1/nodes/{name}/status",
+                    {"status": {"conditions": [beat]}},
+                    kind,
+                )
 
 
 def _zulu() -> str:
@@ -203,14 +294,19 @@ class Served:
     def ready(self) -> float:
         """Seconds from the start until it says that it is ready."""
         while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5),
+            ):
                 return time.perf_counter() - self.began
             if self.process.poll() is not None:
                 raise RuntimeError(self.log.read_text()[-2000:])
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """Returns when what follows a start is over: the objects that tell how agents stand are written."""
+        """Returns when what follows a start is over: the objects that tell how agents stand are
+        written.
+        """
         while True:
             before = len(self.writes())
             time.sleep(10)
@@ -218,8 +314,15 @@ class Served:
                 return
 
     def idle(self, seconds: float, scraped: float) -> None:
-        """Prints what it takes while nothing happens; its metrics are read every so many `scraped` seconds."""
-        writes, requests, used, began = len(self.writes()), self.requests(), self.cpu(), time.perf_counter()
+        """Prints what it takes while nothing happens; its metrics are read every so many `scraped`
+        seconds.
+        """
+        writes, requests, used, began = (
+            len(self.writes()),
+            self.requests(),
+            self.cpu(),
+            time.perf_counter(),
+        )
         peak = self.memory("VmHWM")
         while (left := began + seconds - time.perf_counter()) > 0:
             time.sleep(min(left, scraped))
@@ -227,10 +330,23 @@ class Served:
                 self.metrics()
         took = time.perf_counter() - began
         own, children = (now - before for now, before in zip(self.cpu(), used, strict=True))
-        asked = {key: count - requests.get(key, 0) for key, count in self.requests().items() if count > requests.get(key, 0)}
-        print(f"idle for {took:.0f} s, metrics read every {scraped:.0f} s: {len(self.writes()) - writes} writes; requests {asked}")
-        print(f"CPU: {100 * (own + children) / took:.2f} % of a core ({100 * own / took:.2f} % its own, the rest git)")
-        print(f"memory: {self.memory('VmRSS'):.0f} MiB, {peak:.0f} MiB at the peak of its start", flush=True)
+        asked = {
+            key: count - requests.get(key, 0)
+            for key, count in self.requests().items()
+            if count > requests.get(key, 0)
+        }
+        print(
+            f"idle for {took:.0f} s, metrics read every {scraped:.0f} s: "
+            f"{len(self.writes()) - writes} writes; requests {asked}"
+        )
+        print(
+            f"CPU: {100 * (own + children) / took:.2f} % of a core ({100 * own / took:.2f} % its "
+            "own, the rest git)"
+        )
+        print(
+            f"memory: {self.memory('VmRSS'):.0f} MiB, {peak:.0f} MiB at the peak of its start",
+            flush=True,
+        )
 
     def hooks(self, upstream: gitservers.Upstream) -> None:
         """Prints how soon a push is written."""
@@ -238,7 +354,9 @@ class Served:
         for n in range(5):
             name = f"agent-{n:04d}.yaml"
             text = (upstream.work / name).read_text()
-            commit = upstream.commit({name: re.sub(r"agent:[\d.]+", f"agent:2.0.{n}", text)}, "one image")
+            commit = upstream.commit(
+                {name: re.sub(r"agent:[\d.]+", f"agent:2.0.{n}", text)}, "one image"
+            )
             git, writes = self.git(), len(self.writes())
             sent = time.time()
             self._hook(commit)
@@ -246,9 +364,17 @@ class Served:
                 time.sleep(0.05)
             found.append((_at(after[0]) - sent, self.git() - git))
             what = f"{after[0]['verb']} {after[0]['objectRef']['resource']}"
-            print(f"webhook to the first write ({what}): {found[-1][0]:.2f} s, of it Git {found[-1][1]:.2f} s", flush=True)
+            print(
+                f"webhook to the first write ({what}): {found[-1][0]:.2f} s, of it Git "
+                f"{found[-1][1]:.2f} s",
+                flush=True,
+            )
             self.settle()
-        print(f"beyond Git: {median(seconds - git for seconds, git in found):.2f} s (median of {len(found)})", flush=True)
+        print(
+            f"beyond Git: {median(seconds - git for seconds, git in found):.2f} s (median of "
+            f"{len(found)})",
+            flush=True,
+        )
 
     def _hook(self, commit: str) -> None:
         body = json.dumps({"commit": commit}).encode()
@@ -259,25 +385,35 @@ class Served:
             assert reply.status < 300
 
     def outage(self, upstream: gitservers.Upstream, seconds: float) -> None:
-        """Prints how it comes back to an API server that was away, in which time a commit was pushed."""
+        """Prints how it comes back to an API server that was away, in which time a commit was
+        pushed.
+        """
         self.plane.stop_api_server()
         time.sleep(seconds / 2)
         text = (upstream.work / "agent-0040.yaml").read_text()
-        commit = upstream.commit({"agent-0040.yaml": re.sub(r"agent:[\d.]+", "agent:3.0.0", text)}, "while it was away")
+        commit = upstream.commit(
+            {"agent-0040.yaml": re.sub(r"agent:[\d.]+", "agent:3.0.0", text)}, "while it was away"
+        )
         self._hook(commit)
         time.sleep(seconds / 2)
         back = time.time()
         self.plane.start_api_server()
         ready = time.time()
         path = "/apis/apps/v1/namespaces/default/daemonsets/agent-0040"
-        while self.plane.request("GET", path)["metadata"]["annotations"]["gitops-ds.io/commit"] != commit:
+        while (
+            self.plane.request("GET", path)["metadata"]["annotations"]["gitops-ds.io/commit"]
+            != commit
+        ):
             time.sleep(0.2)
         took = time.time() - ready
         time.sleep(60)
         times = sorted(at for one in self.asked() if (at := _at(one)) > back)
         most = max(sum(at <= other < at + 1 for other in times) for at in times)
         print(f"{seconds:.0f} s away: in step {took:.1f} s after the API server was ready")
-        print(f"at most {most} requests in a second of the minute after, {len(times)} in all", flush=True)
+        print(
+            f"at most {most} requests in a second of the minute after, {len(times)} in all",
+            flush=True,
+        )
 
     def asked(self) -> list[dict[str, Any]]:
         """What it asked the API server for; a watch is told of when it ends."""
@@ -285,27 +421,47 @@ class Served:
 
     def writes(self) -> list[dict[str, Any]]:
         """What of that was a write; dry runs are none."""
-        return [one for one in self.asked() if one["verb"] in WRITES and "dryRun" not in one["requestURI"]]
+        return [
+            one
+            for one in self.asked()
+            if one["verb"] in WRITES and "dryRun" not in one["requestURI"]
+        ]
 
     def cpu(self) -> tuple[float, float]:
         """Seconds of CPU: its own, and that of the programs that it ran."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        own, own_kernel, children, children_kernel = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
+        own, own_kernel, children, children_kernel = (
+            int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]
+        )
         return own + own_kernel, children + children_kernel
 
     def memory(self, which: str) -> float:
         """MiB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(which)) / 1024
+        return (
+            next(int(line.split()[1]) for line in text.splitlines() if line.startswith(which))
+            / 1024
+        )
 
     def requests(self) -> dict[str, int]:
         """To the API server, by method and code, as it counts them itself."""
-        found = re.findall(r'^gitopsds_api_requests_total\{code="(\d*)",method="(\w+)"\} ([\d.e+]+)', self.metrics(), re.M)
+        found = re.findall(
+            r'^gitopsds_api_requests_total\{code="(\d*)",method="(\w+)"\} ([\d.e+]+)',
+            self.metrics(),
+            re.M,
+        )
         return {f"{method} {code}": int(float(count)) for code, method, count in found}
 
     def git(self) -> float:
         """Seconds of talks with Git so far."""
-        return sum(map(float, re.findall(r"^gitopsds_git_fetch_duration_seconds_sum\S* (\S+)", self.metrics(), re.M)))
+        return sum(
+            map(
+                float,
+                re.findall(
+                    r"^gitopsds_git_fetch_duration_seconds_sum\S* (\S+)", self.metrics(), re.M
+                ),
+            )
+        )
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as reply:
@@ -318,8 +474,12 @@ def _at(asked: dict[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def served(plane: ControlPlane, upstream: gitservers.Upstream, folder: Path, controller: dict[str, str]) -> Iterator[Served]:
-    """The service with the page, metrics and a webhook, and else the settings that it has by itself."""
+def served(
+    plane: ControlPlane, upstream: gitservers.Upstream, folder: Path, controller: dict[str, str]
+) -> Iterator[Served]:
+    """The service with the page, metrics and a webhook, and else the settings that it has by
+    itself.
+    """
     port, log, secret = controlplane.free_port(), folder / "log", folder / "secret"
     secret.write_text(SECRET)
     settings = {

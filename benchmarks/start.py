@@ -17,9 +17,17 @@ PROGRAM = Path(sys.executable).with_name("gitops-ds")
 def main() -> None:
     python = _least([sys.executable, "-c", ""])
     figures.show("--help", _least([PROGRAM, "--help"]), python, "peer: python -c ''")
-    kubectl = _least([controlplane.programs() / "kubectl", "kustomize", str(ROOT / "examples-repo/agents/node-problem-detector")])
+    kubectl = _least(
+        [
+            controlplane.programs() / "kubectl",
+            "kustomize",
+            str(ROOT / "examples-repo/agents/node-problem-detector"),
+        ]
+    )
     ours = _least([PROGRAM, "render", ROOT / "examples-repo", "--cluster", "eu-1"])
-    figures.show("render of examples-repo (eu-1)", ours, kubectl, "peer: kubectl kustomize of one directory")
+    figures.show(
+        "render of examples-repo (eu-1)", ours, kubectl, "peer: kubectl kustomize of one directory"
+    )
 
 
 def _least(command: list[str | Path]) -> float:

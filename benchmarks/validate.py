@@ -1,4 +1,5 @@
-"""How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and jsonschema on everything.
+"""How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and
+jsonschema on everything.
 
 python -m benchmarks validate; GITOPS_DS_BENCH_FILES says how many.
 """
@@ -116,7 +117,9 @@ spec:
 
 
 def write(folder: Path, count: int, bad: int) -> list[Path]:
-    """`count` manifests that differ, and against which no rule has a word; one in `bad` has a slip of the pen (0: none)."""
+    """`count` manifests that differ, and against which no rule has a word; one in `bad` has a slip
+    of the pen (0: none).
+    """
     paths = []
     for n in range(count):
         text = TEMPLATE.format(
@@ -129,7 +132,9 @@ def write(folder: Path, count: int, bad: int) -> list[Path]:
             cpu=10 + n % 90,
         )
         if bad and n % bad == 0:
-            text = text.replace("operator: Exists", "operator: exists", 1).replace("mountPath: /var/log", "mountpath: /var/log")
+            text = text.replace("operator: Exists", "operator: exists", 1).replace(
+                "mountPath: /var/log", "mountpath: /var/log"
+            )
         path = folder / f"agent-{n}.yaml"
         path.write_text(text)
         paths.append(path)
@@ -144,17 +149,27 @@ def ours(paths: list[Path]) -> int:
         parsed = parser.read(str(path), data)
         for document in parsed.documents:
             for complaint in manifests.check(document.value, (kubernetes.NEWEST,)):
-                parser.place(str(path), data, document.index, complaint.problem.path, key=complaint.problem.on_key)
+                parser.place(
+                    str(path),
+                    data,
+                    document.index,
+                    complaint.problem.path,
+                    key=complaint.problem.on_key,
+                )
                 found += 1
     return found
 
 
 def plain(paths: list[Path]) -> int:
-    """What one writes first: ruamel.yaml's safe loader with its C parser, and jsonschema on every document."""
+    """What one writes first: ruamel.yaml's safe loader with its C parser, and jsonschema on every
+    document.
+    """
     from ruamel.yaml import YAML
 
     schemas = kubernetes.schemas(kubernetes.NEWEST)
-    validator: Any = error_messages.validator(schemas.definitions, schemas.kinds["apps/v1/DaemonSet"])
+    validator: Any = error_messages.validator(
+        schemas.definitions, schemas.kinds["apps/v1/DaemonSet"]
+    )
     yaml = YAML(typ="safe", pure=False)
     return sum(len(list(validator.iter_errors(yaml.load(path.read_bytes())))) for path in paths)
 
@@ -163,7 +178,10 @@ def timed(what: str, count: int, work: Any) -> float:
     start = time.process_time()
     found = work()
     took = time.process_time() - start
-    sys.stdout.write(f"{what:48} {count / took:8,.0f} files a CPU-second   ({count:,} files, {took:.2f} s, {found} findings)\n")
+    sys.stdout.write(
+        f"{what:48} {count / took:8,.0f} files a CPU-second   ({count:,} files, {took:.2f} s, "
+        f"{found} findings)\n"
+    )
     return count / took
 
 
@@ -178,4 +196,6 @@ def main() -> None:
         slow = timed("ruamel.yaml (C) and jsonschema, all valid", len(some), lambda: plain(some))
         bad = write(Path(folder), count, 20)
         timed("gitops-ds, one in 20 with two slips, with places", count, lambda: ours(bad))
-    sys.stdout.write(f"ratio to ruamel.yaml and jsonschema: {fast / slow:.1f}; peak memory {peak:.0f} MiB\n")
+    sys.stdout.write(
+        f"ratio to ruamel.yaml and jsonschema: {fast / slow:.1f}; peak memory {peak:.0f} MiB\n"
+    )

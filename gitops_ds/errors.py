@@ -145,7 +145,13 @@ class ClusterError(GitopsError):
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
 
-    def __init__(self, message: str, status: int = 0, reason: str = "", causes: tuple[dict[str, str], ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int = 0,
+        reason: str = "",
+        causes: tuple[dict[str, str], ...] = (),
+    ) -> None:
         super().__init__(message)
         self.status, self.reason, self.causes = status, reason, causes
         self.said = message

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 
-def agent(name: str = "agent", *, label: str = "", namespace: str = "default", image: str = "registry.example/agent:1.0.0") -> str:
+def agent(
+    name: str = "agent",
+    *,
+    label: str = "",
+    namespace: str = "default",
+    image: str = "registry.example/agent:1.0.0",
+) -> str:
     """The DaemonSet; a `label` that isn't its name is one that its selector doesn't match."""
     return f"""\
 apiVersion: apps/v1

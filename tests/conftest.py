@@ -17,7 +17,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlp
 
 
 @pytest.fixture(scope="session")
-def control_plane_without_daemonsets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+def control_plane_without_daemonsets(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[controlplane.ControlPlane]:
     """A control plane whose DaemonSet controller is switched off, and three nodes."""
     yield from _running(tmp_path_factory, controlplane.Wanted(nodes=3, daemonset_controller=False))
 
@@ -28,7 +30,9 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplan
     yield from _running(tmp_path_factory, controlplane.Wanted(controllers=False))
 
 
-def _running(directories: pytest.TempPathFactory, wanted: controlplane.Wanted) -> Iterator[controlplane.ControlPlane]:
+def _running(
+    directories: pytest.TempPathFactory, wanted: controlplane.Wanted
+) -> Iterator[controlplane.ControlPlane]:
     plane = controlplane.ControlPlane(directories.mktemp("controlplane"), wanted)
     try:
         yield plane.start()

@@ -1,4 +1,6 @@
-"""Real git servers on this machine for tests: `git http-backend` behind TLS with a login, a real sshd, and repositories on them."""
+"""Real git servers on this machine for tests: `git http-backend` behind TLS with a login, a real
+sshd, and repositories on them.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,26 @@ class Upstream:
 
     def git(self, *words: str, input: bytes | None = None) -> str:
         """What git prints, run on the repository."""
-        environment = {**GIT_ENVIRONMENT, "GIT_DIR": str(self.path), "GIT_WORK_TREE": str(self.work)}
-        run = subprocess.run(("git", *words), env=environment, cwd=self.work, input=input, capture_output=True, check=False)
+        environment = {
+            **GIT_ENVIRONMENT,
+            "GIT_DIR": str(self.path),
+            "GIT_WORK_TREE": str(self.work),
+        }
+        run = subprocess.run(
+            ("git", *words),
+            env=environment,
+            cwd=self.work,
+            input=input,
+            capture_output=True,
+            check=False,
+        )
         assert run.returncode == 0, run.stderr.decode()
         return run.stdout.decode("utf-8", "replace").strip()
 
     def commit(self, files: Mapping[str, str | bytes | None], message: str = "change") -> str:
-        """The id of a commit on the current branch in which the files have these contents (None: gone)."""
+        """The id of a commit on the current branch in which the files have these contents (None:
+        gone).
+        """
         for name, content in files.items():
             path = self.work / name
             if content is None:
@@ -66,10 +81,16 @@ class Upstream:
         return self.git("rev-parse", "HEAD")
 
     def tree(self, *entries: tuple[str, str, bytes, bytes]) -> str:
-        """A commit on main with a tree of exactly these (mode, type, content, name), also such as git would not make."""
+        """A commit on main with a tree of exactly these (mode, type, content, name), also such as
+        git would not make.
+        """
         rows = b""
         for mode, type, content, name in entries:
-            id = self.git("hash-object", "-w", "-t", "blob", "--stdin", input=content) if type == "blob" else content.decode()
+            id = (
+                self.git("hash-object", "-w", "-t", "blob", "--stdin", input=content)
+                if type == "blob"
+                else content.decode()
+            )
             rows += mode.lstrip("0").encode() + b" " + name + b"\0" + bytes.fromhex(id)
         made = self.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", input=rows)
         commit = self.git("commit-tree", made, "-m", "a tree")
@@ -79,7 +100,9 @@ class Upstream:
 
 @dataclass
 class HttpServer:
-    """A git server over https. Tests may change what it does: `status` (answer everything so), `redirect` (to there)."""
+    """A git server over https. Tests may change what it does: `status` (answer everything so),
+    `redirect` (to there).
+    """
 
     root: Path
     url: str
@@ -151,7 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
-        run = subprocess.run(("git", "http-backend"), env=environment, input=body, capture_output=True, check=False)
+        run = subprocess.run(
+            ("git", "http-backend"), env=environment, input=body, capture_output=True, check=False
+        )
         head, _, content = run.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
         return int(headers.pop("Status", "200").split()[0]), headers, content
@@ -172,14 +197,20 @@ class _TlsServer(ThreadingHTTPServer):
     context: ssl.SSLContext
 
     def finish_request(self, request: object, client_address: object) -> None:
-        # A client that doesn't trust us ends the handshake; that is its right, not an error of the test.
-        with contextlib.suppress(OSError), self.context.wrap_socket(request, server_side=True) as secure:  # type: ignore[arg-type]
+        # A client that doesn't trust us ends the handshake; that is its right, not an error of the
+        # test.
+        with (
+            contextlib.suppress(OSError),
+            self.context.wrap_socket(request, server_side=True) as secure,
+        ):  # type: ignore[arg-type]
             super().finish_request(secure, client_address)
 
 
 @contextlib.contextmanager
 def http_git_server(directory: Path) -> Iterator[HttpServer]:
-    """A git server on https://localhost with a certificate of its own authority; it asks for a user or a bearer token."""
+    """A git server on https://localhost with a certificate of its own authority; it asks for a user
+    or a bearer token.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     key, certificate, authority = _certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -187,20 +218,27 @@ def http_git_server(directory: Path) -> Iterator[HttpServer]:
     handler = type("Handler", (_Handler,), {})
     server = _TlsServer(("127.0.0.1", 0), handler)
     server.context = context
-    handler.owner = HttpServer(directory, f"https://localhost:{server.server_port}", authority.read_bytes())  # type: ignore[attr-defined]
+    handler.owner = HttpServer(
+        directory, f"https://localhost:{server.server_port}", authority.read_bytes()
+    )  # type: ignore[attr-defined]
     with _serving(server):
         yield handler.owner  # type: ignore[attr-defined]
 
 
 @functools.cache
 def _certificates() -> tuple[Path, Path, Path]:
-    """A server's key and certificate, and the authority that signed it; made once for a test process."""
+    """A server's key and certificate, and the authority that signed it; made once for a test
+    process.
+    """
     where = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, where)
-    (where / "extensions").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    (where / "extensions").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n"
+    )
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     for words in (
-        ("req", "-x509", *new_key, "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem"),
+        ("req", "-x509", *new_key, "-days", "2", "-subj", ("/CN=test "
+                                                          "authority"), "-keyout", "ca.key", "-out", "ca.pem"),
         ("req", *new_key, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem"),
         ("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
          "-extfile", "extensions", "-out", "certificate.pem"),
@@ -211,7 +249,9 @@ def _certificates() -> tuple[Path, Path, Path]:
 
 @dataclass
 class SshServer:
-    """A real sshd for this user: the key that it lets in, one that it doesn't, and the known_hosts line of its host key."""
+    """A real sshd for this user: the key that it lets in, one that it doesn't, and the known_hosts
+    line of its host key.
+    """
 
     root: Path
     port: int
@@ -230,20 +270,35 @@ class SshServer:
 
 @contextlib.contextmanager
 def ssh_git_server(directory: Path) -> Iterator[SshServer]:
-    """An sshd with a host key and a configuration of its own; each connection is one `sshd -i`, so nothing stays behind."""
+    """An sshd with a host key and a configuration of its own; each connection is one `sshd -i`, so
+    nothing stays behind.
+    """
     sshd = shutil.which("sshd", path=GIT_ENVIRONMENT["PATH"])
     assert sshd, "sshd is missing for the tests: run `make setup-system`"
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("host", "user", "strange"):
-        words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(directory / name))
+        words = (
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "test",
+            "-f",
+            str(directory / name),
+        )
         subprocess.run(words, check=True)
     if os.geteuid() == 0:
         # sshd wants it even for one connection; at a boot it is made by its service.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     configuration = directory / "sshd_config"
     configuration.write_text(
-        f"HostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\nStrictModes no\nUsePAM no\n"
-        "PasswordAuthentication no\nPermitRootLogin prohibit-password\nAllowTcpForwarding no\nPidFile none\nUseDNS no\n"
+        f"HostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\nStrictModes "
+        "no\nUsePAM no\n"
+        "PasswordAuthentication no\nPermitRootLogin prohibit-password\nAllowTcpForwarding "
+        "no\nPidFile none\nUseDNS no\n"
     )
     command = (sshd, "-i", "-f", str(configuration))
 
@@ -251,7 +306,12 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
         def handle(self) -> None:
             environment = {"PATH": GIT_ENVIRONMENT["PATH"]}
             subprocess.run(
-                command, stdin=self.request, stdout=self.request, stderr=subprocess.DEVNULL, env=environment, check=False
+                command,
+                stdin=self.request,
+                stdout=self.request,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                check=False,
             )
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
@@ -259,7 +319,9 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
     host_key = (directory / "host.pub").read_text().rsplit(" ", 1)[0]
     keys = [(directory / name).read_bytes() for name in ("user", "strange")]
     with _serving(server):
-        yield SshServer(directory, port, keys[0], keys[1], f"[127.0.0.1]:{port} {host_key}\n".encode())
+        yield SshServer(
+            directory, port, keys[0], keys[1], f"[127.0.0.1]:{port} {host_key}\n".encode()
+        )
 
 
 @contextlib.contextmanager

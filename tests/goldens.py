@@ -1,4 +1,6 @@
-"""Expected texts in files: compared by the tests, written anew with UPDATE_GOLDENS=1 in the environment."""
+"""Expected texts in files: compared by the tests, written anew with UPDATE_GOLDENS=1 in the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -11,5 +13,7 @@ def check(path: Path, text: str) -> None:
     if os.environ.get("UPDATE_GOLDENS") == "1":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert path.exists(), f"{path} is missing: run the test once with UPDATE_GOLDENS=1 and read what it wrote"
+    assert path.exists(), (
+        f"{path} is missing: run the test once with UPDATE_GOLDENS=1 and read what it wrote"
+    )
     assert text == path.read_text(encoding="utf-8")

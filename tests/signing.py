@@ -37,7 +37,9 @@ class SshSigner:
 def ssh_signer(directory: Path, name: str) -> SshSigner:
     """A new ed25519 key without passphrase."""
     key = directory / name
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)), check=True)
+    subprocess.run(
+        ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)), check=True
+    )
     return SshSigner(name, key)
 
 
@@ -49,14 +51,33 @@ class Gpg:
 
     def run(self, *words: str, input: bytes | None = None) -> bytes:
         """What gpg prints."""
-        command = ("gpg", "--batch", "--quiet", "--no-tty", "--pinentry-mode", "loopback", "--passphrase", "", *words)
-        done = subprocess.run(command, env=self.environment, input=input, capture_output=True, check=False)
+        command = (
+            "gpg",
+            "--batch",
+            "--quiet",
+            "--no-tty",
+            "--pinentry-mode",
+            "loopback",
+            "--passphrase",
+            "",
+            *words,
+        )
+        done = subprocess.run(
+            command, env=self.environment, input=input, capture_output=True, check=False
+        )
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 
     def signer(self, name: str, *words: str) -> str:
         """The fingerprint of a new key; `words` go before the command, such as a faked time."""
-        self.run(*words, "--quick-generate-key", f"{name} <{name}@example.com>", "ed25519", "sign", "1d" if words else "never")
+        self.run(
+            *words,
+            "--quick-generate-key",
+            f"{name} <{name}@example.com>",
+            "ed25519",
+            "sign",
+            "1d" if words else "never",
+        )
         rows = self.run("--list-keys", "--with-colons", f"{name}@example.com").decode().splitlines()
         return next(row.split(":")[9] for row in rows if row.startswith("fpr:"))
 
@@ -71,7 +92,11 @@ class Gpg:
     def revoke(self, key: str) -> None:
         """Takes the key back, by the certificate that gpg made with it."""
         home = Path(self.environment["GNUPGHOME"])
-        certificate = (home / "openpgp-revocs.d" / f"{key}.rev").read_text().replace(":-----BEGIN", "-----BEGIN")
+        certificate = (
+            (home / "openpgp-revocs.d" / f"{key}.rev")
+            .read_text()
+            .replace(":-----BEGIN", "-----BEGIN")
+        )
         self.run("--import", input=certificate.encode())
 
 
@@ -86,29 +111,59 @@ def gpg() -> Iterator[Gpg]:
             subprocess.run(("gpgconf", "--kill", "all"), env=found.environment, check=False)
 
 
-def commit(upstream: Upstream, text: str, *config: str, environment: Mapping[str, str] = os.environ) -> str:
+def commit(
+    upstream: Upstream, text: str, *config: str, environment: Mapping[str, str] = os.environ
+) -> str:
     """A commit on the current branch, signed by the words of the configuration (none: unsigned)."""
     (upstream.work / "x.yaml").write_text(f"a: {text}\n")
     upstream.git("add", "--all")
     signed = ("--gpg-sign",) if config else ()
-    return _git(upstream, environment, *config, "commit", "--quiet", *signed, "--allow-empty", "--message", text)
+    return _git(
+        upstream,
+        environment,
+        *config,
+        "commit",
+        "--quiet",
+        *signed,
+        "--allow-empty",
+        "--message",
+        text,
+    )
 
 
-def tag(upstream: Upstream, name: str, *config: str, environment: Mapping[str, str] = os.environ) -> str:
+def tag(
+    upstream: Upstream, name: str, *config: str, environment: Mapping[str, str] = os.environ
+) -> str:
     """A signed tag of HEAD."""
     return _git(upstream, environment, *config, "tag", "--sign", "--message", name, name)
 
 
 def merge(upstream: Upstream, branch: str, *config: str) -> str:
     """A signed merge commit on the current branch."""
-    return _git(upstream, os.environ, *config, "merge", "--quiet", "--no-ff", "--gpg-sign", "--message", "merge", "-Xours", branch)
+    return _git(
+        upstream,
+        os.environ,
+        *config,
+        "merge",
+        "--quiet",
+        "--no-ff",
+        "--gpg-sign",
+        "--message",
+        "merge",
+        "-Xours",
+        branch,
+    )
 
 
 def _git(upstream: Upstream, environment: Mapping[str, str], *words: str) -> str:
     home = {"GNUPGHOME": environment["GNUPGHOME"]} if "GNUPGHOME" in environment else {}
     place = {"GIT_DIR": str(upstream.path), "GIT_WORK_TREE": str(upstream.work)}
     done = subprocess.run(
-        ("git", *words), env={**GIT_ENVIRONMENT, **home, **place}, cwd=upstream.work, capture_output=True, check=False
+        ("git", *words),
+        env={**GIT_ENVIRONMENT, **home, **place},
+        cwd=upstream.work,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     return upstream.git("rev-parse", "HEAD")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 
 def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The code that it ended with, in time. What it waited for a core of a busy machine is not its own."""
+    """The code that it ended with, in time. What it waited for a core of a busy machine is not its
+    own.
+    """
     began, before, waited = time.monotonic(), for_a_core(process.pid), 0.0
     process.send_signal(signal.SIGTERM)
     while process.poll() is None:
@@ -22,7 +24,9 @@ def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def for_a_core(pid: int) -> float:
-    """Seconds that its threads were ready to run and did not. https://docs.kernel.org/scheduler/sched-stats.html"""
+    """Seconds that its threads were ready to run and did not.
+    https://docs.kernel.org/scheduler/sched-stats.html
+    """
     waited = 0
     for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):

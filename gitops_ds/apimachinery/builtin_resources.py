@@ -28,14 +28,34 @@ _RESOURCES: Final = (
     Resource("", "v1", "Secret", "secrets", namespaced=True),
     Resource("", "v1", "Service", "services", namespaced=True),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True),
-    Resource("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", namespaced=False),
     Resource(
-        "admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", namespaced=False
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+        namespaced=False,
     ),
     Resource(
-        "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", namespaced=False
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        namespaced=False,
     ),
-    Resource("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        namespaced=False,
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        namespaced=False,
+    ),
     Resource(
         "admissionregistration.k8s.io",
         "v1",
@@ -44,36 +64,104 @@ _RESOURCES: Final = (
         namespaced=False,
     ),
     Resource(
-        "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        namespaced=False,
     ),
-    Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
+    Resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        namespaced=False,
+    ),
     Resource("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False),
     Resource("apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True),
     Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True),
     Resource("apps", "v1", "Deployment", "deployments", namespaced=True),
     Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True),
     Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True),
-    Resource("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False),
+    Resource(
+        "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
+    ),
     Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", namespaced=True),
-    Resource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False),
-    Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+        namespaced=True,
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        namespaced=False,
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        namespaced=False,
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "SubjectAccessReview",
+        "subjectaccessreviews",
+        namespaced=False,
+    ),
+    Resource(
+        "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True
+    ),
     Resource("batch", "v1", "CronJob", "cronjobs", namespaced=True),
     Resource("batch", "v1", "Job", "jobs", namespaced=True),
-    Resource("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False),
-    Resource("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles", namespaced=False),
-    Resource("certificates.k8s.io", "v1", "PodCertificateRequest", "podcertificaterequests", namespaced=True),
+    Resource(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        namespaced=False,
+    ),
+    Resource(
+        "certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles", namespaced=False
+    ),
+    Resource(
+        "certificates.k8s.io",
+        "v1",
+        "PodCertificateRequest",
+        "podcertificaterequests",
+        namespaced=True,
+    ),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True),
-    Resource("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", namespaced=True),
+    Resource(
+        "coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", namespaced=True
+    ),
     Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", namespaced=True),
     Resource("events.k8s.io", "v1", "Event", "events", namespaced=True),
     Resource("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", namespaced=False),
-    Resource("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", namespaced=False),
-    Resource("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", "storageversions", namespaced=False),
+    Resource(
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+        namespaced=False,
+    ),
+    Resource(
+        "internal.apiserver.k8s.io",
+        "v1alpha1",
+        "StorageVersion",
+        "storageversions",
+        namespaced=False,
+    ),
     Resource("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions", namespaced=True),
-    Resource("lifecycle.k8s.io", "v1alpha1", "EvictionRequest", "evictionrequests", namespaced=True),
+    Resource(
+        "lifecycle.k8s.io", "v1alpha1", "EvictionRequest", "evictionrequests", namespaced=True
+    ),
     Resource("networking.k8s.io", "v1", "IPAddress", "ipaddresses", namespaced=False),
     Resource("networking.k8s.io", "v1", "Ingress", "ingresses", namespaced=True),
     Resource("networking.k8s.io", "v1", "IngressClass", "ingressclasses", namespaced=False),
@@ -82,16 +170,32 @@ _RESOURCES: Final = (
     Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True),
     Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False),
-    Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Resource(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        namespaced=False,
+    ),
     Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", namespaced=True),
     Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", namespaced=True),
     Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False),
     Resource("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", namespaced=False),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True),
-    Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True),
-    Resource("resource.k8s.io", "v1alpha3", "ResourcePoolStatusRequest", "resourcepoolstatusrequests", namespaced=False),
+    Resource(
+        "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True
+    ),
+    Resource(
+        "resource.k8s.io",
+        "v1alpha3",
+        "ResourcePoolStatusRequest",
+        "resourcepoolstatusrequests",
+        namespaced=False,
+    ),
     Resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False),
-    Resource("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", namespaced=True),
+    Resource(
+        "scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", namespaced=True
+    ),
     Resource("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", namespaced=True),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False),
     Resource("scheduling.k8s.io", "v1beta1", "Workload", "workloads", namespaced=True),
@@ -100,13 +204,25 @@ _RESOURCES: Final = (
     Resource("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
     Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False),
     Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False),
-    Resource("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False),
-    Resource("storagemigration.k8s.io", "v1", "StorageVersionMigration", "storageversionmigrations", namespaced=False),
+    Resource(
+        "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False
+    ),
+    Resource(
+        "storagemigration.k8s.io",
+        "v1",
+        "StorageVersionMigration",
+        "storageversionmigrations",
+        namespaced=False,
+    ),
 )
 
 _SEVERAL_VERSIONS: Final = {
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): ("v1", "v1beta1", "v1alpha1"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): ("v1", "v1beta1", "v1alpha1"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): (
+        "v1",
+        "v1beta1",
+        "v1alpha1",
+    ),
     ("autoscaling", "HorizontalPodAutoscaler"): ("v2", "v1"),
     ("certificates.k8s.io", "ClusterTrustBundle"): ("v1", "v1beta1"),
     ("certificates.k8s.io", "PodCertificateRequest"): ("v1", "v1beta1"),
@@ -122,7 +238,9 @@ _SEVERAL_VERSIONS: Final = {
 }
 
 # By (group, kind); the version is the preferred one.
-RESOURCES: Final[Mapping[tuple[str, str], Resource]] = MappingProxyType({(r.group, r.kind): r for r in _RESOURCES})
+RESOURCES: Final[Mapping[tuple[str, str], Resource]] = MappingProxyType(
+    {(r.group, r.kind): r for r in _RESOURCES}
+)
 
 # By (group, kind), the preferred version first.
 VERSIONS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(

@@ -1,6 +1,8 @@
-"""What a pod takes of its node, and whether it fits there beside the others: resources, number of pods, host ports.
+"""What a pod takes of its node, and whether it fits there beside the others: resources, number of
+pods, host ports.
 
-Amounts are in thousandths of their unit, so that `100m` of CPU is a whole number; requests are rounded up, what a node has down.
+Amounts are in thousandths of their unit, so that `100m` of CPU is a whole number; requests are
+rounded up, what a node has down.
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-requests-are-scheduled
 """
 
@@ -20,11 +22,13 @@ Port = tuple[str, str, int]  # protocol, host IP, port
 Amounts = Mapping[str, int]
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  a host port that takes all addresses
-_ALWAYS_THERE = frozenset(("cpu", "memory", "ephemeral-storage", "pods"))  # a node that names none of one may still have it
+# a node that names none of one may still have it
+_ALWAYS_THERE = frozenset(("cpu", "memory", "ephemeral-storage", "pods"))
 
 
 def requested(spec: Body) -> dict[str, int]:
-    """What a pod asks for: containers and sidecars together, or an init container with the sidecars before it where that is more.
+    """What a pod asks for: containers and sidecars together, or an init container with the sidecars
+    before it where that is more.
 
     The overhead of its runtime class, and the pod itself (`pods`), are added.
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
@@ -48,11 +52,17 @@ def allocatable(node: Body) -> dict[str, int]:
 
 
 def host_ports(spec: Body) -> Iterator[Port]:
-    """The ports of the node that the pod takes; init containers that go on count, those that end do not."""
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    """The ports of the node that the pod takes; init containers that go on count, those that end do
+    not.
+    """
+    sidecars = [
+        one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
+    ]
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
-            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
+            number = port.get("hostPort") or (
+                port.get("containerPort") if spec.get("hostNetwork") else None
+            )
             if number:
                 yield port.get("protocol") or "TCP", port.get("hostIP") or _EVERYWHERE, number
 
@@ -72,7 +82,11 @@ def misfit(asked: Amounts, ports: Iterable[Port], room: FreeCapacity) -> str:
 
 def clash(one: Port, other: Port) -> bool:
     """Whether two ports of a node can't both be had."""
-    return one[0] == other[0] and one[2] == other[2] and (one[1] == other[1] or _EVERYWHERE in (one[1], other[1]))
+    return (
+        one[0] == other[0]
+        and one[2] == other[2]
+        and (one[1] == other[1] or _EVERYWHERE in (one[1], other[1]))
+    )
 
 
 def _asked(container: Body) -> dict[str, int]:
@@ -80,7 +94,9 @@ def _asked(container: Body) -> dict[str, int]:
 
 
 def _amounts(given: Mapping[str, Any], rounded: Any) -> dict[str, int]:
-    return {resource: rounded(quantities.parse(amount) * 1000) for resource, amount in given.items()}
+    return {
+        resource: rounded(quantities.parse(amount) * 1000) for resource, amount in given.items()
+    }
 
 
 def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
@@ -92,4 +108,6 @@ def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
 
 
 def _most(one: Amounts, other: Amounts) -> dict[str, int]:
-    return {resource: max(one.get(resource, 0), other.get(resource, 0)) for resource in {**one, **other}}
+    return {
+        resource: max(one.get(resource, 0), other.get(resource, 0)) for resource in {**one, **other}
+    }

@@ -9,7 +9,9 @@ from gitops_ds.model.objects import Body
 
 
 def names_in(pod_spec: Body) -> frozenset[str]:
-    """The names of all ConfigMaps that a pod with this spec reads: volumes, projections, environment."""
+    """The names of all ConfigMaps that a pod with this spec reads: volumes, projections,
+    environment.
+    """
     return frozenset(name for name in _names(pod_spec) if name)
 
 

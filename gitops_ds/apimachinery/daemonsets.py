@@ -20,7 +20,11 @@ COUNTERS = {
 
 def daemonset_of(body: Body) -> DaemonSet:
     """The DaemonSet; fields that are left out are as the API server defaults them."""
-    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    metadata, spec, status = (
+        body.get("metadata") or {},
+        body.get("spec") or {},
+        body.get("status") or {},
+    )
     annotations = metadata.get("annotations") or {}
     selector = spec.get("selector") or {}
     limit = spec.get("revisionHistoryLimit")
@@ -46,21 +50,34 @@ def daemonset_of(body: Body) -> DaemonSet:
 
 
 def changed_at(daemonset: DaemonSet) -> float | None:
-    """When somebody last wrote its spec (seconds since 1970), by its managedFields; None where they don't tell.
+    """When somebody last wrote its spec (seconds since 1970), by its managedFields; None where they
+    don't tell.
 
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers
     """
     metadata = daemonset.raw.get("metadata") or {}
-    written = (entry for entry in metadata.get("managedFields") or () if "f:spec" in (entry.get("fieldsV1") or {}))
+    written = (
+        entry
+        for entry in metadata.get("managedFields") or ()
+        if "f:spec" in (entry.get("fieldsV1") or {})
+    )
     said = [metadata.get("creationTimestamp"), *(entry.get("time") for entry in written)]
     times = (timestamps.seconds(text) for text in said if text)
     return max((time for time in times if time is not None), default=None)
 
 
 def counters(counts: Counts) -> dict[str, int]:
-    """The counters under the names of the API; zeros are said, except the two that the API server leaves out, which go as 0 too."""
+    """The counters under the names of the API; zeros are said, except the two that the API server
+    leaves out, which go as 0 too.
+    """
     return {theirs: getattr(counts, ours) for ours, theirs in COUNTERS.items()}
 
 
 def _counts(status: Body) -> Counts:
-    return Counts(**{ours: status.get(theirs) or 0 for ours, theirs in COUNTERS.items() if ours != "unavailable"})
+    return Counts(
+        **{
+            ours: status.get(theirs) or 0
+            for ours, theirs in COUNTERS.items()
+            if ours != "unavailable"
+        }
+    )

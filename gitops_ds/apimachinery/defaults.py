@@ -1,8 +1,10 @@
-"""An object as the API server stores it: defaults filled in, empty values left out, quantities in their one form.
+"""An object as the API server stores it: defaults filled in, empty values left out, quantities in
+their one form.
 
-The rules are those of Kubernetes 1.37: the `+default` markers and the types of k8s.io/api (go_types.py), and the functions of
-pkg/apis/*/v1/defaults.go, which are the table here. A real API server is asked in tests/cluster whether this is true; for kinds
-that the table doesn't know the object comes back as it was.
+The rules are those of Kubernetes 1.37: the `+default` markers and the types of k8s.io/api
+(go_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here. A real API
+server is asked in tests/cluster whether this is true; for kinds that the table doesn't know the
+object comes back as it was.
 """
 
 from __future__ import annotations
@@ -14,12 +16,22 @@ from typing import Any
 from gitops_ds.apimachinery import go_types, quantities
 from gitops_ds.model.objects import Body
 
-_ZERO: Mapping[str, Any] = {"string": "", "int": 0, "bool": False, "float": 0, "quantity": "0", "intOrString": 0, "time": None}
+_ZERO: Mapping[str, Any] = {
+    "string": "",
+    "int": 0,
+    "bool": False,
+    "float": 0,
+    "quantity": "0",
+    "intOrString": 0,
+    "time": None,
+}
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted(body: Body) -> dict[str, Any]:
-    """The object as it would be stored. `status` and the server's own metadata are left as they are, and not invented."""
+    """The object as it would be stored. `status` and the server's own metadata are left as they
+    are, and not invented.
+    """
     struct = go_types.struct_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if struct is None:
         return dict(body)
@@ -66,7 +78,9 @@ def _field(given: Any, field: go_types.Field, struct: str) -> Any:
     if go_types.is_struct(field.type):
         return _struct(given or {}, field.type)
     zero = _ZERO.get(field.type)
-    value = field.default if field.default is not None and (given is None or given == zero) else given
+    value = (
+        field.default if field.default is not None and (given is None or given == zero) else given
+    )
     if field.type == "quantity":
         return quantities.canonical(value) if value is not None else "0"
     empty = value is None or value == zero or (not value and isinstance(value, list | dict))
@@ -77,9 +91,15 @@ def _field(given: Any, field: go_types.Field, struct: str) -> Any:
 
 def _value(value: Any, type: str, struct: str) -> Any:
     if type.startswith("[]"):
-        return [_value(item, type[2:], struct) for item in value] if isinstance(value, list) else value
+        return (
+            [_value(item, type[2:], struct) for item in value] if isinstance(value, list) else value
+        )
     if type.startswith("{}"):
-        return {key: _value(item, type[2:], struct) for key, item in value.items()} if isinstance(value, dict) else value
+        return (
+            {key: _value(item, type[2:], struct) for key, item in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
     if type == "quantity":
         return quantities.canonical(value, round_to_milli=struct in _ROUNDED)
     if go_types.is_struct(type):
@@ -89,7 +109,12 @@ def _value(value: Any, type: str, struct: str) -> Any:
 
 # Lists of resources are rounded up to a thousandth (SetDefaults_ResourceList).
 _ROUNDED = frozenset(
-    ("core/v1.ResourceRequirements", "core/v1.VolumeResourceRequirements", "core/v1.ResourceQuotaSpec", "core/v1.LimitRangeItem")
+    (
+        "core/v1.ResourceRequirements",
+        "core/v1.VolumeResourceRequirements",
+        "core/v1.ResourceQuotaSpec",
+        "core/v1.LimitRangeItem",
+    )
 )
 
 
@@ -111,7 +136,9 @@ def _pod_spec(spec: dict[str, Any]) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Always for the tag latest, or no tag and no digest. https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting"""
+    """Always for the tag latest, or no tag and no digest.
+    https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting
+    """
     name, at, _ = image.partition("@")
     if at:
         return "IfNotPresent"
@@ -154,7 +181,9 @@ def _nonzero(**defaults: Any) -> Callable[[dict[str, Any]], None]:
     return lambda value: _set(value, **defaults)
 
 
-def _both(first: Callable[[dict[str, Any]], None], second: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+def _both(
+    first: Callable[[dict[str, Any]], None], second: Callable[[dict[str, Any]], None]
+) -> Callable[[dict[str, Any]], None]:
     def fill(value: dict[str, Any]) -> None:
         first(value)
         second(value)
@@ -187,11 +216,24 @@ def _deployment_spec(spec: dict[str, Any]) -> None:
 def _stateful_set_spec(spec: dict[str, Any]) -> None:
     strategy = dict(spec.get("updateStrategy") or {})
     if not strategy.get("type"):
-        strategy = {**strategy, "type": "RollingUpdate", "rollingUpdate": dict(strategy.get("rollingUpdate") or {})}
+        strategy = {
+            **strategy,
+            "type": "RollingUpdate",
+            "rollingUpdate": dict(strategy.get("rollingUpdate") or {}),
+        }
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
-        strategy["rollingUpdate"] = {"partition": 0, "maxUnavailable": 1, **strategy["rollingUpdate"]}  # the latter since 1.35
+        # the latter since 1.35
+        strategy["rollingUpdate"] = {
+            "partition": 0,
+            "maxUnavailable": 1,
+            **strategy["rollingUpdate"],
+        }
     spec["updateStrategy"] = strategy
-    retention = {"whenDeleted": "Retain", "whenScaled": "Retain", **(spec.get("persistentVolumeClaimRetentionPolicy") or {})}
+    retention = {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+        **(spec.get("persistentVolumeClaimRetentionPolicy") or {}),
+    }
     spec["persistentVolumeClaimRetentionPolicy"] = retention
     _set(spec, podManagementPolicy="OrderedReady")
     _present(replicas=1, revisionHistoryLimit=10)(spec)
@@ -201,7 +243,9 @@ def _service_spec(spec: dict[str, Any]) -> None:
     _set(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "ClientIP" and not spec.get("sessionAffinityConfig"):
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
-    if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+    if spec["type"] in ("NodePort", "LoadBalancer") or (
+        spec["type"] == "ClusterIP" and spec.get("externalIPs")
+    ):
         _set(spec, externalTrafficPolicy="Cluster")
     if spec["type"] != "ExternalName":
         _set(spec, internalTrafficPolicy="Cluster")
@@ -244,7 +288,13 @@ def _job(job: dict[str, Any]) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     replacement = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-    _present(parallelism=1, backoffLimit=6, completionMode="NonIndexed", suspend=False, manualSelector=False)(spec)
+    _present(
+        parallelism=1,
+        backoffLimit=6,
+        completionMode="NonIndexed",
+        suspend=False,
+        manualSelector=False,
+    )(spec)
     _present(podReplacementPolicy=replacement)(spec)
     job["spec"] = spec
 
@@ -252,7 +302,10 @@ def _job(job: dict[str, Any]) -> None:
 def _secret(secret: dict[str, Any]) -> None:
     _set(secret, type="Opaque")
     if words := secret.pop("stringData", None):
-        secret["data"] = {**(secret.get("data") or {}), **{key: _base64(str(word)) for key, word in words.items()}}
+        secret["data"] = {
+            **(secret.get("data") or {}),
+            **{key: _base64(str(word)) for key, word in words.items()},
+        }
 
 
 def _base64(text: str) -> str:
@@ -277,9 +330,13 @@ _DEFAULTS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "core/v1.ServiceAccountTokenProjection": _present(expirationSeconds=3600),
     "core/v1.ObjectFieldSelector": _nonzero(apiVersion="v1"),
     "core/v1.HTTPGetAction": _nonzero(path="/", scheme="HTTP"),
-    "core/v1.Probe": _nonzero(timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3),
+    "core/v1.Probe": _nonzero(
+        timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3
+    ),
     "core/v1.PersistentVolumeClaimSpec": _present(volumeMode="Filesystem"),
-    "core/v1.PersistentVolumeSpec": _both(_nonzero(persistentVolumeReclaimPolicy="Retain"), _present(volumeMode="Filesystem")),
+    "core/v1.PersistentVolumeSpec": _both(
+        _nonzero(persistentVolumeReclaimPolicy="Retain"), _present(volumeMode="Filesystem")
+    ),
     "core/v1.Secret": _secret,
     "core/v1.ServiceSpec": _service_spec,
     "core/v1.ServicePort": _service_port,
@@ -291,7 +348,8 @@ _DEFAULTS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "apps/v1.ReplicaSetSpec": _present(replicas=1),
     "batch/v1.Job": _job,
     "batch/v1.CronJobSpec": _both(
-        _nonzero(concurrencyPolicy="Allow"), _present(suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+        _nonzero(concurrencyPolicy="Allow"),
+        _present(suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1),
     ),
     "rbac/v1.RoleBinding": _role_binding,
     "rbac/v1.ClusterRoleBinding": _role_binding,

@@ -1,6 +1,8 @@
-"""What pods and nodes are cut down to as they arrive: the fields that `pods.pod_of` and `nodes.node_of` read.
+"""What pods and nodes are cut down to as they arrive: the fields that `pods.pod_of` and
+`nodes.node_of` read.
 
-Of a pod that is a quarter of the text, of a node with its images a tenth; what is left out is never made into Python objects.
+Of a pod that is a quarter of the text, of a node with its images a tenth; what is left out is never
+made into Python objects.
 """
 
 from __future__ import annotations
@@ -101,7 +103,9 @@ _SAID = ("Ready", "PodScheduled")
 
 
 def _page_of_pods(text: bytes) -> Any:
-    """A list is held whole before it is looked at: of the conditions, most of a pod's text, those stay that `pod_of` reads."""
+    """A list is held whole before it is looked at: of the conditions, most of a pod's text, those
+    stay that `pod_of` reads.
+    """
     page = _pods(text)
     for pod in page.get("items", ()):
         if conditions := pod.get("status", {}).get("conditions"):
@@ -109,6 +113,13 @@ def _page_of_pods(text: bytes) -> Any:
     return page
 
 
-# Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it is something else.
-PAGES: Mapping[Resource, Decode] = {POD: _page_of_pods, NODE: Decoder(_ListPage[_NodeFields]).decode}
-EVENTS: Mapping[Resource, Decode] = {POD: Decoder(_Event[_Pod]).decode, NODE: Decoder(_Event[_NodeFields]).decode}
+# Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it
+# is something else.
+PAGES: Mapping[Resource, Decode] = {
+    POD: _page_of_pods,
+    NODE: Decoder(_ListPage[_NodeFields]).decode,
+}
+EVENTS: Mapping[Resource, Decode] = {
+    POD: Decoder(_Event[_Pod]).decode,
+    NODE: Decoder(_Event[_NodeFields]).decode,
+}

@@ -1,6 +1,8 @@
-"""How the Go types of Kubernetes serialise: which fields a struct has, of which type, and what is left out when empty.
+"""How the Go types of Kubernetes serialise: which fields a struct has, of which type, and what is
+left out when empty.
 
-The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read when first asked for.
+The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read when first asked
+for.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Field:
 
 @cache
 def _data() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = orjson.loads((resources.files("gitops_ds") / "schemas/kubernetes/types.json").read_bytes())
+    found: Mapping[str, Any] = orjson.loads(
+        (resources.files("gitops_ds") / "schemas/kubernetes/types.json").read_bytes()
+    )
     return found
 
 
@@ -34,7 +38,10 @@ def _data() -> Mapping[str, Any]:
 def fields(struct: str) -> Mapping[str, Field]:
     """The fields of a struct by their JSON name."""
     rows = _data()["structs"][struct]
-    return {name: Field(type, "p" in flags, "o" in flags, default) for name, (type, flags, default) in rows.items()}
+    return {
+        name: Field(type, "p" in flags, "o" in flags, default)
+        for name, (type, flags, default) in rows.items()
+    }
 
 
 def struct_of(api_version: str, kind: str) -> str | None:

@@ -23,15 +23,21 @@ def share(value: Any) -> Share | None:
 
 
 def strategy(spec: Body) -> Strategy:
-    """The update strategy of a DaemonSet's spec; what is left out, or can't be read, is as the API server defaults it."""
+    """The update strategy of a DaemonSet's spec; what is left out, or can't be read, is as the API
+    server defaults it.
+    """
     chosen = spec.get("updateStrategy") or {}
     if chosen.get("type") == "OnDelete":
         return OnDelete()
     rolling = chosen.get("rollingUpdate") or {}
-    return RollingUpdate(share(rolling.get("maxUnavailable")) or Share(1), share(rolling.get("maxSurge")) or Share(0))
+    return RollingUpdate(
+        share(rolling.get("maxUnavailable")) or Share(1), share(rolling.get("maxSurge")) or Share(0)
+    )
 
 
 def limits(strategy: RollingUpdate, desired: int) -> tuple[int, int]:
-    """(maxUnavailable, maxSurge) in nodes. Where both come to nothing, one node may be unavailable, or no rollout would end."""
+    """(maxUnavailable, maxSurge) in nodes. Where both come to nothing, one node may be unavailable,
+    or no rollout would end.
+    """
     unavailable, surge = strategy.max_unavailable.of(desired), strategy.max_surge.of(desired)
     return (1, 0) if desired and not unavailable and not surge else (unavailable, surge)

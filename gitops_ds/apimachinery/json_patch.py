@@ -17,7 +17,8 @@ class PatchFailed(ValueError):
 def apply(target: Any, operations: Any) -> Any:
     """The target after all operations (a list of mappings), in their order.
 
-    Raises PatchFailed at the first that can't be done: a path that is not there, a `test` that fails, a malformed operation.
+    Raises PatchFailed at the first that can't be done: a path that is not there, a `test` that
+    fails, a malformed operation.
     https://www.rfc-editor.org/rfc/rfc6902
     """
     if not isinstance(operations, list):
@@ -31,7 +32,8 @@ def apply(target: Any, operations: Any) -> Any:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The target with the patch merged in: mappings key by key, null deletes, anything else replaces.
+    """The target with the patch merged in: mappings key by key, null deletes, anything else
+    replaces.
 
     https://www.rfc-editor.org/rfc/rfc7396
     """
@@ -99,7 +101,9 @@ def _get(target: Any, path: tuple[str, ...]) -> Any:
 
 
 def _edit(target: Any, path: tuple[str, ...], verb: str, value: Any, done: int = 0) -> Any:
-    """The target with the value added, replaced or removed at the path; only what lies on the way is copied."""
+    """The target with the value added, replaced or removed at the path; only what lies on the way
+    is copied.
+    """
     if done == len(path):
         if verb == "remove":
             raise PatchFailed("the whole document can't be removed")

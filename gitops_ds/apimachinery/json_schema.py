@@ -1,4 +1,6 @@
-"""JSON Schemas of a repository, evaluated under the limit of CPU time. Nothing is ever fetched for one."""
+"""JSON Schemas of a repository, evaluated under the limit of CPU time. Nothing is ever fetched for
+one.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,21 @@ from gitops_ds.model.objects import Path
 Resolve = Callable[[str], Mapping[str, Any] | None]
 
 TOO_SLOW: Final = (
-    "the JSON Schemas of this repository need more CPU time than they may use: simplify patterns with nested repetition such as "
+    "the JSON Schemas of this repository need more CPU time than they may use: simplify patterns "
+    "with nested repetition such as "
     "(a+)+, and allOf, anyOf or $ref that multiply each other"
 )
-TOO_LARGE: Final = "the schema needs more memory than there is: simplify anyOf, oneOf and $ref that multiply each other"
+TOO_LARGE: Final = (
+    "the schema needs more memory than there is: simplify anyOf, oneOf and $ref that multiply "
+    "each other"
+)
 CIRCLE: Final = "the schema can't be followed: its $ref lead in circles, or it is nested too deeply"
 
 
 class UnusableSchema(Exception):
-    """A schema that gives no verdict; the message says why, `path` leads to the place in the schema."""
+    """A schema that gives no verdict; the message says why, `path` leads to the place in the
+    schema.
+    """
 
     def __init__(self, message: str, path: Path = ()) -> None:
         super().__init__(message)
@@ -40,12 +48,16 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         with _bounded():
             Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise UnusableSchema(f"this is no JSON schema: {shortened(error.message)}", tuple(error.absolute_path)) from None
+        raise UnusableSchema(
+            f"this is no JSON schema: {shortened(error.message)}", tuple(error.absolute_path)
+        ) from None
 
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Around an evaluation. Raises UnusableSchema where it takes more time, memory or depth than it may."""
+    """Around an evaluation. Raises UnusableSchema where it takes more time, memory or depth than it
+    may.
+    """
     try:
         with cpu_limit.limited():
             yield
@@ -82,9 +94,13 @@ def errors(judge: Any, instance: Any, at_most: int) -> list[Any]:
         with _bounded():
             return list(islice(judge.iter_errors(instance), at_most))
     except referencing.exceptions.Unresolvable as error:
-        raise UnusableSchema(f"the schema refers to {shortened(error.ref)}, which is not known") from None
+        raise UnusableSchema(
+            f"the schema refers to {shortened(error.ref)}, which is not known"
+        ) from None
     except re.error as error:
-        raise UnusableSchema(f"{shortened(str(error.pattern))} is no regular expression: {error.msg}") from None
+        raise UnusableSchema(
+            f"{shortened(str(error.pattern))} is no regular expression: {error.msg}"
+        ) from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise UnusableSchema(f"the schema can't be applied: {shortened(str(error))}") from None
 

@@ -20,18 +20,26 @@ _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-
 def from_body(body: Body) -> Requirement:
     """One entry of a `matchExpressions`."""
     return Requirement(
-        str(body.get("key", "")), str(body.get("operator", "")), tuple(str(value) for value in body.get("values") or ())
+        str(body.get("key", "")),
+        str(body.get("operator", "")),
+        tuple(str(value) for value in body.get("values") or ()),
     )
 
 
 def of_label_selector(selector: Body) -> tuple[Requirement, ...]:
-    """All conditions of a metav1.LabelSelector; the empty selector has none, and so matches everything."""
-    equal = (Requirement(key, "In", (str(value),)) for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    """All conditions of a metav1.LabelSelector; the empty selector has none, and so matches
+    everything.
+    """
+    equal = (
+        Requirement(key, "In", (str(value),))
+        for key, value in sorted((selector.get("matchLabels") or {}).items())
+    )
     return (*equal, *(from_body(entry) for entry in selector.get("matchExpressions") or ()))
 
 
 def is_valid(requirement: Requirement) -> bool:
-    """Whether the scheduler takes a node selector requirement seriously; a term with another one matches no node.
+    """Whether the scheduler takes a node selector requirement seriously; a term with another one
+    matches no node.
 
     `NewRequirement` of k8s.io/apimachinery/pkg/labels.
     """
@@ -50,7 +58,9 @@ def is_valid(requirement: Requirement) -> bool:
 
 
 def matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet one valid requirement. An absent label meets NotIn and DoesNotExist only."""
+    """Whether the labels meet one valid requirement. An absent label meets NotIn and DoesNotExist
+    only.
+    """
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

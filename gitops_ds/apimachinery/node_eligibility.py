@@ -1,6 +1,7 @@
 """Whether a node shall run a daemon's pod, may keep the one it has, or must lose it.
 
-Resources, host ports, node conditions and `spec.unschedulable` play no part: they are the scheduler's job, and the pod waits.
+Resources, host ports, node conditions and `spec.unschedulable` play no part: they are the
+scheduler's job, and the pod waits.
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-pods-are-scheduled
 """
 
@@ -15,11 +16,14 @@ from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
 
-_TAINTS_KEPT = 256  # sets of taints by placer; an autoscaler writes taints with a time in them, each another one
+# sets of taints by placer; an autoscaler writes taints with a time in them, each another one
+_TAINTS_KEPT = 256
 
 
 class Placement(Enum):
-    """RUN: the node shall have a pod. KEEP: none is made, one that is there stays. EVICT: none may be there."""
+    """RUN: the node shall have a pod. KEEP: none is made, one that is there stays. EVICT: none may
+    be there.
+    """
 
     RUN = "run"
     KEEP = "keep"
@@ -42,13 +46,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """The placement rules of one pod template, read once. `terms` is None where the template has no required affinity."""
+    """The placement rules of one pod template, read once. `terms` is None where the template has no
+    required affinity.
+    """
 
     node_name: str
     node_selector: Mapping[str, str]
     terms: tuple[Term, ...] | None
     tolerations: tuple[Body, ...]
-    _by_taints: dict[tuple[Taint, ...], Placement] = field(default_factory=dict, compare=False, repr=False)
+    _by_taints: dict[tuple[Taint, ...], Placement] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def place(self, node: Node) -> Placement:
         """What this template means for that node."""
@@ -62,7 +70,9 @@ class Placer:
         if known is None:
             if len(self._by_taints) >= _TAINTS_KEPT:
                 self._by_taints.clear()
-            known = self._by_taints[node.taints] = _placement(tolerations.untolerated(self.tolerations, node.taints))
+            known = self._by_taints[node.taints] = _placement(
+                tolerations.untolerated(self.tolerations, node.taints)
+            )
         return known
 
     def selects(self, node: Node) -> bool:
@@ -75,7 +85,9 @@ class Placer:
 
 
 def read(template: Body) -> Placer:
-    """The rules of a pod template (an object with `metadata` and `spec`), as of a pod made from it for a DaemonSet."""
+    """The rules of a pod template (an object with `metadata` and `spec`), as of a pod made from it
+    for a DaemonSet.
+    """
     spec = template.get("spec") or {}
     return Placer(
         str(spec.get("nodeName") or ""),
@@ -91,14 +103,20 @@ def placement(template: Body, node: Node) -> Placement:
 
 
 def required_terms(pod_spec: Body) -> tuple[Term, ...] | None:
-    """The usable terms of the required node affinity, one of which must match; None without such affinity.
+    """The usable terms of the required node affinity, one of which must match; None without such
+    affinity.
 
-    A term that is empty, or holds a requirement that can't be parsed, matches nothing and is left out.
+    A term that is empty, or holds a requirement that can't be parsed, matches nothing and is left
+    out.
     """
-    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     if required is None:
         return None
-    return tuple(term for term in map(_term, required.get("nodeSelectorTerms") or ()) if term is not None)
+    return tuple(
+        term for term in map(_term, required.get("nodeSelectorTerms") or ()) if term is not None
+    )
 
 
 def _term(body: Body) -> Term | None:

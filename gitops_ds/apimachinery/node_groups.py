@@ -47,7 +47,9 @@ def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
 
 
 def said(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
-    """`6 nodes of pool small: node-a, node-b and 4 more`. Nodes that nobody has seen have no names to tell."""
+    """`6 nodes of pool small: node-a, node-b and 4 more`. Nodes that nobody has seen have no names
+    to tell.
+    """
     ordered = sorted(names)
     count = counted(len(ordered), "node")
     pools = by_pool(ordered, census)
@@ -63,8 +65,15 @@ def _pool(name: str) -> str:
 
 
 def by_pool(names: Iterable[str], census: Census) -> dict[str, int]:
-    """How many of the nodes are in each pool, the largest first; those in none under the empty name."""
-    return dict(sorted(Counter(census.pools.get(name, "") for name in names).items(), key=lambda one: (-one[1], one[0])))
+    """How many of the nodes are in each pool, the largest first; those in none under the empty
+    name.
+    """
+    return dict(
+        sorted(
+            Counter(census.pools.get(name, "") for name in names).items(),
+            key=lambda one: (-one[1], one[0]),
+        )
+    )
 
 
 def listed(ordered: Sequence[str], shown: int = _SHOWN) -> str:

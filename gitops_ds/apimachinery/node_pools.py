@@ -1,7 +1,9 @@
-"""Where the nodes of a check come from: a cluster's own, as somebody listed them, else those that its file declares.
+"""Where the nodes of a check come from: a cluster's own, as somebody listed them, else those that
+its file declares.
 
-A declared node has the labels that its pool asks for and names, and nothing else is known of it. Where one pool doesn't say how
-many nodes it has, no nodes are made at all: half a cluster would make rules complain of what is only not written down.
+A declared node has the labels that its pool asks for and names, and nothing else is known of it.
+Where one pool doesn't say how many nodes it has, no nodes are made at all: half a cluster would
+make rules complain of what is only not written down.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def census(facts: ClusterFacts, live: Live) -> Census | None:
 
 
 def pool_of(node: Node, pools: Sequence[Pool]) -> str:
-    """The first of the cluster's pools that the node meets, else what its provider calls its pool; empty for neither."""
+    """The first of the cluster's pools that the node meets, else what its provider calls its pool;
+    empty for neither.
+    """
     labels = node.labels
     for pool in pools:
         if label_selector.all_match(pool.match, labels):
@@ -53,7 +57,9 @@ def pool_of(node: Node, pools: Sequence[Pool]) -> str:
 
 
 def declared(pools: tuple[Pool, ...]) -> Census | None:
-    """The nodes of these pools; the same pools always make the same object, so clusters that are alike are looked at once."""
+    """The nodes of these pools; the same pools always make the same object, so clusters that are
+    alike are looked at once.
+    """
     if any(pool.nodes is None for pool in pools) or sum(pool.nodes or 0 for pool in pools) > _MOST:
         return None
     return _declared(pools)
@@ -64,7 +70,9 @@ def silent(pools: Sequence[Pool]) -> tuple[str, ...]:
     return tuple(pool.name for pool in pools if pool.nodes is None)
 
 
-@lru_cache(64)  # the clusters of a repository have a few sets of pools, and each is asked for on both sides of a change
+# the clusters of a repository have a few sets of pools, and each is asked for on both sides of a
+# change
+@lru_cache(64)
 def _declared(pools: tuple[Pool, ...]) -> Census | None:
     nodes, of, room = [], {}, {}
     for pool in pools:
@@ -77,15 +85,25 @@ def _declared(pools: tuple[Pool, ...]) -> Census | None:
     if not nodes:
         return None
     keys = frozenset.intersection(*(frozenset(node.labels) for node in nodes))
-    told = frozenset(key for pool in pools for key in (*dict(pool.labels), *(asked.key for asked in pool.match)))
-    return Census(tuple(sorted(nodes, key=lambda node: node.name)), of, room, declared=True, keys=keys | told)
+    told = frozenset(
+        key for pool in pools for key in (*dict(pool.labels), *(asked.key for asked in pool.match))
+    )
+    return Census(
+        tuple(sorted(nodes, key=lambda node: node.name)), of, room, declared=True, keys=keys | told
+    )
 
 
 def _nodes(pool: Pool) -> Iterator[Node]:
     width = len(str(pool.nodes or 0))
     for number in range(1, (pool.nodes or 0) + 1):
         name = f"{pool.name}-{number:0{width}d}"
-        labels = {_NAME: name, _OS: "linux", _ARCH: "amd64", **_matching(pool, number - 1), **dict(pool.labels)}
+        labels = {
+            _NAME: name,
+            _OS: "linux",
+            _ARCH: "amd64",
+            **_matching(pool, number - 1),
+            **dict(pool.labels),
+        }
         yield Node(name, labels, pool.taints)
 
 
@@ -101,10 +119,17 @@ def _matching(pool: Pool, number: int) -> Mapping[str, str]:
     return found
 
 
-def others(census: Census, ours: Mapping[Key, object]) -> Iterator[tuple[Key, Mapping[str, object]]]:
+def others(
+    census: Census, ours: Mapping[Key, object]
+) -> Iterator[tuple[Key, Mapping[str, object]]]:
     """The DaemonSets that the cluster runs and the repository doesn't have."""
     for body in census.daemonsets:
         metadata = body.get("metadata") or {}
-        key = Key("apps", "DaemonSet", str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        key = Key(
+            "apps",
+            "DaemonSet",
+            str(metadata.get("namespace") or ""),
+            str(metadata.get("name") or ""),
+        )
         if key not in ours:
             yield key, body

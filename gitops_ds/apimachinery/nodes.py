@@ -12,8 +12,15 @@ _TROUBLES = frozenset({"DiskPressure", "MemoryPressure", "PIDPressure", "Network
 
 def node_of(body: Body) -> Node:
     """The node; one without conditions counts as not ready."""
-    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
-    taints = (Taint(str(t.get("key", "")), str(t.get("effect", "")), str(t.get("value") or "")) for t in spec.get("taints") or ())
+    metadata, spec, status = (
+        body.get("metadata") or {},
+        body.get("spec") or {},
+        body.get("status") or {},
+    )
+    taints = (
+        Taint(str(t.get("key", "")), str(t.get("effect", "")), str(t.get("value") or ""))
+        for t in spec.get("taints") or ()
+    )
     conditions = status.get("conditions") or ()
     return Node(
         name=str(metadata.get("name") or ""),
@@ -23,5 +30,9 @@ def node_of(body: Body) -> Node:
         unschedulable=bool(spec.get("unschedulable")),
         created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
         deleting=metadata.get("deletionTimestamp") is not None,
-        troubles=tuple(str(c["type"]) for c in conditions if c.get("type") in _TROUBLES and c.get("status") == "True"),
+        troubles=tuple(
+            str(c["type"])
+            for c in conditions
+            if c.get("type") in _TROUBLES and c.get("status") == "True"
+        ),
     )

@@ -1,4 +1,6 @@
-"""The strict schemas of Kubernetes, one file a version, written by scripts/schemas; read when first asked for."""
+"""The strict schemas of Kubernetes, one file a version, written by scripts/schemas; read when first
+asked for.
+"""
 
 from __future__ import annotations
 

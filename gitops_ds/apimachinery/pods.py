@@ -1,6 +1,7 @@
 """Pods, read from what the API server sends: where, whose, how they do.
 
-There may be a hundred thousand of them, and those of one owner have most in common: that is held once.
+There may be a hundred thousand of them, and those of one owner have most in common: that is held
+once.
 """
 
 from __future__ import annotations
@@ -20,8 +21,16 @@ _ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 def pod_of(body: Body) -> Pod:
     """The pod, with only the fields that decisions and health need."""
-    metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
-    labels = _labels(tuple((str(name), str(value or "")) for name, value in (metadata.get("labels") or {}).items()))
+    metadata, spec, status = (
+        body.get("metadata") or {},
+        body.get("spec") or {},
+        body.get("status") or {},
+    )
+    labels = _labels(
+        tuple(
+            (str(name), str(value or "")) for name, value in (metadata.get("labels") or {}).items()
+        )
+    )
     ready, since = _readiness(status)
     trouble, message = _trouble(status)
     bound = str(spec.get("nodeName") or "")
@@ -58,9 +67,12 @@ def _labels(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 def target(pod_spec: Body) -> str:
     """The one node that the required affinity names by `metadata.name`, else empty.
 
-    The first such field of the first term that has one decides, as upstream's `GetTargetNodeName` does.
+    The first such field of the first term that has one decides, as upstream's `GetTargetNodeName`
+    does.
     """
-    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     for term in (required or {}).get("nodeSelectorTerms") or ():
         for entry in term.get("matchFields") or ():
             if entry.get("key") == "metadata.name" and entry.get("operator") == "In":
@@ -73,14 +85,20 @@ def controller_of(metadata: Body) -> Owner | None:
     """The owner reference with `controller: true`, None for an orphan."""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
-            return _owner(str(reference.get("kind", "")), str(reference.get("name", "")), str(reference.get("uid", "")))
+            return _owner(
+                str(reference.get("kind", "")),
+                str(reference.get("name", "")),
+                str(reference.get("uid", "")),
+            )
     return None
 
 
 def _readiness(status: Body) -> tuple[bool, float | None]:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready":
-            return condition.get("status") == "True", timestamps.seconds(str(condition.get("lastTransitionTime") or ""))
+            return condition.get("status") == "True", timestamps.seconds(
+                str(condition.get("lastTransitionTime") or "")
+            )
     return False, None
 
 
@@ -94,13 +112,20 @@ def _trouble(status: Body) -> tuple[str, str]:
         return str(status.get("reason") or "Failed"), str(status.get("message") or "")
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("reason") or "Unschedulable"), str(condition.get("message") or "")
+            return str(condition.get("reason") or "Unschedulable"), str(
+                condition.get("message") or ""
+            )
     return "", ""
 
 
 def _crashed_at(status: Body) -> float | None:
-    ends = ((container.get("lastState") or {}).get("terminated") or {} for container in _containers(status))
-    times = (timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode"))
+    ends = (
+        (container.get("lastState") or {}).get("terminated") or {}
+        for container in _containers(status)
+    )
+    times = (
+        timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode")
+    )
     return max((time for time in times if time is not None), default=None)
 
 

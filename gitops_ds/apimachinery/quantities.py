@@ -1,7 +1,9 @@
 """Resource quantities: what they amount to, and the one text that an API server stores for them.
 
-https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/; the canonical form follows
-staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: no fraction, the largest suffix that loses nothing, the family of
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/; the canonical form
+follows
+staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: no fraction, the largest suffix that
+loses nothing, the family of
 suffixes as it was written.
 """
 
@@ -15,7 +17,9 @@ from math import ceil, floor
 BINARY = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_BY_EXPONENT = {exponent: suffix for suffix, exponent in DECIMAL.items()}
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))\Z")
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]+))\Z"
+)
 
 
 def parse(text: str | int | float) -> Fraction:
@@ -24,7 +28,8 @@ def parse(text: str | int | float) -> Fraction:
 
 
 def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
-    """The text that an API server keeps: `0.1` is `100m`, `1024Mi` is `1Gi`, `1000` is `1k`. Raises ValueError.
+    """The text that an API server keeps: `0.1` is `100m`, `1024Mi` is `1Gi`, `1000` is `1k`. Raises
+    ValueError.
 
     `round_to_milli`: amounts of resources are rounded up to a thousandth.
     """
@@ -42,7 +47,9 @@ def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
 def _parse(text: str) -> tuple[Fraction, str]:
     matched = _QUANTITY.match(text)
     if not matched:
-        raise ValueError(f"{text!r} is no quantity: write a number with an optional suffix (100m, 1, 64Mi, 2G)")
+        raise ValueError(
+            f"{text!r} is no quantity: write a number with an optional suffix (100m, 1, 64Mi, 2G)"
+        )
     number, binary, decimal, exponent = matched.groups()
     if binary:
         return Fraction(number) * BINARY[binary], "binary"

@@ -1,6 +1,8 @@
-"""ControllerRevisions: the exact bytes of their data, when two templates are the same, their hash and name.
+"""ControllerRevisions: the exact bytes of their data, when two templates are the same, their hash
+and name.
 
-The data is what `kubectl rollout undo` sends as a strategic merge patch, and upstream's controller compares it byte for byte. So it
+The data is what `kubectl rollout undo` sends as a strategic merge patch, and upstream's controller
+compares it byte for byte. So it
 is written as Go writes it: keys sorted by code point, no spaces, five characters escaped.
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/
 """
@@ -17,24 +19,32 @@ from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 
-_GO_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_GO_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 _FNV_OFFSET, _FNV_PRIME, _32_BITS = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def canonical(value: Any) -> bytes:
-    """JSON as Go's encoding/json writes maps. A ControllerRevision must be sent so, or its data is stored in other bytes."""
+    """JSON as Go's encoding/json writes maps. A ControllerRevision must be sent so, or its data is
+    stored in other bytes.
+    """
     plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return plain.translate(_GO_ESCAPES).encode()
 
 
 def data(template: Body) -> dict[str, Any]:
-    """The `data` of a revision that holds this pod template: a patch that puts it in place of any other."""
+    """The `data` of a revision that holds this pod template: a patch that puts it in place of any
+    other.
+    """
     return {"spec": {"template": {"$patch": "replace", **template}}}
 
 
 def template_of(body: Body) -> dict[str, Any] | None:
-    """The pod template in a revision's `data`, without the directive; None where the data holds none."""
+    """The pod template in a revision's `data`, without the directive; None where the data holds
+    none.
+    """
     template: Any = body.get("data")
     for step in ("spec", "template"):
         template = template.get(step) if isinstance(template, Mapping) else None
@@ -46,14 +56,16 @@ def template_of(body: Body) -> dict[str, Any] | None:
 def same_template(one: Body, other: Body) -> bool:
     """Whether two pod templates mean the same.
 
-    Upstream compares bytes, so an API server that stops writing `creationTimestamp: null` (1.34) would roll every DaemonSet. Here
-    null and absent are equal.
+    Upstream compares bytes, so an API server that stops writing `creationTimestamp: null` (1.34)
+    would roll every DaemonSet. Here null and absent are equal.
     """
     return one == other or _same(one, other)
 
 
 def holds_more(template: Body, earlier: Body) -> bool:
-    """Whether a template is an earlier one with fields added to it, and nothing changed or taken away."""
+    """Whether a template is an earlier one with fields added to it, and nothing changed or taken
+    away.
+    """
     return _within(earlier, template)
 
 
@@ -85,10 +97,11 @@ def labels_of(revision: Revision) -> Mapping[str, str]:
 
 
 def hash_of(template: Body, collision_count: int | None) -> str:
-    """The hash for names and labels: FNV-1a over the canonical data and the collision count, in letters that spell no word.
+    """The hash for names and labels: FNV-1a over the canonical data and the collision count, in
+    letters that spell no word.
 
-    Only its form is upstream's: there the hash is taken over a dump of Go structures, which changes between versions. It is
-    opaque to everybody, and read from the revision's label.
+    Only its form is upstream's: there the hash is taken over a dump of Go structures, which changes
+    between versions. It is opaque to everybody, and read from the revision's label.
     """
     content = canonical(data(template))
     if collision_count is not None:
@@ -105,7 +118,9 @@ def fnv1a(content: bytes) -> int:
 
 
 def safe_text(text: str) -> str:
-    """`SafeEncodeString` of k8s.io/apimachinery/pkg/util/rand: no vowels and nothing that looks like one."""
+    """`SafeEncodeString` of k8s.io/apimachinery/pkg/util/rand: no vowels and nothing that looks
+    like one.
+    """
     return "".join(_SAFE[ord(character) % len(_SAFE)] for character in text)
 
 
@@ -127,7 +142,9 @@ def name_for(daemonset: DaemonSet) -> str:
 
 
 def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
-    """A new revision that holds the DaemonSet's template, with the template's labels and the DaemonSet's annotations."""
+    """A new revision that holds the DaemonSet's template, with the template's labels and the
+    DaemonSet's annotations.
+    """
     hash = hash_of(daemonset.template, daemonset.collision_count)
     labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
     return {

@@ -1,7 +1,8 @@
-"""Whether a DaemonSet is rolled out, by the rule of `kubectl rollout status`, from its own status alone.
+"""Whether a DaemonSet is rolled out, by the rule of `kubectl rollout status`, from its own status
+alone.
 
-staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl refuses to tell, it is done when
-every node has an available pod, old or new.
+staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl
+refuses to tell, it is done when every node has an available pod, old or new.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ class RolloutStatus:
 def judge(daemonset: Body) -> RolloutStatus:
     """The rollout's status by the counters and the observed generation."""
     metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
-    strategy = (((daemonset.get("spec") or {}).get("updateStrategy")) or {}).get("type") or "RollingUpdate"
+    strategy = (((daemonset.get("spec") or {}).get("updateStrategy")) or {}).get(
+        "type"
+    ) or "RollingUpdate"
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
         return RolloutStatus(False, "the new specification was not observed yet")
-    desired, updated = status.get("desiredNumberScheduled") or 0, status.get("updatedNumberScheduled") or 0
+    desired, updated = (
+        status.get("desiredNumberScheduled") or 0,
+        status.get("updatedNumberScheduled") or 0,
+    )
     available = status.get("numberAvailable") or 0
     if strategy == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")

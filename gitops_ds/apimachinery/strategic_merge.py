@@ -1,6 +1,8 @@
-"""Strategic merge patch: mappings merge key by key, some lists by the key of their entries, all else is replaced.
+"""Strategic merge patch: mappings merge key by key, some lists by the key of their entries, all
+else is replaced.
 
-The rules: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+The rules:
+https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Lists that merge, and by which field of their entries ("" = a set of plain values), from `x-kubernetes-patch-merge-key` and
-# `x-kubernetes-patch-strategy` of the OpenAPI documents. The name of the field is enough where all kinds agree.
+# Lists that merge, and by which field of their entries ("" = a set of plain values), from
+# `x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy` of the OpenAPI documents. The
+# name of the field is enough where all kinds agree.
 _MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -27,8 +30,9 @@ _MERGE_KEYS = {
     "ownerReferences": "uid",
     "finalizers": "",
 }
-# `ports` is keyed by another field in a container than in a Service. A pod's `resourceClaims` merge by name; a container's
-# `resources.claims`, tolerations, args and command have no merge key: they are replaced.
+# `ports` is keyed by another field in a container than in a Service. A pod's `resourceClaims` merge
+# by name; a container's `resources.claims`, tolerations, args and command have no merge key: they
+# are replaced.
 _PORTS = {"Service": "port"}
 _DIRECTIVES = ("$patch", "$retainKeys")
 
@@ -36,8 +40,9 @@ _DIRECTIVES = ("$patch", "$retainKeys")
 def apply(target: Any, patch: Any, kind: str) -> Any:
     """The target with the patch merged in; neither is changed.
 
-    `kind` is that of the whole object (it decides by which field `ports` merge). Directives: `$patch: replace|delete|merge`,
-    `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`, `$retainKeys`. A key whose value is null is removed.
+    `kind` is that of the whole object (it decides by which field `ports` merge). Directives:
+    `$patch: replace|delete|merge`, `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`,
+    `$retainKeys`. A key whose value is null is removed.
     """
     if not isinstance(patch, Mapping):
         return patch
@@ -87,10 +92,15 @@ def _merge_key(field: str, kind: str) -> str | None:
 
 
 def _mergeable(entries: list[Any], merge_key: str) -> bool:
-    """A list whose entries lack the key (a field of the same name in another kind) is replaced as a whole."""
+    """A list whose entries lack the key (a field of the same name in another kind) is replaced as a
+    whole.
+    """
     if not merge_key:
         return True
-    return all(isinstance(entry, Mapping) and (merge_key in entry or "$patch" in entry) for entry in entries)
+    return all(
+        isinstance(entry, Mapping) and (merge_key in entry or "$patch" in entry)
+        for entry in entries
+    )
 
 
 def _merge_list(old: list[Any], patch: list[Any], merge_key: str, kind: str) -> list[Any]:
@@ -100,7 +110,14 @@ def _merge_list(old: list[Any], patch: list[Any], merge_key: str, kind: str) -> 
         return [_clean(entry) for entry in patch if "$patch" not in entry]
     merged = list(old)
     for entry in patch:
-        at = next((i for i, e in enumerate(merged) if isinstance(e, Mapping) and e.get(merge_key) == entry.get(merge_key)), None)
+        at = next(
+            (
+                i
+                for i, e in enumerate(merged)
+                if isinstance(e, Mapping) and e.get(merge_key) == entry.get(merge_key)
+            ),
+            None,
+        )
         if entry.get("$patch") == "delete":
             merged = merged if at is None else merged[:at] + merged[at + 1 :]
         elif at is None:
@@ -117,7 +134,10 @@ def _ordered(entries: list[Any], order: list[Any], merge_key: str | None) -> lis
     def name(entry: Any) -> Any:
         return entry.get(merge_key) if isinstance(entry, Mapping) else entry
 
-    ordered = sorted((entry for entry in entries if name(entry) in wanted), key=lambda entry: wanted.index(name(entry)))
+    ordered = sorted(
+        (entry for entry in entries if name(entry) in wanted),
+        key=lambda entry: wanted.index(name(entry)),
+    )
     previous: Any = None
     for index, entry in enumerate(entries):
         if name(entry) not in wanted:
@@ -128,7 +148,13 @@ def _ordered(entries: list[Any], order: list[Any], merge_key: str | None) -> lis
 
 
 def _clean(value: Any) -> Any:
-    """The value without directives and nulls: what a patch means where there is nothing to merge into."""
+    """The value without directives and nulls: what a patch means where there is nothing to merge
+    into.
+    """
     if isinstance(value, Mapping):
-        return {key: _clean(item) for key, item in value.items() if item is not None and not key.startswith("$")}
+        return {
+            key: _clean(item)
+            for key, item in value.items()
+            if item is not None and not key.startswith("$")
+        }
     return [_clean(item) for item in value] if isinstance(value, list) else value

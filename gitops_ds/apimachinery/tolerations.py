@@ -26,15 +26,19 @@ _HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 
 
 def of_daemon(pod_spec: Body) -> list[dict[str, Any]]:
-    """The tolerations of a daemon's pod: the template's own, then the default ones in upstream's order.
+    """The tolerations of a daemon's pod: the template's own, then the default ones in upstream's
+    order.
 
-    A toleration of the template with the same key, effect, operator and value is replaced by the plain default, which has no
-    time limit (`AddOrUpdateTolerationInPodSpec` upstream).
+    A toleration of the template with the same key, effect, operator and value is replaced by the
+    plain default, which has no time limit (`AddOrUpdateTolerationInPodSpec` upstream).
     """
     tolerations = [dict(toleration) for toleration in pod_spec.get("tolerations") or ()]
     for key, effect in (*_ALWAYS, *([_HOST_NETWORK] if pod_spec.get("hostNetwork") else [])):
         plain = {"key": key, "operator": "Exists", "effect": effect}
-        twin = next((index for index, toleration in enumerate(tolerations) if _alike(toleration, plain)), None)
+        twin = next(
+            (index for index, toleration in enumerate(tolerations) if _alike(toleration, plain)),
+            None,
+        )
         if twin is None:
             tolerations.append(plain)
         else:
@@ -43,9 +47,11 @@ def of_daemon(pod_spec: Body) -> list[dict[str, Any]]:
 
 
 def tolerates(toleration: Body, taint: Taint) -> bool:
-    """Whether one toleration covers one taint. `Gt` and `Lt` need a feature gate that is off, so they cover nothing.
+    """Whether one toleration covers one taint. `Gt` and `Lt` need a feature gate that is off, so
+    they cover nothing.
 
-    An empty key with `Equal` still compares values, although the API server refuses to store such a toleration.
+    An empty key with `Equal` still compares values, although the API server refuses to store such a
+    toleration.
     """
     effect, key = toleration.get("effect"), toleration.get("key")
     if effect and effect != taint.effect:
@@ -62,13 +68,19 @@ def tolerates(toleration: Body, taint: Taint) -> bool:
 
 
 def untolerated(tolerations: Sequence[Body], taints: Sequence[Taint]) -> frozenset[str]:
-    """The effects (NoSchedule, NoExecute) of the taints that no toleration covers; PreferNoSchedule never counts."""
+    """The effects (NoSchedule, NoExecute) of the taints that no toleration covers; PreferNoSchedule
+    never counts.
+    """
     return frozenset(
         taint.effect
         for taint in taints
-        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not any(tolerates(toleration, taint) for toleration in tolerations)
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
     )
 
 
 def _alike(one: Body, other: Body) -> bool:
-    return all((one.get(field) or "") == (other.get(field) or "") for field in ("key", "effect", "operator", "value"))
+    return all(
+        (one.get(field) or "") == (other.get(field) or "")
+        for field in ("key", "effect", "operator", "value")
+    )

@@ -1,6 +1,8 @@
-"""The page of each rule: why, what is wrong, what is right, who says so. `check --explain` prints it, tests try its examples.
+"""The page of each rule: why, what is wrong, what is right, who says so. `check --explain` prints
+it, tests try its examples.
 
-A page is Markdown with the sections Wrong, Right and Sources. An example is a whole manifest, or a part of a DaemonSet.
+A page is Markdown with the sections Wrong, Right and Sources. An example is a whole manifest, or a
+part of a DaemonSet.
 """
 
 from __future__ import annotations

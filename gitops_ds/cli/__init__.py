@@ -1,4 +1,6 @@
-"""The command line: parse, call, print, exit code. Commands are imported only when they are called, so that --help is quick."""
+"""The command line: parse, call, print, exit code. Commands are imported only when they are called,
+so that --help is quick.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from gitops_ds import __version__
 from gitops_ds.errors import GitopsError
 from gitops_ds.sandbox import cpu_timer
 
-# Where each command lives; the first sentence is what `--help` shows, so that no command's module is imported for it.
+# Where each command lives; the first sentence is what `--help` shows, so that no command's module
+# is imported for it.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a small valid repository to begin with."),
     "adopt": ("adopt", "Write a repository from the DaemonSets of a cluster."),
@@ -27,7 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "The service: the scheduled loop and the controller."),
     "get": ("get", "The DaemonSets of a cluster, with commit and health."),
     "status": ("get", "One DaemonSet, node by node."),
-    "sources": ("sources", "The followed repositories, and whether their newest commit is applied."),
+    "sources": (
+        "sources",
+        "The followed repositories, and whether their newest commit is applied.",
+    ),
     "events": ("events", "What happened, newest last."),
     "wait": ("wait", "Until a DaemonSet is rolled out, as kubectl rollout status."),
     "trace": ("trace", "From a pod, node or DaemonSet to commit, author and line."),
@@ -74,7 +80,9 @@ class Commands(click.Group):
             formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(__version__, message="%(version)s")
 def cli() -> None:
     """DaemonSets on every node of every cluster, straight from Git, without fear."""
@@ -89,7 +97,10 @@ def _told(error: Exception) -> int:
     """Prints the error in a sentence, with the trace under -vv; its exit code."""
     from gitops_ds.cli import options
 
-    bug = f"this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with what -vv prints"
+    bug = (
+        f"this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with "
+        "what -vv prints"
+    )
     sentence, code = (str(error), error.exit_code) if isinstance(error, GitopsError) else (bug, 3)
     options.say(f"error: {sentence}")
     if "-vv" in sys.argv:
@@ -98,7 +109,9 @@ def _told(error: Exception) -> int:
 
 
 def main() -> None:
-    """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible, 130 interrupted."""
+    """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible,
+    130 interrupted.
+    """
     cpu_timer.install()
     try:
         code = cli.main(standalone_mode=False)
@@ -117,5 +130,7 @@ def main() -> None:
         code = 0
     except Exception as error:
         code = _told(error)
-    gc.freeze()  # else all that is left is looked through for garbage on the way out: a sixth of the time of a check
+    # else all that is left is looked through for garbage on the way out: a sixth of the time of a
+    # check
+    gc.freeze()
     sys.exit(code or 0)

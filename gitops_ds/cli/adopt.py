@@ -11,12 +11,22 @@ from gitops_ds.cli import options
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path))
-@options.option("-n", "--namespace", "namespaces", multiple=True, help="Only that namespace; several times for several.")
+@click.argument(
+    "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
+)
+@options.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Only that namespace; several times for several.",
+)
 @options.access
 @options.common
 def adopt(**given: Any) -> int:
-    """Write manifests of the DaemonSets that live in a cluster, with what they need; overwrites nothing, changes nothing there."""
+    """Write manifests of the DaemonSets that live in a cluster, with what they need; overwrites
+    nothing, changes nothing there.
+    """
     return options.run(_adopt(given))
 
 
@@ -32,7 +42,10 @@ async def _adopt(given: dict[str, Any]) -> int:
         click.echo(f"wrote {directory / path}")
     for note in adopted.notes:
         options.say(f"note: {note}")
-    options.say(_NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "), quiet=given["quiet"])
+    options.say(
+        _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
+        quiet=given["quiet"],
+    )
     return 0
 
 

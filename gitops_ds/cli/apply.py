@@ -20,10 +20,16 @@ if TYPE_CHECKING:  # --help imports none of these
 @options.cluster_name
 @options.namespace
 @options.connection
-@options.option("--prune/--no-prune", default=False, help="Also delete what left Git, within the guards.")
+@options.option(
+    "--prune/--no-prune", default=False, help="Also delete what left Git, within the guards."
+)
 @options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
 @options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
-@options.option("--force-local", is_flag=True, help="Apply also beside a running service that wants another commit.")
+@options.option(
+    "--force-local",
+    is_flag=True,
+    help="Apply also beside a running service that wants another commit.",
+)
 @options.option("--dry-run", is_flag=True, help="Only show the plan.")
 @options.option("--wait", is_flag=True, help="Return when every rollout is done.")
 @options.option(
@@ -33,7 +39,12 @@ if TYPE_CHECKING:  # --help imports none of these
     show_default=True,
     help="How long to wait, for --wait and for agents others depend on.",
 )
-@options.option("--approve", metavar="HASH", default="", help="The hash of a plan that may delete more than the guards allow.")
+@options.option(
+    "--approve",
+    metavar="HASH",
+    default="",
+    help="The hash of a plan that may delete more than the guards allow.",
+)
 @options.output("text", "json")
 @options.common
 def apply(**given: Any) -> int:
@@ -47,16 +58,27 @@ async def _apply(given: dict[str, Any]) -> int:
     from gitops_ds.commands import uncommitted_changes, wait_on_status
     from gitops_ds.pipeline import open_repository
 
-    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    repository = open_repository.named(
+        given["repository"] or given["directory"], given["path"], given["allowed"]
+    )
     snapshot = await open_repository.snapshot(repository, given["revision"], committed=True)
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"]).naming(given["cluster"])
-    target = commands_apply.ApplyTarget(given["cluster"], given["namespace"], connection, force_local=given["force_local"])
+    connection = connect.Connection(
+        given["kubeconfig"], given["context"], given["state_namespace"]
+    ).naming(given["cluster"])
+    target = commands_apply.ApplyTarget(
+        given["cluster"], given["namespace"], connection, force_local=given["force_local"]
+    )
     if given["revision"] is None and (more := await uncommitted_changes.of(repository, snapshot)):
-        options.say(f"warning: the work tree has changes that are not applied: {more}; commit them first", quiet=given["quiet"])
+        options.say(
+            f"warning: the work tree has changes that are not applied: {more}; commit them first",
+            quiet=given["quiet"],
+        )
     if given["dry_run"]:
         _show(await commands_apply.plan(repository, snapshot, target, _asked(given)), given, None)
         return 0
-    made, ended = await commands_apply.apply(repository, snapshot, target, _asked(given), _teller(given))
+    made, ended = await commands_apply.apply(
+        repository, snapshot, target, _asked(given), _teller(given)
+    )
     _show(made, given, ended.writes)
     if ended.failed:
         return 1
@@ -100,7 +122,9 @@ def _teller(given: dict[str, Any]) -> Emit:
 
 
 def _show(made: Plan, given: dict[str, Any], writes: int | None) -> None:
-    """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out and the sum."""
+    """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out
+    and the sum.
+    """
     from gitops_ds.plan import printers
 
     if given["output"] == "json":

@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # --help imports none of these
 
 def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
     if not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
-        raise click.BadParameter(f"{value!r} is no hash of a plan: `gitops-ds plan` and the log end in one")
+        raise click.BadParameter(
+            f"{value!r} is no hash of a plan: `gitops-ds plan` and the log end in one"
+        )
     return value
 
 
@@ -35,7 +37,9 @@ async def _approve(given: dict[str, Any]) -> int:
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
-        body = await service.annotate(cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]})
+        body = await service.annotate(
+            cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]}
+        )
         return body, f"{found.id}: plan {given['hash']} is approved"
 
     await service_options.ask(given, work)

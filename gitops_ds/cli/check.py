@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.report.findings import Report
 
-_OUTPUT = f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
+_OUTPUT = (
+    f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
+)
 
 
 @click.command()
@@ -27,24 +29,63 @@ _OUTPUT = f"{', '.join(check_output.FORMATS)}; several at once. Default: text, o
 @click.argument("files", nargs=-1)
 @options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
 @options.namespace
-@options.option("--base", metavar="REV", help="Also tell what changes against that revision (where the two lines part).")
-@options.option("--base-from", metavar="URL", help="Read the base and its history from that server, for a shallow clone.")
 @options.option(
-    "--inventory", multiple=True, metavar="[CLUSTER=]FILE", help="Nodes and objects, as `kubectl get … -o json` prints them."
+    "--base",
+    metavar="REV",
+    help="Also tell what changes against that revision (where the two lines part).",
 )
-@options.option("--live", is_flag=True, help="Ask the clusters what they have; without it nothing is asked.")
-@options.option("--require-live", is_flag=True, help="The same, and a cluster that can't be read is an error.")
+@options.option(
+    "--base-from",
+    metavar="URL",
+    help="Read the base and its history from that server, for a shallow clone.",
+)
+@options.option(
+    "--inventory",
+    multiple=True,
+    metavar="[CLUSTER=]FILE",
+    help="Nodes and objects, as `kubectl get … -o json` prints them.",
+)
+@options.option(
+    "--live", is_flag=True, help="Ask the clusters what they have; without it nothing is asked."
+)
+@options.option(
+    "--require-live", is_flag=True, help="The same, and a cluster that can't be read is an error."
+)
 @options.access
-@options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
-@options.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", callback=check_output.parsed, help=_OUTPUT)
-@options.option("--baseline", metavar="FILE", help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.")
-@options.option("--no-cache", is_flag=True, help="Look at every file, whatever earlier runs found about the same content.")
-@options.option("--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left.")
-@options.option("--fix-unsafe", is_flag=True, help="Mend what has a fix that is only a proposal, too.")
-@options.option("--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing.")
+@options.option(
+    "--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True
+)
+@options.option(
+    "-o",
+    "--output",
+    multiple=True,
+    metavar="FORMAT[=FILE]",
+    callback=check_output.parsed,
+    help=_OUTPUT,
+)
+@options.option(
+    "--baseline",
+    metavar="FILE",
+    help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.",
+)
+@options.option(
+    "--no-cache",
+    is_flag=True,
+    help="Look at every file, whatever earlier runs found about the same content.",
+)
+@options.option(
+    "--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left."
+)
+@options.option(
+    "--fix-unsafe", is_flag=True, help="Mend what has a fix that is only a proposal, too."
+)
+@options.option(
+    "--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing."
+)
 @options.common
 def check(**given: Any) -> int:
-    """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as loud as --fail-on.
+    """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as
+    loud as --fail-on.
 
     Where files are named as well, or in the repository's place, only what concerns them is told.
     """
@@ -80,7 +121,9 @@ async def _check(given: dict[str, Any]) -> int:
     named, files = file_filter.apart(given["repository"], given["files"])
     if given["base_from"] and not given["base"]:
         raise click.UsageError("--base-from is where the base is read: name it with --base")
-    repository = open_repository.named(named or given["directory"], given["path"], given["allowed"] or NOTHING)
+    repository = open_repository.named(
+        named or given["directory"], given["path"], given["allowed"] or NOTHING
+    )
     options.tell_tree(repository, quiet=given["quiet"] or bool(named or given["directory"]))
     asked = _Asked(
         given,
@@ -89,19 +132,32 @@ async def _check(given: dict[str, Any]) -> int:
         datetime.now(UTC).date(),
         _baseline(given["baseline"]),
         None if given["no_cache"] else result_cache.ResultCache.of(repository),
-        open_repository.standing(repository) if repository.directory is not None and given["revision"] is None else None,
+        open_repository.standing(repository)
+        if repository.directory is not None and given["revision"] is None
+        else None,
     )
     if asked.fix and asked.standing is None:
-        raise click.UsageError("--fix changes the files of a work tree: name a directory, and no --revision")
+        raise click.UsageError(
+            "--fix changes the files of a work tree: name a directory, and no --revision"
+        )
     words = asked.words()
-    question = Question(asked.memory, words, asked.standing) if asked.memory and asked.standing and words else None
+    question = (
+        Question(asked.memory, words, asked.standing)
+        if asked.memory and asked.standing and words
+        else None
+    )
     report = question.answer() if question else None
     snapshot, skipped = asked.standing, list[str]()
     if report is None or snapshot is None:
         report, snapshot, skipped = await _judged(asked)
         if question:
             question.keep(report, snapshot)
-    check_output.write(report, check_output.about(given, snapshot, repository.path), given["output"], quiet=given["quiet"])
+    check_output.write(
+        report,
+        check_output.about(given, snapshot, repository.path),
+        given["output"],
+        quiet=given["quiet"],
+    )
     if given["verbose"]:
         for name in skipped:
             options.say(f"no Kubernetes object: {name}")
@@ -118,7 +174,9 @@ def _baseline(file: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a check is asked: the command line, and what it stands for. `standing` is the work tree; None: a revision is meant."""
+    """What a check is asked: the command line, and what it stands for. `standing` is the work tree;
+    None: a revision is meant.
+    """
 
     given: dict[str, Any]
     repository: RepositoryRef
@@ -139,12 +197,19 @@ class _Asked:
         return any(format == "sarif" for format, _ in self.given["output"])
 
     def words(self) -> tuple[str, ...]:
-        """All that the report hangs on beside the files; nothing where it hangs on more than words can say."""
+        """All that the report hangs on beside the files; nothing where it hangs on more than words
+        can say.
+        """
         given = self.given
         alone = ("base", "inventory", "live", "require_live", "verbose")
         if self.fix or self.with_fixes or self.names or any(given[name] for name in alone):
             return ()
-        said = (given["clusters"], given["namespace"], self.repository.allowed, sorted(self.baseline))
+        said = (
+            given["clusters"],
+            given["namespace"],
+            self.repository.allowed,
+            sorted(self.baseline),
+        )
         return (*map(repr, said), self.today.isoformat())
 
 
@@ -179,8 +244,14 @@ async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
     if asked.fix:
         checked = _fixed(asked, checked, judged)
     skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})
-    fixable = check_output.fixable(checked, tried=[asked.fix, given["fix_unsafe"]]) if asked.standing else (0, 0)
-    report = check_output.report(checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes)
+    fixable = (
+        check_output.fixable(checked, tried=[asked.fix, given["fix_unsafe"]])
+        if asked.standing
+        else (0, 0)
+    )
+    report = check_output.report(
+        checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes
+    )
     return report, checked.snapshot, skipped
 
 
@@ -190,7 +261,9 @@ def _connection(given: dict[str, Any]) -> Connection:
     return connect.Connection(given["kubeconfig"], given["context"])
 
 
-def _fixed(asked: _Asked, checked: CheckResult, judged: Callable[[Snapshot], CheckResult]) -> CheckResult:
+def _fixed(
+    asked: _Asked, checked: CheckResult, judged: Callable[[Snapshot], CheckResult]
+) -> CheckResult:
     """The check of the files that were mended."""
     from gitops_ds.commands.check import autofix
 

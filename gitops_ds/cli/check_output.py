@@ -1,4 +1,6 @@
-"""Where a check is told: `-o FORMAT[=FILE]`, the summary of a step, and what the CI around it says of itself."""
+"""Where a check is told: `-o FORMAT[=FILE]`, the summary of a step, and what the CI around it says
+of itself.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,44 @@ if TYPE_CHECKING:
     from gitops_ds.model.impact import NodeImpact
     from gitops_ds.model.snapshot import Snapshot
     from gitops_ds.redaction.report import ReportSecrets
-    from gitops_ds.report.findings import Replacement, Report, ReportContext, ReportedChange, RuleText
+    from gitops_ds.report.findings import (
+        Replacement,
+        Report,
+        ReportContext,
+        ReportedChange,
+        RuleText,
+    )
 
 FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 
 
-def parsed(_: click.Context, __: click.Parameter, given: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; without any, what suits the place."""
+def parsed(
+    _: click.Context, __: click.Parameter, given: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; without any, what suits
+    the place.
+    """
     wanted = []
     for one in given:
         format, equals, file = one.partition("=")
         if format not in FORMATS:
-            raise click.BadParameter(f"there is no format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+            raise click.BadParameter(
+                f"there is no format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            )
         if equals and not file:
             raise click.BadParameter(f"{one!r} names no file")
         wanted.append((format, file))
-    return tuple(wanted) or (("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),)
+    return tuple(wanted) or (
+        ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),
+    )
 
 
-def write(report: Report, about: ReportContext, wanted: Sequence[tuple[str, str]], *, quiet: bool = False) -> None:
-    """Tells the report in every way that is wanted. Raises UsageError where a file can't be written, Refused for a link."""
+def write(
+    report: Report, about: ReportContext, wanted: Sequence[tuple[str, str]], *, quiet: bool = False
+) -> None:
+    """Tells the report in every way that is wanted. Raises UsageError where a file can't be
+    written, Refused for a link.
+    """
     from gitops_ds.report import findings, formats, text
 
     for format, file in wanted:
@@ -51,7 +71,9 @@ def write(report: Report, about: ReportContext, wanted: Sequence[tuple[str, str]
             for line, colour in text.lines(report):
                 click.echo(click.style(line, fg=colour) if colour else line)
         else:
-            click.echo(formats.written(formats.ReportFormat(format), report, about).encode(), nl=False)
+            click.echo(
+                formats.written(formats.ReportFormat(format), report, about).encode(), nl=False
+            )
     if all(file for _, file in wanted):
         names = ", ".join(file for _, file in wanted)
         options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
@@ -71,7 +93,9 @@ def _into(file: str, text: str) -> None:
 
 
 def _summarize(report: Report, about: ReportContext) -> None:
-    """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too many, and all of it is lost."""
+    """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too
+    many, and all of it is lost.
+    """
     from gitops_ds.report import markdown
 
     name = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -79,7 +103,9 @@ def _summarize(report: Report, about: ReportContext) -> None:
         return
     try:
         with Path(name).open("ab") as file:
-            page = markdown.as_page(report, about, most=max(markdown.SUMMARY - file.tell(), 0)).encode()
+            page = markdown.as_page(
+                report, about, most=max(markdown.SUMMARY - file.tell(), 0)
+            ).encode()
             if file.tell() + len(page) <= markdown.SUMMARY:
                 file.write(page)
     except OSError as error:
@@ -109,7 +135,9 @@ def _hidden(checked: CheckResult, told: Sequence[Finding]) -> ReportSecrets:
     keys = {finding.object for finding in told}
     files = {finding.place.file for finding in told if finding.place}
     objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
-    return redaction_report.found_in(held.body for held in objects if held.key in keys or held.origin.base.file in files)
+    return redaction_report.found_in(
+        held.body for held in objects if held.key in keys or held.origin.base.file in files
+    )
 
 
 def fixable(checked: CheckResult, *, tried: Sequence[bool]) -> tuple[int, int]:
@@ -119,7 +147,9 @@ def fixable(checked: CheckResult, *, tried: Sequence[bool]) -> tuple[int, int]:
     return (0 if tried[0] else safe), (0 if tried[1] else len(fixes) - safe)
 
 
-def report(checked: CheckResult, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False) -> Report:
+def report(
+    checked: CheckResult, root: str, *, fixable: tuple[int, int] = (0, 0), with_fixes: bool = False
+) -> Report:
     """The report of a check; names of files are relative to `root` in the repository.
 
     `with_fixes`: also how the files would change.
@@ -129,13 +159,20 @@ def report(checked: CheckResult, root: str, *, fixable: tuple[int, int] = (0, 0)
 
     several = len(checked.prepared) > 1
     objects = [
-        (one.bundle.cluster.name if several else "", held) for one in checked.prepared for held in one.bundle.manifests.values()
+        (one.bundle.cluster.name if several else "", held)
+        for one in checked.prepared
+        for held in one.bundle.manifests.values()
     ]
     found = findings.report(
         checked.findings,
         {path.as_posix(): data for path, data in checked.snapshot.files.items()},
-        (findings.CheckedObject(cluster, held.key, held.origin.base.file) for cluster, held in objects),
-        hidden=_hidden(checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]),
+        (
+            findings.CheckedObject(cluster, held.key, held.origin.base.file)
+            for cluster, held in objects
+        ),
+        hidden=_hidden(
+            checked, [*checked.findings, *(finding for finding, _ in checked.suppressed)]
+        ),
         root=root,
         suppressed=checked.suppressed,
         replacements=_replacements(checked) if with_fixes else {},
@@ -143,7 +180,9 @@ def report(checked: CheckResult, root: str, *, fixable: tuple[int, int] = (0, 0)
     found = replace(found, fixable=fixable)
     changed = None if checked.changed is None else map(_changed, checked.changed)
     document, notes = run.document(checked), run.notes(checked)
-    return findings.with_changes(found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ())
+    return findings.with_changes(
+        found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ()
+    )
 
 
 def _replacements(checked: CheckResult) -> Mapping[Finding, tuple[Replacement, ...]]:
@@ -205,21 +244,30 @@ def _about_job(told: ReportContext, commit: str) -> ReportContext:
 
     merged = ci_environment.checked_out(os.environ)
     sha = commit or merged
-    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull request is at.
+    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull
+    # request is at.
     head = ci_environment.head(os.environ, ci_event.event(os.environ)) if sha == merged else sha
     links = (ci_environment.files_link(os.environ, sha), ci_environment.run_link(os.environ))
     return replace(told, head=head[:12], permalink=links[0], full=links[1])
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:
-    """What is told of rules, in the formats that tell it: it takes as long to put together as some hundred files to check."""
+    """What is told of rules, in the formats that tell it: it takes as long to put together as some
+    hundred files to check.
+    """
     if not {"github", "sarif"}.intersection(formats):
         return {}
     from gitops_ds.checks.engine import rule_table
     from gitops_ds.report.findings import RuleText
 
     return {
-        rule.id: RuleText(rule.id, rule.summary, rule.severity, rule.refused, _page(rule.id) if "sarif" in formats else "")
+        rule.id: RuleText(
+            rule.id,
+            rule.summary,
+            rule.severity,
+            rule.refused,
+            _page(rule.id) if "sarif" in formats else "",
+        )
         for rule in rule_table.RULES
         if rule.on
     }

@@ -12,25 +12,48 @@ from gitops_ds.cli import options
 
 @click.command()
 @options.option(
-    "--report", required=True, metavar="FILE", help="What `check -o json=FILE` (or markdown=FILE) wrote; `-`: from stdin."
+    "--report",
+    required=True,
+    metavar="FILE",
+    help="What `check -o json=FILE` (or markdown=FILE) wrote; `-`: from stdin.",
 )
-@options.option("--forge", type=click.Choice(["github", "gitlab", "gitea", "forgejo"]), help="Default: the one whose CI this is.")
+@options.option(
+    "--forge",
+    type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
+    help="Default: the one whose CI this is.",
+)
 @options.option("--url", default="", help="The forge's address, where it is not the CI's.")
 @options.option("--project", default="", metavar="OWNER/NAME", help="The repository there.")
 @options.option("--number", type=click.IntRange(1), default=None, help="The pull or merge request.")
 @options.option("--sha", default="", help="The commit that the report is of.")
 @options.option("--key", default="", help="Which of several comments; default: the report's own.")
-@options.option("--status", default="", metavar="NAME", help="The name of the commit status; default: gitops-ds/KEY.")
+@options.option(
+    "--status",
+    default="",
+    metavar="NAME",
+    help="The name of the commit status; default: gitops-ds/KEY.",
+)
 @options.option("--only", type=click.Choice(["comment", "status"]), help="Only one of the two.")
-@options.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True)
-@options.option("--timeout", type=options.Duration(least=1), default="2m", show_default=True, help="How long all of it may take.")
-@options.option("--allow-http", is_flag=True, help="Send the token over http, to a server of your own network.")
+@options.option(
+    "--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True
+)
+@options.option(
+    "--timeout",
+    type=options.Duration(least=1),
+    default="2m",
+    show_default=True,
+    help="How long all of it may take.",
+)
+@options.option(
+    "--allow-http", is_flag=True, help="Send the token over http, to a server of your own network."
+)
 @options.option("--dry-run", is_flag=True, help="Only say what would be done; needs no token.")
 @options.common
 def comment(**given: Any) -> int:
     """Post or update one comment with a check's report, and set the commit status.
 
-    The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
+    The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN,
+    GITEA_TOKEN or FORGEJO_TOKEN.
     """
     return options.run(_comment(given))
 

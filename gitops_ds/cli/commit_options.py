@@ -13,19 +13,52 @@ if TYPE_CHECKING:
 
 proposal = options.together(
     options.option("--push", is_flag=True, help="Push the commit to the branch."),
-    options.option("--print", "only_print", is_flag=True, help="Only show the commit (the default)."),
-    options.option("--branch", help="The branch to push to; default: the one that is checked out, or the server's default."),
+    options.option(
+        "--print", "only_print", is_flag=True, help="Only show the commit (the default)."
+    ),
+    options.option(
+        "--branch",
+        help="The branch to push to; default: the one that is checked out, or the server's "
+        "default.",
+    ),
     options.option("--reason", default="", help="Why, for the message."),
-    options.option("--author", metavar="'NAME <MAIL>'", help="Who writes the commit; default: Git's user.name and user.email."),
-    options.option("--signoff", is_flag=True, help="End the message in your Signed-off-by line, as git commit --signoff does."),
+    options.option(
+        "--author",
+        metavar="'NAME <MAIL>'",
+        help="Who writes the commit; default: Git's user.name and user.email.",
+    ),
+    options.option(
+        "--signoff",
+        is_flag=True,
+        help="End the message in your Signed-off-by line, as git commit --signoff does.",
+    ),
 )
 
 pull_request = options.together(
-    options.option("--pull-request", is_flag=True, help="Open a pull request; with --push only where the branch refuses the push."),
-    options.option("--forge", type=click.Choice(["github", "gitlab", "gitea", "forgejo"]), help="Default: by the host's name."),
-    options.option("--url", default="", help="The forge's address; default: that of the repository."),
-    options.option("--project", default="", metavar="OWNER/NAME", help="The repository there; default: as in its address."),
-    options.option("--allow-http", is_flag=True, help="Send the token over http, to a server of your own network."),
+    options.option(
+        "--pull-request",
+        is_flag=True,
+        help="Open a pull request; with --push only where the branch refuses the push.",
+    ),
+    options.option(
+        "--forge",
+        type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
+        help="Default: by the host's name.",
+    ),
+    options.option(
+        "--url", default="", help="The forge's address; default: that of the repository."
+    ),
+    options.option(
+        "--project",
+        default="",
+        metavar="OWNER/NAME",
+        help="The repository there; default: as in its address.",
+    ),
+    options.option(
+        "--allow-http",
+        is_flag=True,
+        help="Send the token over http, to a server of your own network.",
+    ),
 )
 
 
@@ -40,12 +73,16 @@ def asked(given: dict[str, Any]) -> Proposal:
     forge = None
     if given.get("pull_request"):
         kind = ForgeKind(given["forge"]) if given["forge"] else None
-        forge = forge_discovery.NamedForge(kind, given["url"], given["project"], given["allow_http"])
+        forge = forge_discovery.NamedForge(
+            kind, given["url"], given["project"], given["allow_http"]
+        )
     return Proposal(given["branch"], given["push"], given["author"], forge, given["signoff"])
 
 
 def show(given: dict[str, Any], kind: str, done: Proposed, where: str, **more: Any) -> None:
-    """The commit as a patch, or a line about its push; with `-o json` a document of that kind, with `more` in it."""
+    """The commit as a patch, or a line about its push; with `-o json` a document of that kind, with
+    `more` in it.
+    """
     if given["output"] == "json":
         pushed = given["push"] and not done.pull_request
         link = {"pullRequest": done.pull_request} if done.pull_request else {}

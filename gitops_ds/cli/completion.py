@@ -30,7 +30,11 @@ def version(**given: Any) -> int:
     """Print the version of gitops-ds, of Python, and of the Kubernetes schemas inside."""
     import platform
 
-    told = {"gitops-ds": __version__, "python": platform.python_version(), "kubernetes": "1.34 to 1.37"}
+    told = {
+        "gitops-ds": __version__,
+        "python": platform.python_version(),
+        "kubernetes": "1.34 to 1.37",
+    }
     if given["output"] == "json":
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **told})
     else:

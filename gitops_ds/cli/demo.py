@@ -12,12 +12,28 @@ from gitops_ds.cli import options
 
 
 @click.command()
-@options.option("--nodes", type=click.IntRange(2, 50), default=5, show_default=True, help="Nodes of the embedded cluster.")
-@options.option("--speed", type=click.FloatRange(0.1, 1000), default=3.0, show_default=True, help="Cluster seconds in a real one.")
-@options.option("--page", is_flag=True, help="Show the cluster on the page as well; it stays until Ctrl-C.")
+@options.option(
+    "--nodes",
+    type=click.IntRange(2, 50),
+    default=5,
+    show_default=True,
+    help="Nodes of the embedded cluster.",
+)
+@options.option(
+    "--speed",
+    type=click.FloatRange(0.1, 1000),
+    default=3.0,
+    show_default=True,
+    help="Cluster seconds in a real one.",
+)
+@options.option(
+    "--page", is_flag=True, help="Show the cluster on the page as well; it stays until Ctrl-C."
+)
 @options.common
 def demo(**given: Any) -> int:
-    """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a terminal, plain lines without one."""
+    """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a
+    terminal, plain lines without one.
+    """
     from gitops_ds.commands.demo import script as story
 
     # As Ctrl-C: what the story keeps in directories of its own is removed on the way out.
@@ -26,7 +42,12 @@ def demo(**given: Any) -> int:
         if sys.stdout.isatty() and not given["quiet"]:
             _with_table(given)
         else:
-            story.run(story.play(given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]), given["speed"])
+            story.run(
+                story.play(
+                    given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]
+                ),
+                given["speed"],
+            )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
     return 0
@@ -42,12 +63,19 @@ def _with_table(given: dict[str, Any]) -> None:
     from gitops_ds.fleet.agents import Agent
 
     def picture(agent: Agent, now: float) -> Table:
-        table = Table(title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s", title_justify="left")
+        table = Table(
+            title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s",
+            title_justify="left",
+        )
         for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
             table.add_column(head)
         for entry in agents.nodes(agent):
             colour = (
-                "green" if entry["state"] == "Ready" else "red" if entry["reason"] and entry["blame"] == "template" else "yellow"
+                "green"
+                if entry["state"] == "Ready"
+                else "red"
+                if entry["reason"] and entry["blame"] == "template"
+                else "yellow"
             )
             cells = [
                 entry["node"],
@@ -57,7 +85,9 @@ def _with_table(given: dict[str, Any]) -> None:
                 entry["state"],
                 entry["reason"],
             ]
-            table.add_row(*(Text(cell) for cell in cells[:4]), *(Text(cell, colour) for cell in cells[4:]))
+            table.add_row(
+                *(Text(cell) for cell in cells[:4]), *(Text(cell, colour) for cell in cells[4:])
+            )
         return table
 
     with Live(refresh_per_second=8) as live:

@@ -19,7 +19,9 @@ from gitops_ds.cli import options
 @options.output("text", "json")
 @options.common
 def doctor(**given: Any) -> int:
-    """Look at settings, Git, the cluster and our rights in it; writes nothing. Exits 1 when something is bad."""
+    """Look at settings, Git, the cluster and our rights in it; writes nothing. Exits 1 when
+    something is bad.
+    """
     return options.run(_doctor(given))
 
 
@@ -30,14 +32,19 @@ async def _doctor(given: dict[str, Any]) -> int:
 
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
     repository = given["repository"] or given["directory"]
-    wanted = result.DoctorOptions(repository, given["path"], given["settings"], given["cluster"], connection)
+    wanted = result.DoctorOptions(
+        repository, given["path"], given["settings"], given["cluster"], connection
+    )
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}
     async for line in checks.examine(wanted):
         lines.append(line)
         if given["output"] == "text" and not (given["quiet"] and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])
-            click.echo(f"{verdict}  {line.name}: {line.message}" + (f"; {line.advice}" if line.advice else ""))
+            click.echo(
+                f"{verdict}  {line.name}: {line.message}"
+                + (f"; {line.advice}" if line.advice else "")
+            )
     if given["output"] == "json":
         options.show_json(checks.as_json(lines))
     return 1 if any(line.verdict is CheckVerdict.BAD for line in lines) else 0

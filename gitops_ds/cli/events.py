@@ -18,7 +18,9 @@ from gitops_ds.cli import options, table
 @options.output("text", "json", "yaml")
 @options.common
 def events(**given: Any) -> int:
-    """What the service and the DaemonSet controller did, from the cluster's own events; with ds/NAME of that one alone."""
+    """What the service and the DaemonSet controller did, from the cluster's own events; with
+    ds/NAME of that one alone.
+    """
     return options.run(_events(given))
 
 
@@ -40,7 +42,11 @@ async def _events(given: dict[str, Any]) -> int:
         and (one.warning or not given["warnings"])
     ]
     if given["output"] != "text":
-        document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": [commands_events.as_json(one) for one in found]}
+        document = {
+            "apiVersion": names.API_VERSION,
+            "kind": "EventList",
+            "items": [commands_events.as_json(one) for one in found],
+        }
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
         return 0
     if not found:
@@ -49,7 +55,14 @@ async def _events(given: dict[str, Any]) -> int:
     now = time.time()
     head = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
     rows = [
-        [timestamps.elapsed(now - one.last), one.type, one.reason, str(one.key), str(one.count), " ".join(one.message.split())]
+        [
+            timestamps.elapsed(now - one.last),
+            one.type,
+            one.reason,
+            str(one.key),
+            str(one.count),
+            " ".join(one.message.split()),
+        ]
         for one in found
     ]
     click.echo(table.columns(head, rows), nl=False)

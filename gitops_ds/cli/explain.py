@@ -14,7 +14,13 @@ from gitops_ds.cli import options
 @click.argument("path", required=False, default="")
 @options.directory
 @options.option("--revision", help="A commit, branch or tag.")
-@options.option("--path", "--path-in-repository", "inside", default="", help="The directory inside the repository.")
+@options.option(
+    "--path",
+    "--path-in-repository",
+    "inside",
+    default="",
+    help="The directory inside the repository.",
+)
 @options.allow
 @options.cluster_name
 @options.option("--node", help="The name of a node: which variant runs there.")
@@ -22,7 +28,9 @@ from gitops_ds.cli import options
 @options.output("text", "json")
 @options.common
 def explain(**given: Any) -> int:
-    """Print a parameter or manifest path of AGENT, and every file:line that set it, the winner first."""
+    """Print a parameter or manifest path of AGENT, and every file:line that set it, the winner
+    first.
+    """
     return options.run(_explain(given))
 
 
@@ -36,14 +44,33 @@ async def _explain(given: dict[str, Any]) -> int:
     snapshot = await open_repository.snapshot(repository, given["revision"])
     labels = None
     if given["node"]:
-        async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
-            labels = dict((await cluster.get(NODE, "", given["node"]))["metadata"].get("labels") or {})
-    told = explained(snapshot, given["agent"], given["path"], cluster=given["cluster"], node_labels=labels)
+        async with connect.opened(
+            connect.Connection(given["kubeconfig"], given["context"])
+        ) as cluster:
+            labels = dict(
+                (await cluster.get(NODE, "", given["node"]))["metadata"].get("labels") or {}
+            )
+    told = explained(
+        snapshot, given["agent"], given["path"], cluster=given["cluster"], node_labels=labels
+    )
     if given["output"] == "json":
         places = [
-            {"file": s.place.file, "line": s.place.line, "column": s.place.column, "path": show_path(s.path)} for s in told.set_by
+            {
+                "file": s.place.file,
+                "line": s.place.line,
+                "column": s.place.column,
+                "path": show_path(s.path),
+            }
+            for s in told.set_by
         ]
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Explanation", "value": told.value, "setBy": places})
+        options.show_json(
+            {
+                "apiVersion": "gitops-ds.io/v1",
+                "kind": "Explanation",
+                "value": told.value,
+                "setBy": places,
+            }
+        )
         return 0
     import orjson
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @click.command()
-@click.argument("resource", required=False, default="ds", type=click.Choice(["ds", "daemonset", "daemonsets"]))
+@click.argument(
+    "resource", required=False, default="ds", type=click.Choice(["ds", "daemonset", "daemonsets"])
+)
 @options.in_namespace
 @options.connection
 @options.output("text", "wide", "json", "yaml")
@@ -65,7 +67,10 @@ def status(**given: Any) -> int:
 
 async def _status(given: dict[str, Any]) -> int:
     if not given["name"]:
-        raise click.UsageError("NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the repositories")
+        raise click.UsageError(
+            "NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
+            "repositories"
+        )
 
     from gitops_ds.client import connect
     from gitops_ds.commands import wait
@@ -75,9 +80,13 @@ async def _status(given: dict[str, Any]) -> int:
     async with connect.opened(connection) as cluster:
         if given["watch"] and given["output"] == "text":
             which = wait.Awaited(given["name"], given["namespace"])
-            await wait.follow(cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show)
+            await wait.follow(
+                cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show
+            )
             return 0
-        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time(), options.say)
+        agents = await fleet_agents.look(
+            cluster, connection.state_namespace, time.time(), options.say
+        )
     agent = fleet_agents.find(agents, given["name"], given["namespace"])
     if given["output"] == "text":
         _Printer(nodes=given["nodes"]).show(agent)

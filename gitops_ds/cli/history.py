@@ -14,7 +14,12 @@ from gitops_ds.cli import options, table
 @click.argument("name")
 @options.option("--revision", "number", type=int, help="Print the template of that revision.")
 @options.option("--diff", "pair", nargs=2, type=int, help="Compare the templates of two revisions.")
-@options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
+@options.option(
+    "-C",
+    "--repository",
+    "directory",
+    help="Where commits are looked up; default: the Git work tree around you.",
+)
 @options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
@@ -42,7 +47,9 @@ async def _history(given: dict[str, Any]) -> int:
         options.show_json(template) if given["output"] == "json" else options.show_yaml(template)
         return 0
     if given["pair"]:
-        before, after = (commands_history.revision_of(agent, number).template for number in given["pair"])
+        before, after = (
+            commands_history.revision_of(agent, number).template for number in given["pair"]
+        )
         for change in diff.compare(before, after):
             shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")

@@ -11,16 +11,23 @@ from gitops_ds.cli import options
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path))
+@click.argument(
+    "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
+)
 @options.common
 def init(**given: Any) -> int:
-    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit hook; overwrites nothing."""
+    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
+    hook; overwrites nothing.
+    """
     from gitops_ds.commands import init as commands_init
 
     directory: Path = given["directory"]
     for path in commands_init.write(directory, commands_init.files()):
         click.echo(f"wrote {directory / path}")
-    options.say(_NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "), quiet=given["quiet"])
+    options.say(
+        _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
+        quiet=given["quiet"],
+    )
     return 0
 
 

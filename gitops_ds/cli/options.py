@@ -1,4 +1,6 @@
-"""Options that several commands share, each with its environment variable; and how a command runs and prints."""
+"""Options that several commands share, each with its environment variable; and how a command runs
+and prints.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Command = Callable[..., Any]
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     """A click option that is also read from GITOPS_DS_NAME."""
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
-    return click.option(*names, envvar="GITOPS_DS_" + long[2:].upper().replace("-", "_"), **settings)
+    return click.option(
+        *names, envvar="GITOPS_DS_" + long[2:].upper().replace("-", "_"), **settings
+    )
 
 
 def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -38,20 +42,26 @@ def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], C
 
 def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
     """`auto` by NO_COLOR and the terminal: https://no-color.org"""
-    on = value == "always" or (value == "auto" and not os.environ.get("NO_COLOR") and sys.stdout.isatty())
+    on = value == "always" or (
+        value == "auto" and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+    )
     click.get_current_context().color = on
     return value
 
 
 class Duration(click.ParamType[float]):
-    """A time such as `90s`, `5m`, `1h30m`, `500ms`, or a plain number of seconds, in seconds; at least `least`."""
+    """A time such as `90s`, `5m`, `1h30m`, `500ms`, or a plain number of seconds, in seconds; at
+    least `least`.
+    """
 
     name = "duration"
 
     def __init__(self, least: float = 0.0) -> None:
         self._least = least
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """The seconds. Fails for text that is not a duration, and for less than the least."""
         from gitops_ds.errors import SettingsError
         from gitops_ds.settings import durations
@@ -68,7 +78,13 @@ class Duration(click.ParamType[float]):
 common = together(
     option("-v", "--verbose", count=True, help="Say more; -vv with the trace of an error."),
     option("-q", "--quiet", is_flag=True, help="Only results and errors."),
-    option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_colour, expose_value=False),
+    option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        callback=_colour,
+        expose_value=False,
+    ),
 )
 
 
@@ -83,24 +99,36 @@ allow = option(
     "allowed",
     metavar="PROGRAMS",
     callback=_allowed,
-    help="What may run on the repository's files: helm, kustomize, both with a comma, or none; `network` fetches charts.",
+    help="What may run on the repository's files: helm, kustomize, both with a comma, or none; "
+    "`network` fetches charts.",
 )
-directory = option("-C", "--repository", "directory", help="A directory or URL; default: the Git work tree around you.")
+directory = option(
+    "-C",
+    "--repository",
+    "directory",
+    help="A directory or URL; default: the Git work tree around you.",
+)
 inside = option("--path", default="", help="The directory inside the repository.")
 
 
 def _repository(default: str) -> Callable[[Command], Command]:
     revision = option("--revision", help=f"A commit, branch or tag; default: {default}.")
-    return together(click.argument("repository", required=False), directory, revision, inside, allow)
+    return together(
+        click.argument("repository", required=False), directory, revision, inside, allow
+    )
 
 
 repository = _repository("the work tree as it stands; of a URL, the tip of the default branch")
 # Of a command that takes commits only.
 committed_repository = _repository("the last commit, never what the work tree has beside it")
-cluster_name = option("--cluster", "cluster", default="", help="A file of clusters/, without .yaml.")
+cluster_name = option(
+    "--cluster", "cluster", default="", help="A file of clusters/, without .yaml."
+)
 namespace = option("-n", "--namespace", default="", help="For objects that name none.")
 # Of a command that looks for a DaemonSet.
-in_namespace = option("-n", "--namespace", default="", help="The namespace that is looked at; default: all.")
+in_namespace = option(
+    "-n", "--namespace", default="", help="The namespace that is looked at; default: all."
+)
 # Of a command that writes a commit.
 written_to = together(directory, inside, allow, cluster_name, in_namespace)
 access = together(
@@ -110,18 +138,31 @@ access = together(
 
 connection = together(
     access,
-    option("--state-namespace", default="gitops-ds", show_default=True, help="Where the deployer's state is kept."),
+    option(
+        "--state-namespace",
+        default="gitops-ds",
+        show_default=True,
+        help="Where the deployer's state is kept.",
+    ),
 )
 
 
 def output(*formats: str) -> Callable[[Command], Command]:
     """`-o` with these formats, the first by default."""
-    return option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True)
+    return option(
+        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True
+    )
 
 
-def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """Runs a command's work in an event loop, of the usual kind or another; an interrupt ends it cleanly."""
-    if loop is None:  # what ends soon makes more than it drops: a fifth of the time of a check would go into looking for garbage
+def run(
+    work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> T:
+    """Runs a command's work in an event loop, of the usual kind or another; an interrupt ends it
+    cleanly.
+    """
+    # what ends soon makes more than it drops: a fifth of the time of a check would go into looking
+    # for garbage
+    if loop is None:
         gc.set_threshold(500_000, 20, 100)
     try:
         with asyncio.Runner(loop_factory=loop) as runner:
@@ -131,7 +172,9 @@ def run(work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLo
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A word beside the result, on stderr. It may quote a repository: nothing in it acts on a terminal or a runner."""
+    """A word beside the result, on stderr. It may quote a repository: nothing in it acts on a
+    terminal or a runner.
+    """
     if not quiet:
         from gitops_ds.report import findings
 
@@ -139,10 +182,15 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 def tell_tree(repository: RepositoryRef, *, quiet: bool) -> None:
-    """Says that the whole work tree is meant, where a command that names no directory runs below its root."""
+    """Says that the whole work tree is meant, where a command that names no directory runs below
+    its root.
+    """
     root = repository.directory
     if root is not None and root != Path.cwd().resolve():
-        say(f"the whole work tree {root} is looked at; name `.` for this directory alone", quiet=quiet)
+        say(
+            f"the whole work tree {root} is looked at; name `.` for this directory alone",
+            quiet=quiet,
+        )
 
 
 def show_json(document: Any) -> None:

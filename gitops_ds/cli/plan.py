@@ -14,8 +14,12 @@ from gitops_ds.cli import options
 @options.cluster_name
 @options.namespace
 @options.connection
-@options.option("--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them.")
-@options.option("--simulate", type=click.IntRange(0), help="That many generated nodes instead of a cluster.")
+@options.option(
+    "--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them."
+)
+@options.option(
+    "--simulate", type=click.IntRange(0), help="That many generated nodes instead of a cluster."
+)
 @options.option("--prune/--no-prune", default=False, help="Also delete what left Git.")
 @options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
 @options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
@@ -25,7 +29,8 @@ from gitops_ds.cli import options
 def plan(**given: Any) -> int:
     """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash.
 
-    Looks at the work tree as it stands, as `check` does, or at the commit of --revision; `apply` takes commits only.
+    Looks at the work tree as it stands, as `check` does, or at the commit of --revision; `apply`
+    takes commits only.
     """
     return options.run(_plan(given))
 
@@ -37,18 +42,31 @@ async def _plan(given: dict[str, Any]) -> int:
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers, prune
 
-    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
-    options.tell_tree(repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"]))
+    repository = open_repository.named(
+        given["repository"] or given["directory"], given["path"], given["allowed"]
+    )
+    options.tell_tree(
+        repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"])
+    )
     snapshot = await open_repository.snapshot(repository, given["revision"])
     connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = apply.ApplyTarget(given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"])
-    asked = reconcile.ApplyOptions(prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"])
+    target = apply.ApplyTarget(
+        given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"]
+    )
+    asked = reconcile.ApplyOptions(
+        prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"]
+    )
     made = await apply.plan(repository, snapshot, target, asked)
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (
-            f"`apply` takes commit {more.commit[:12]}, without them" if more.commit else "`apply` takes commits, and there is none"
+            f"`apply` takes commit {more.commit[:12]}, without them"
+            if more.commit
+            else "`apply` takes commits, and there is none"
         )
-        options.say(f"warning: the work tree has changes that are not committed: {more}; {takes}", quiet=given["quiet"])
+        options.say(
+            f"warning: the work tree has changes that are not committed: {more}; {takes}",
+            quiet=given["quiet"],
+        )
     match given["output"]:
         case "json":
             options.show_json(printers.as_json(made))
@@ -66,5 +84,8 @@ def coloured(text: str) -> str:
     """The lines of a plan in the colours of their sign."""
     lines = text.splitlines(keepends=True)
     return "".join(
-        click.style(line, fg=_COLOURS[line[2]]) if line[:2] == "  " and line[2:3] in _COLOURS else line for line in lines
+        click.style(line, fg=_COLOURS[line[2]])
+        if line[:2] == "  " and line[2:3] in _COLOURS
+        else line
+        for line in lines
     )

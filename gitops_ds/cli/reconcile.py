@@ -17,11 +17,17 @@ if TYPE_CHECKING:  # --help imports none of these
 @click.command()
 @options.option("--wait", is_flag=True, help="Return when the pass is over, and say how it ended.")
 @options.option(
-    "--timeout", type=options.Duration(), default="2m", show_default=True, help="How long to wait for the answer: 90s, 5m."
+    "--timeout",
+    type=options.Duration(),
+    default="2m",
+    show_default=True,
+    help="How long to wait for the answer: 90s, 5m.",
 )
 @service_options.service
 def reconcile(**given: Any) -> int:
-    """Ask the service to look at Git now. Exits 1 when, with --wait, the pass failed or there was no answer in time."""
+    """Ask the service to look at Git now. Exits 1 when, with --wait, the pass failed or there was
+    no answer in time.
+    """
     return options.run(_reconcile(given))
 
 

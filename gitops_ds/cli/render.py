@@ -28,14 +28,23 @@ async def _render(given: dict[str, Any]) -> int:
     from gitops_ds.render import bundle as rendering
     from gitops_ds.yaml import writer
 
-    repository = open_repository.named(given["repository"] or given["directory"], given["path"], given["allowed"])
+    repository = open_repository.named(
+        given["repository"] or given["directory"], given["path"], given["allowed"]
+    )
     snapshot = await open_repository.snapshot(repository, given["revision"])
     bundle = rendering.render(snapshot, cluster=given["cluster"], namespace=given["namespace"])
     if given["agents"]:
         known = set(rendering.agents(snapshot))
         if missing := sorted(set(given["agents"]) - known):
-            raise click.UsageError(f"--agent {missing[0]}: the repository has {', '.join(sorted(known)) or 'no agents'}")
-        chosen = {key: manifest for key, manifest in bundle.manifests.items() if manifest.agent in given["agents"]}
+            raise click.UsageError(
+                f"--agent {missing[0]}: the repository has "
+                f"{', '.join(sorted(known)) or 'no agents'}"
+            )
+        chosen = {
+            key: manifest
+            for key, manifest in bundle.manifests.items()
+            if manifest.agent in given["agents"]
+        }
         bundle = replace(bundle, manifests=chosen)
     if given["output"] == "json":
         from gitops_ds.redaction import objects

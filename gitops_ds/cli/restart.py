@@ -1,4 +1,6 @@
-"""`gitops-ds restart`: the pods of a DaemonSet anew, by a commit. There is no restart that Git does not know of."""
+"""`gitops-ds restart`: the pods of a DaemonSet anew, by a commit. There is no restart that Git does
+not know of.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from gitops_ds.cli import commit_options, options
 @options.output("text", "json")
 @options.common
 def restart(**given: Any) -> int:
-    """Write the commit that restarts ds/NAME as `kubectl rollout restart` would; without --push only show it."""
+    """Write the commit that restarts ds/NAME as `kubectl rollout restart` would; without --push
+    only show it.
+    """
     return options.run(_restart(given))
 
 
@@ -26,7 +30,11 @@ async def _restart(given: dict[str, Any]) -> int:
 
     proposal = commit_options.asked(given)
     named = open_repository.named(given["directory"], given["path"], given["allowed"])
-    wanted = commands_restart.RestartOptions(given["name"], given["namespace"], given["cluster"], given["reason"], proposal)
+    wanted = commands_restart.RestartOptions(
+        given["name"], given["namespace"], given["cluster"], given["reason"], proposal
+    )
     done, key = await commands_restart.restart(named, wanted)
-    commit_options.show(given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name})
+    commit_options.show(
+        given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name}
+    )
     return 0

@@ -14,17 +14,44 @@ from gitops_ds.cli import options
 
 @click.command()
 @options.option("--settings", help="The settings file; options win over it.")
-@options.option("-C", "--repository", "url", help="The repository to follow; without one the controller runs alone.")
+@options.option(
+    "-C",
+    "--repository",
+    "url",
+    help="The repository to follow; without one the controller runs alone.",
+)
 @options.option("--branch", help="The branch to follow.")
 @options.option("--path", help="The directory inside the repository.")
 @options.allow
-@options.option("--interval", type=options.Duration(least=0.1), help="How often the repository is looked at: 60s, 5m.")
-@options.option("--powers", type=click.Choice(["observe", "pace", "full"]), help="What the controller may do; default: pace.")
-@options.option("--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer.")
-@options.option("--listen-probes", metavar="HOST:PORT", help="Where /healthz and /readyz answer on a port of their own.")
-@options.option("--journal", metavar="DIRECTORY", help="Where every decision is written, for replay.")
-@options.option("--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks.")
-@options.option("--own-node", metavar="NODE", help="Where this runs; under powers full the agents there are replaced last.")
+@options.option(
+    "--interval",
+    type=options.Duration(least=0.1),
+    help="How often the repository is looked at: 60s, 5m.",
+)
+@options.option(
+    "--powers",
+    type=click.Choice(["observe", "pace", "full"]),
+    help="What the controller may do; default: pace.",
+)
+@options.option(
+    "--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer."
+)
+@options.option(
+    "--listen-probes",
+    metavar="HOST:PORT",
+    help="Where /healthz and /readyz answer on a port of their own.",
+)
+@options.option(
+    "--journal", metavar="DIRECTORY", help="Where every decision is written, for replay."
+)
+@options.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks."
+)
+@options.option(
+    "--own-node",
+    metavar="NODE",
+    help="Where this runs; under powers full the agents there are replaced last.",
+)
 @options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
 @options.connection
 @options.common
@@ -91,7 +118,9 @@ def _settings(given: dict[str, Any]) -> Any:
         own_namespace=os.environ.get("POD_NAMESPACE", ""),
         listen=given["listen"] or found.listen,
         listen_probes=given["listen_probes"] or found.listen_probes,
-        journal=replace(found.journal, path=given["journal"]) if given["journal"] else found.journal,
+        journal=replace(found.journal, path=given["journal"])
+        if given["journal"]
+        else found.journal,
         log_format=given["log_format"] or found.log_format,
         allowed=found.allowed if given["allowed"] is None else given["allowed"],
     )
@@ -105,7 +134,9 @@ def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ..
 
     changes = {option: given[option] for option in ("branch", "path") if given[option] is not None}
     if len(told) > 1 and (given["url"] or changes):
-        raise click.UsageError("the settings name several repositories: -C, --branch and --path are for one")
+        raise click.UsageError(
+            "the settings name several repositories: -C, --branch and --path are for one"
+        )
     if url := given["url"]:
         from gitops_ds.pipeline import open_repository
 
@@ -116,5 +147,13 @@ def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ..
         changes |= {"url": named.where.url, "path": named.path}
     if given["interval"]:
         every = given["interval"]
-        told = tuple(replace(one, interval=every, jitter=every / 10, retry_interval=min(one.retry_interval, every)) for one in told)
+        told = tuple(
+            replace(
+                one,
+                interval=every,
+                jitter=every / 10,
+                retry_interval=min(one.retry_interval, every),
+            )
+            for one in told
+        )
     return tuple(replace(one, **changes) for one in told)

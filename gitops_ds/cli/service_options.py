@@ -1,4 +1,6 @@
-"""What the commands that steer a service have in common: which service is meant, and how its answer is shown."""
+"""What the commands that steer a service have in common: which service is meant, and how its answer
+is shown.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,18 @@ if TYPE_CHECKING:  # --help imports none of these
     Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
 
 service = options.together(
-    options.option("-C", "--repository", "directory", help="The repository that the service follows; default: the one around you."),
-    options.option("--id", "id", default="", help="The id of the service's state, where a repository has several."),
+    options.option(
+        "-C",
+        "--repository",
+        "directory",
+        help="The repository that the service follows; default: the one around you.",
+    ),
+    options.option(
+        "--id",
+        "id",
+        default="",
+        help="The id of the service's state, where a repository has several.",
+    ),
     options.connection,
     options.output("text", "json"),
     options.common,

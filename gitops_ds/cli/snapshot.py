@@ -15,7 +15,9 @@ from gitops_ds.model.plural import counted
 @options.access
 @options.common
 def snapshot(**given: Any) -> int:
-    """Print nodes, DaemonSets, their revisions and what these name as JSON, for `check --inventory`."""
+    """Print nodes, DaemonSets, their revisions and what these name as JSON, for `check
+    --inventory`.
+    """
     return options.run(_snapshot(given))
 
 
@@ -27,5 +29,8 @@ async def _snapshot(given: dict[str, Any]) -> int:
         bodies = await live_cluster.survey(cluster)
     options.show_json(live_cluster.published(bodies, hash_names=given["hash_names"]))
     nodes = sum(body["kind"] == "Node" for body in bodies)
-    options.say(f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}", quiet=given["quiet"])
+    options.say(
+        f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}",
+        quiet=given["quiet"],
+    )
     return 0

@@ -1,4 +1,6 @@
-"""`gitops-ds sources`: the repositories that services of a cluster follow, and whether their newest commit is applied."""
+"""`gitops-ds sources`: the repositories that services of a cluster follow, and whether their newest
+commit is applied.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,24 @@ def _table(found: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
 
     def row(one: SourceStatus) -> list[str]:
         looked = f"{timestamps.elapsed(now - one.looked)} ago" if one.looked else ""
-        cells = [one.id, one.repository, one.branch, short(one.newest), short(one.applied), one.condition.value, looked]
+        cells = [
+            one.id,
+            one.repository,
+            one.branch,
+            short(one.newest),
+            short(one.applied),
+            one.condition.value,
+            looked,
+        ]
         service = "running" if one.active else "none"
-        return cells + ([",".join(one.held), str(one.suspended).lower(), service, one.message] if wide else [])
+        return cells + (
+            [",".join(one.held), str(one.suspended).lower(), service, one.message] if wide else []
+        )
 
     text = table.columns([*HEAD, *WIDE] if wide else HEAD, map(row, found))
-    trouble = [f"{one.id}: {one.message}\n" for one in found if one.message and not wide and one.condition.value != "Synced"]
+    trouble = [
+        f"{one.id}: {one.message}\n"
+        for one in found
+        if one.message and not wide and one.condition.value != "Synced"
+    ]
     return text + ("\n" + "".join(trouble) if trouble else "")

@@ -14,13 +14,22 @@ from gitops_ds.model.plural import counted
 
 @click.command("support-dump")
 @options.option("--file", help="The archive to write; default: gitops-ds-support-TIME.tar.gz here.")
-@options.option("--settings", help="The settings file of the service; those in the cluster are found without.")
-@options.option("--logs/--no-logs", default=True, show_default=True, help="Also logs and metrics of the service's pods.")
+@options.option(
+    "--settings", help="The settings file of the service; those in the cluster are found without."
+)
+@options.option(
+    "--logs/--no-logs",
+    default=True,
+    show_default=True,
+    help="Also logs and metrics of the service's pods.",
+)
 @options.connection
 @options.output("text", "json")
 @options.common
 def support_dump(**given: Any) -> int:
-    """Write an archive of versions, settings, state, agents, nodes, events and logs, without secrets, for a bug report."""
+    """Write an archive of versions, settings, state, agents, nodes, events and logs, without
+    secrets, for a bug report.
+    """
     return options.run(_support_dump(given))
 
 
@@ -45,10 +54,18 @@ async def _support_dump(given: dict[str, Any]) -> int:
     data = collect.archive(dump, wanted.limits, now)
     collect.write(file, data)
     if given["output"] == "json":
-        told = {"file": str(file), "bytes": len(data), "parts": sorted(dump.parts), "unread": dump.missing}
+        told = {
+            "file": str(file),
+            "bytes": len(data),
+            "parts": sorted(dump.parts),
+            "unread": dump.missing,
+        }
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **told})
         return 0
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=given["quiet"])
-    click.echo(f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; read it before you send it")
+    click.echo(
+        f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; read it before "
+        "you send it"
+    )
     return 0

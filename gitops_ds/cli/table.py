@@ -26,7 +26,8 @@ HEAD = [
 ]
 
 
-_APART = ("Held", "OutOfSync", "Suspended", "Unknown")  # what the cluster is, where it is not as Git says
+# what the cluster is, where it is not as Git says
+_APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -34,7 +35,9 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [list(head), *([plain_text.line(cell) or "<none>" for cell in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in lines
     )
 
 
@@ -47,13 +50,17 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
 
 
 def apart(agents: Sequence[Agent]) -> list[str]:
-    """A line for each reason why agents that a service follows are not as Git says; `wide` has it in each row."""
+    """A line for each reason why agents that a service follows are not as Git says; `wide` has it
+    in each row.
+    """
     found: dict[tuple[str, str], int] = {}
     for one in agents:
         sync, word = fleets.sync_of(one)
         if sync in _APART and one.source is not None and one.source.active:
             found[sync, word] = found.get((sync, word), 0) + 1
-    return [f"{sync} ({counted(number, 'DaemonSet')}): {word}" for (sync, word), number in found.items()]
+    return [
+        f"{sync} ({counted(number, 'DaemonSet')}): {word}" for (sync, word), number in found.items()
+    ]
 
 
 def agent(one: Agent, now: float, *, nodes: bool) -> str:
@@ -66,7 +73,16 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
     rows = [
-        [e["node"], e["pod"], str(e["revision"] or ""), short(e["commit"]), e["state"], e["reason"], e["blame"], e["message"]]
+        [
+            e["node"],
+            e["pod"],
+            str(e["revision"] or ""),
+            short(e["commit"]),
+            e["state"],
+            e["reason"],
+            e["blame"],
+            e["message"],
+        ]
         for e in entries
     ]
     return text + "\n" + columns(head, rows)
@@ -76,9 +92,18 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
     counts = one.counts
     numbers = [counts.desired, counts.current, counts.ready, counts.updated, counts.available]
     selector = (one.seen.daemonset.template.get("spec") or {}).get("nodeSelector") or {}
-    row = [one.key.namespace, one.key.name, *map(str, numbers), ",".join(f"{k}={v}" for k, v in sorted(selector.items()))]
+    row = [
+        one.key.namespace,
+        one.key.name,
+        *map(str, numbers),
+        ",".join(f"{k}={v}" for k, v in sorted(selector.items())),
+    ]
     row += [fleets.age(one, now), short(fleets.commit_of(one)), "-", one.health.state.value]
     if wide:
         sync, word = fleets.sync_of(one)
-        row += [str(one.current.number if one.current else ""), sync, word if sync in _APART else one.health.message]
+        row += [
+            str(one.current.number if one.current else ""),
+            sync,
+            word if sync in _APART else one.health.message,
+        ]
     return row

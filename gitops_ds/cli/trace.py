@@ -12,14 +12,21 @@ from gitops_ds.cli import options, table
 
 @click.command()
 @click.argument("what")
-@options.option("-C", "--repository", "directory", help="Where commits are looked up; default: the Git work tree around you.")
+@options.option(
+    "-C",
+    "--repository",
+    "directory",
+    help="Where commits are looked up; default: the Git work tree around you.",
+)
 @options.inside
 @options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
 def trace(**given: Any) -> int:
-    """From pod/NAME, node/NAME, ds/NAME or commit/SHA: pod, node, revision, commit, author, file and line."""
+    """From pod/NAME, node/NAME, ds/NAME or commit/SHA: pod, node, revision, commit, author, file
+    and line.
+    """
     return options.run(_trace(given))
 
 
@@ -37,7 +44,18 @@ async def _trace(given: dict[str, Any]) -> int:
         document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
         options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
         return 0
-    head = ["NODE", "AGENT", "POD", "STATE", "REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "FILE"]
+    head = [
+        "NODE",
+        "AGENT",
+        "POD",
+        "STATE",
+        "REVISION",
+        "COMMIT",
+        "AUTHOR",
+        "WHEN",
+        "CHANGE-CAUSE",
+        "FILE",
+    ]
     click.echo(table.columns(head, [_row(item) for item in items]), nl=False)
     return 0
 
@@ -45,7 +63,10 @@ async def _trace(given: dict[str, Any]) -> int:
 def _row(item: dict[str, Any]) -> list[str]:
     from gitops_ds.model.objects import short
 
-    agent, revision = f"{item['agent']['namespace']}/{item['agent']['name']}", str(item["revision"] or "")
+    agent, revision = (
+        f"{item['agent']['namespace']}/{item['agent']['name']}",
+        str(item["revision"] or ""),
+    )
     file = f"{item['file']}:{item['line']}" if item["line"] else item["file"]
     state = item["reason"] or item["state"]
     return [
@@ -64,7 +85,9 @@ async def _items(entries: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
         return await commands_trace.traced(entries, commands_trace.CommitLookup())
     try:
         async with open_repository.opened(named) as repository:
-            return await commands_trace.traced(entries, commands_trace.CommitLookup(repository, named.path))
+            return await commands_trace.traced(
+                entries, commands_trace.CommitLookup(repository, named.path)
+            )
     except errors.SourceError as error:
         options.say(f"authors are not shown: {error}")
         return await commands_trace.traced(entries, commands_trace.CommitLookup())

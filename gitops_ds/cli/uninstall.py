@@ -12,15 +12,23 @@ from gitops_ds.model.plural import counted
 
 
 @click.command()
-@options.option("--owner", default="", help="Only what this owner applied (the value of the label gitops-ds.io/owner).")
-@options.option("--all", "all_owners", is_flag=True, help="What every owner applied, where there are several.")
+@options.option(
+    "--owner",
+    default="",
+    help="Only what this owner applied (the value of the label gitops-ds.io/owner).",
+)
+@options.option(
+    "--all", "all_owners", is_flag=True, help="What every owner applied, where there are several."
+)
 @options.option("--dry-run", is_flag=True, help="Only say what would be handed back.")
 @options.option("--yes", is_flag=True, help="Don't ask.")
 @options.connection
 @options.output("text", "json")
 @options.common
 def uninstall(**given: Any) -> int:
-    """Take our labels, annotations, ownership of fields and memory off the cluster; no pod restarts."""
+    """Take our labels, annotations, ownership of fields and memory off the cluster; no pod
+    restarts.
+    """
     return options.run(_uninstall(given))
 
 
@@ -37,12 +45,20 @@ async def _uninstall(given: dict[str, Any]) -> int:
             return 0
         if len(what.owners) > 1 and not given["all_owners"]:
             owners = ", ".join(sorted(what.owners))
-            raise click.UsageError(f"several repositories have objects here: name one with --owner ({owners}), or all with --all")
+            raise click.UsageError(
+                f"several repositories have objects here: name one with --owner ({owners}), or "
+                "all with --all"
+            )
         await commands_uninstall.must_be_stopped(cluster, namespace)
-        question = f"Hand back {counted(len(what.objects), 'object')} of {', '.join(sorted(what.owners)) or 'nobody'}?"
+        question = (
+            f"Hand back {counted(len(what.objects), 'object')} of "
+            f"{', '.join(sorted(what.owners)) or 'nobody'}?"
+        )
         if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise click.UsageError("nothing was changed: say --yes")
-        changed = await commands_uninstall.hand_back(cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"]))
+        changed = await commands_uninstall.hand_back(
+            cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"])
+        )
         if not given["owner"]:
             await commands_uninstall.clear(cluster, namespace)
         _show(given, what, handed_back=changed)
@@ -51,7 +67,11 @@ async def _uninstall(given: dict[str, Any]) -> int:
 
 def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
     if given["output"] == "json":
-        told = {"owners": sorted(what.owners), "objects": [str(key) for key in what.objects], "handedBack": handed_back}
+        told = {
+            "owners": sorted(what.owners),
+            "objects": [str(key) for key in what.objects],
+            "handedBack": handed_back,
+        }
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **told})
         return
     for key in what.objects if given["dry_run"] else ():
@@ -60,9 +80,16 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
         options.say(f"{key}: the cluster serves no such kind any more")
     for key, owner in what.elsewhere.items():
         options.say(
-            f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner {owner} hands back what has its label"
+            f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner "
+            f"{owner} hands back what has its label"
         )
     if not given["dry_run"]:
-        click.echo(f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl delete -k deploy/")
-        stays = "the label app.kubernetes.io/managed-by, the annotation kubernetes.io/change-cause, and events until they expire"
+        click.echo(
+            f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl "
+            "delete -k deploy/"
+        )
+        stays = (
+            "the label app.kubernetes.io/managed-by, the annotation kubernetes.io/change-cause, "
+            "and events until they expire"
+        )
         options.say(f"what stays: {stays}")

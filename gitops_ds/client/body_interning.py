@@ -1,4 +1,6 @@
-"""One body for each version of an object, however many read it: the watches of a service look at the same kinds."""
+"""One body for each version of an object, however many read it: the watches of a service look at
+the same kinds.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,14 @@ class BodyCache:
         self._held: WeakValueDictionary[tuple[str, str, str], _Held] = WeakValueDictionary()
 
     def kept(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body that is held already for this version of the object, in this version of its kind; or else this one."""
+        """The body that is held already for this version of the object, in this version of its
+        kind; or else this one.
+        """
         metadata = body.get("metadata")
-        if not isinstance(metadata, dict) or not (uid := metadata.get("uid")) or not (version := metadata.get("resourceVersion")):
+        if (
+            not isinstance(metadata, dict)
+            or not (uid := metadata.get("uid"))
+            or not (version := metadata.get("resourceVersion"))
+        ):
             return body
         return self._held.setdefault((str(body.get("apiVersion")), uid, version), _Held(body))

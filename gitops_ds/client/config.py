@@ -1,8 +1,10 @@
-"""Who we are to an API server, and over which wire: the official package's configuration, made ready for aiohttp.
+"""Who we are to an API server, and over which wire: the official package's configuration, made
+ready for aiohttp.
 
-kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the `kubernetes` package, in a process that
-ends when it has answered (`kubeconfig`). What the package lacks is here: one caller at a time asks for a fresh token, only when
-there can be one, and a token that stands in a file is read from it without that process.
+kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the
+`kubernetes` package, in a process that ends when it has answered (`kubeconfig`). What the package
+lacks is here: one caller at a time asks for a fresh token, only when there can be one, and a token
+that stands in a file is read from it without that process.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(slots=True)
 class ClientConfig:
-    """A server's address, its TLS context (None over plain http), the proxy, and the header that says who we are.
+    """A server's address, its TLS context (None over plain http), the proxy, and the header that
+    says who we are.
 
     `who` names the credentials in messages: "context prod of /home/me/.kube/config".
     """
@@ -62,7 +65,8 @@ class ClientConfig:
         return self._found.server_name
 
     async def authorization(self, *, refuse: str | None = None) -> str | None:
-        """The Authorization header. `refuse`: a header that the server did not take, so ask anew unless someone did already.
+        """The Authorization header. `refuse`: a header that the server did not take, so ask anew
+        unless someone did already.
 
         Raises ClusterError when new credentials are needed and there are none.
         """
@@ -83,7 +87,8 @@ class ClientConfig:
 
     def _renew(self) -> None:
         if self._found.token_file:
-            with contextlib.suppress(OSError, ValueError):  # it is being replaced: what we have may still do
+            # it is being replaced: what we have may still do
+            with contextlib.suppress(OSError, ValueError):
                 if token := Path(self._found.token_file).read_text().strip():
                     self._found = replace(self._found, header=f"Bearer {token}")
             return
@@ -99,9 +104,11 @@ class ClientConfig:
 
 
 def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> ClientConfig:
-    """The access that kubectl would take: the file named, else KUBECONFIG, else the pod's own account, else ~/.kube/config.
+    """The access that kubectl would take: the file named, else KUBECONFIG, else the pod's own
+    account, else ~/.kube/config.
 
-    Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in it, an unreadable certificate.
+    Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in
+    it, an unreadable certificate.
     """
     file = _file(kubeconfig, account)
     if file is None:
@@ -115,7 +122,9 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
 
 
 def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
-    """The current context of the kubeconfig that `access` would take, empty for none; None for the pod's own account."""
+    """The current context of the kubeconfig that `access` would take, empty for none; None for the
+    pod's own account.
+    """
     file = _file(kubeconfig, account)
     return None if file is None else str(_answer(file, ["current-context", file])["context"])
 
@@ -132,8 +141,8 @@ def _file(kubeconfig: str | None, account: Path) -> str | None:
 def command(arguments: list[str]) -> list[str]:
     """What is run, seen by everybody on the machine: names of files and contexts, never a secret.
 
-    The program is started by its path, so it does not matter how this package was found; -P keeps modules of the directory that we
-    happen to be in, which may be anybody's repository, out of it.
+    The program is started by its path, so it does not matter how this package was found; -P keeps
+    modules of the directory that we happen to be in, which may be anybody's repository, out of it.
     """
     return [sys.executable, "-P", reader.__file__, *arguments]
 
@@ -147,9 +156,13 @@ def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
         ended = subprocess.run(command(arguments), stdout=subprocess.PIPE, check=False)  # noqa: S603  our own program
         said = json.loads(ended.stdout)
     except OSError as error:
-        raise errors.ClusterError(f"{who} can't be read: no process for it can be started: {_one_line(error)}") from error
+        raise errors.ClusterError(
+            f"{who} can't be read: no process for it can be started: {_one_line(error)}"
+        ) from error
     except ValueError as error:
-        raise errors.ClusterError(f"{who} can't be read: the process that does it ended without an answer") from error
+        raise errors.ClusterError(
+            f"{who} can't be read: the process that does it ended without an answer"
+        ) from error
     if "problem" in said:
         raise errors.ClusterError(f"{who}{said['problem']}")
     return dict(said)
@@ -157,7 +170,9 @@ def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
 
 def _must_exist(files: str) -> None:
     if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
-        raise errors.ClusterError(f"no kubeconfig at {files}: name one with --kubeconfig, or set KUBECONFIG")
+        raise errors.ClusterError(
+            f"no kubeconfig at {files}: name one with --kubeconfig, or set KUBECONFIG"
+        )
 
 
 def _one_line(error: Exception) -> str:
@@ -167,16 +182,22 @@ def _one_line(error: Exception) -> str:
 def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
     if not found.host.startswith("https"):
         return None
-    if found.authority is not None and not found.authority.strip():  # or else the system's authorities would be trusted
-        raise errors.ClusterError(f"{who}: its certificates can't be read: the file of the certificate authority is empty")
+    # or else the system's authorities would be trusted
+    if found.authority is not None and not found.authority.strip():
+        raise errors.ClusterError(
+            f"{who}: its certificates can't be read: the file of the certificate authority is empty"
+        )
     try:
         tls = ssl.create_default_context(cadata=found.authority)
     except (OSError, ValueError) as error:
-        raise errors.ClusterError(f"{who}: its certificates can't be read: {_one_line(error)}") from error
+        raise errors.ClusterError(
+            f"{who}: its certificates can't be read: {_one_line(error)}"
+        ) from error
     _identify(tls, found, who)
     if not found.verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    # API servers' own certificate authorities often lack a key identifier, which Python 3.13 asks for and Go doesn't.
+    # API servers' own certificate authorities often lack a key identifier, which Python 3.13 asks
+    # for and Go doesn't.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return tls
 
@@ -186,15 +207,22 @@ def _identify(tls: ssl.SSLContext, found: KubeconfigEntry, who: str) -> None:
     if found.certificate is None:
         return
     try:
-        with _as_file(found.certificate) as certificate, _as_file(found.key or found.certificate) as key:
+        with (
+            _as_file(found.certificate) as certificate,
+            _as_file(found.key or found.certificate) as key,
+        ):
             tls.load_cert_chain(certificate, key)
     except OSError as error:
-        raise errors.ClusterError(f"{who}: its certificates can't be read: {_one_line(error)}") from error
+        raise errors.ClusterError(
+            f"{who}: its certificates can't be read: {_one_line(error)}"
+        ) from error
 
 
 @contextlib.contextmanager
 def _as_file(secret: str) -> Iterator[str]:
-    """OpenSSL reads keys from files: one in memory, or where the system has none, a private one for that instant."""
+    """OpenSSL reads keys from files: one in memory, or where the system has none, a private one for
+    that instant.
+    """
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("pem"), "w") as file:
             file.write(secret)

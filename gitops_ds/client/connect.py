@@ -17,7 +17,8 @@ from gitops_ds.model.cluster import Cluster
 class Connection:
     """How to reach the cluster; None leaves the choice to kubectl's rules.
 
-    `trusted` are the clusters of the repository whose files may choose the context: those that the person named.
+    `trusted` are the clusters of the repository whose files may choose the context: those that the
+    person named.
     """
 
     kubeconfig: str | None = None
@@ -31,8 +32,11 @@ class Connection:
 
 
 @asynccontextmanager
-async def fenced(connection: Connection, fence: Fence, tally: RequestCounter) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same without one, with connections of its own: for the lease, and for word to the leader.
+async def fenced(
+    connection: Connection, fence: Fence, tally: RequestCounter
+) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """The cluster behind a fence, and the same without one, with connections of its own: for the
+    lease, and for word to the leader.
 
     `tally` counts the requests of the first.
     """
@@ -42,23 +46,31 @@ async def fenced(connection: Connection, fence: Fence, tally: RequestCounter) ->
 
     found = config.access(connection.kubeconfig, connection.context)
     async with (
-        rest.HttpCluster(found, f"gitops-ds/{__version__}", guard=fence.check, tally=tally) as cluster,
+        rest.HttpCluster(
+            found, f"gitops-ds/{__version__}", guard=fence.check, tally=tally
+        ) as cluster,
         rest.HttpCluster(found, f"gitops-ds/{__version__} leader-election") as free,
     ):
         yield Fenced(cluster, fence), free
 
 
 @asynccontextmanager
-async def opened(connection: Connection, facts: ClusterFacts | None = None) -> AsyncIterator[Cluster]:
-    """The cluster; where the command line names no context, that of the cluster's file, if the person chose either.
+async def opened(
+    connection: Connection, facts: ClusterFacts | None = None
+) -> AsyncIterator[Cluster]:
+    """The cluster; where the command line names no context, that of the cluster's file, if the
+    person chose either.
 
-    Raises UsageError for a context that only a file of the repository chooses: it may come from a stranger's change.
+    Raises UsageError for a context that only a file of the repository chooses: it may come from a
+    stranger's change.
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
 
     context = connection.context or _of_file(connection, facts)
-    async with rest.HttpCluster(config.access(connection.kubeconfig, context), f"gitops-ds/{__version__}") as cluster:
+    async with rest.HttpCluster(
+        config.access(connection.kubeconfig, context), f"gitops-ds/{__version__}"
+    ) as cluster:
         yield cluster
 
 
@@ -70,9 +82,11 @@ def _of_file(connection: Connection, facts: ClusterFacts | None) -> str | None:
     from gitops_ds.client import config
 
     current = config.current_context(connection.kubeconfig)
-    if current in {None, facts.context}:  # the pod's own account, or the context that kubectl would take
+    # the pod's own account, or the context that kubectl would take
+    if current in {None, facts.context}:
         return current
     raise errors.UsageError(
-        f"clusters/{facts.name}.yaml names the context {facts.context}, and the current context of the kubeconfig is "
+        f"clusters/{facts.name}.yaml names the context {facts.context}, and the current context "
+        "of the kubeconfig is "
         f"{current or 'not set'}: choose with --cluster {facts.name} or --context"
     )

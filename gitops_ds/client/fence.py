@@ -1,8 +1,8 @@
 """A fence around a cluster: writes pass while it is open, and not a moment longer.
 
-Only the leader may write. The fence knows until when; it looks at a clock before each write, and once more right before the bytes
-go out (`HttpCluster` does that), for a process may be stopped anywhere in between. A write that is on its way when the time ends
-is given up.
+Only the leader may write. The fence knows until when; it looks at a clock before each write, and
+once more right before the bytes go out (`HttpCluster` does that), for a process may be stopped
+anywhere in between. A write that is on its way when the time ends is given up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from gitops_ds.model.objects import Body, Resource
 
 
 class Fence:
-    """Until when writes may be on their way, by `clock`: seconds that never go back, and go on while the machine sleeps."""
+    """Until when writes may be on their way, by `clock`: seconds that never go back, and go on
+    while the machine sleeps.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """It is closed."""
@@ -43,9 +45,15 @@ class Fence:
         return self._until - self._clock()
 
     def move(self, until: float) -> None:
-        """Writes may be on their way until then, also those that are; a moment that is past closes it."""
+        """Writes may be on their way until then, also those that are; a moment that is past closes
+        it.
+        """
         self._until = until
-        when = asyncio.get_running_loop().time() + self.left if self._passing and until != math.inf else None
+        when = (
+            asyncio.get_running_loop().time() + self.left
+            if self._passing and until != math.inf
+            else None
+        )
         for one in self._passing:
             one.reschedule(when)
 
@@ -73,7 +81,9 @@ class Fence:
             self.check()  # it may be the guard that stopped it
             raise
         except TimeoutError:
-            raise errors.NotLeading("the lease ended while a write was on its way: whether it was taken is not known") from None
+            raise errors.NotLeading(
+                "the lease ended while a write was on its way: whether it was taken is not known"
+            ) from None
 
 
 class Fenced:
@@ -98,7 +108,9 @@ class Fenced:
         """As the cluster's."""
         return await self._cluster.list(resource, which)
 
-    def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+    def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
         """As the cluster's."""
         return self._cluster.watch(resource, since, which)
 
@@ -117,22 +129,47 @@ class Fenced:
             return await self._cluster.replace(resource, body)
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
         """Raises NotLeading as well."""
         async with self._fence.passing():
-            return await self._cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
+            return await self._cluster.apply(
+                resource, body, manager=manager, force=force, dry_run=dry_run
+            )
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Body:
         """Raises NotLeading as well."""
         async with self._fence.passing():
-            return await self._cluster.patch(resource, namespace, name, patch, type=type, subresource=subresource)
+            return await self._cluster.patch(
+                resource, namespace, name, patch, type=type, subresource=subresource
+            )
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         """Raises NotLeading as well."""
         async with self._fence.passing():
-            return await self._cluster.delete(resource, namespace, name, uid=uid, propagation=propagation)
+            return await self._cluster.delete(
+                resource, namespace, name, uid=uid, propagation=propagation
+            )

@@ -1,21 +1,24 @@
-"""List, then watch, for ever: keeps whoever listens up to date with one kind of object, whatever happens to the connection.
+"""List, then watch, for ever: keeps whoever listens up to date with one kind of object, whatever
+happens to the connection.
 
-A state and what was heard give the next state and what to tell (`step`); a small driver does the requests. Every failure names the
-state it goes back to. A list is told as a whole, so that whoever keeps the objects can swap them, and sees what vanished while
-nobody was looking.
+A state and what was heard give the next state and what to tell (`step`); a small driver does the
+requests. Every failure names the state it goes back to. A list is told as a whole, so that whoever
+keeps the objects can swap them, and sees what vanished while nobody was looking.
 
     Start ──list──> Following ──the watch ends──> Returning ──same world──> Following
       ^                 │                            │
       ├──410 Expired────┴────an older world──────────┘
       └──the watch brings nothing: it fails again and again, or it was silent for minutes
 
-`Returning` asks for the version of an empty list before it watches again: after a restored backup the world may be older than the
+`Returning` asks for the version of an empty list before it watches again: after a restored backup
+the world may be older than the
 version we follow, and a watch from a future version is silent for ever.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 
-An empty list proves that the API server answers, not that its watches work: a proxy or a missing right may fail those alone. Then
-the full list is read again, with back-off, so that a broken watch degrades to polling, as in client-go's reflector
-(tools/cache/reflector.go, ListAndWatch: every error of a watch but 429 and a refused connection ends in another list).
+An empty list proves that the API server answers, not that its watches work: a proxy or a missing
+right may fail those alone. Then the full list is read again, with back-off, so that a broken watch
+degrades to polling, as in client-go's reflector (tools/cache/reflector.go, ListAndWatch: every
+error of a watch but 429 and a refused connection ends in another list).
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ from gitops_ds.errors import ClusterError, ClusterUnreachable, Expired, ServerFa
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 
-# Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is shorter than its 30, so that all
-# is known again within half a minute after an API server that was away came back.
+# Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
+# shorter than its 30, so that all is known again within half a minute after an API server that was
+# away came back.
 FIRST_RETRY, LONGEST_RETRY = 0.8, 12.0
-LONGEST_RELIST = 30.0  # seconds, as client-go's reflector: the back-off of full lists where the watch fails
+# seconds, as client-go's reflector: the back-off of full lists where the watch fails
+LONGEST_RELIST = 30.0
 FRUITLESS_WATCHES = 3  # watches in a row that brought nothing, before the objects are listed again
-LONGEST_SILENCE = 300.0  # seconds without list, event or bookmark: API servers send a bookmark about each minute
+# seconds without list, event or bookmark: API servers send a bookmark about each minute
+LONGEST_SILENCE = 300.0
 STEADY_AFTER = 10.0  # seconds; a watch that lived so long pays off earlier failures
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
@@ -50,7 +56,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with no new one in between.
+    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with
+    no new one in between.
 
     `fruitless`: the number of watches in a row, up to now, that ended without an event.
     """
@@ -77,7 +84,8 @@ InformerState = Start | Watching | Returning
 class WatchEnded:
     """The watch ended after so many seconds: by the server, or with an error.
 
-    `silent_for`: seconds since the last list, event or bookmark; `had_events`: whether this watch brought an event or a bookmark.
+    `silent_for`: seconds since the last list, event or bookmark; `had_events`: whether this watch
+    brought an event or a bookmark.
     """
 
     lasted: float
@@ -88,7 +96,9 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorldVersion:
-    """The version of the world, as an empty list told it. Told on where it is no older than what we follow: the watch goes on."""
+    """The version of the world, as an empty list told it. Told on where it is no older than what we
+    follow: the watch goes on.
+    """
 
     version: str
 
@@ -124,13 +134,18 @@ def step(state: InformerState, heard: Heard, chance: float) -> Transition:
             followed = _version(state)
             if _is_before(version, followed):
                 return Transition(Start(state.failures))
-            return Transition(Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), heard)
+            return Transition(
+                Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), heard
+            )
         case WatchEnded():
             return _after_watch(state, heard, chance)
         case Expired():
-            # A server that was restarted remembers no older version, but it answers: so it is listed at once.
+            # A server that was restarted remembers no older version, but it answers: so it is
+            # listed at once.
             wait = _delay(state.failures, chance) if state.failures and not _resumed(state) else 0.0
-            return Transition(Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait)
+            return Transition(
+                Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait
+            )
         case ClusterError():
             wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
             return Transition(_after_error(state), Failing(heard, wait), wait)
@@ -148,10 +163,14 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
         told = Failing(ended.error, wait) if ended.error is not None else None
         return Transition(Start(failures + (not steady), fruitless), told, wait)
     if ended.error is not None:
-        return step(Watching(_version(state), failures, _resumed(state), fruitless), ended.error, chance)
+        return step(
+            Watching(_version(state), failures, _resumed(state), fruitless), ended.error, chance
+        )
     if steady:
         return Transition(Returning(_version(state)))
-    return Transition(Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance))
+    return Transition(
+        Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance)
+    )
 
 
 async def run(
@@ -164,9 +183,11 @@ async def run(
     random: Callable[[], float],
     asking: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tells the sink everything about these objects, until it is cancelled. Times are those of the running loop.
+    """Tells the sink everything about these objects, until it is cancelled. Times are those of the
+    running loop.
 
-    `asking` is called right before a list or the world's version is asked for: what was written by then is in the answer.
+    `asking` is called right before a list or the world's version is asked for: what was written by
+    then is in the answer.
     """
     clock = asyncio.get_running_loop().time
     state: InformerState = Start()
@@ -214,10 +235,12 @@ Listener = Callable[[tuple[WatchEvent, ...]], None]
 class InformerStore(Generic[V]):
     """The objects of one informer: `hear` is for its one writer, everything else for readers.
 
-    `parse` makes of a body what shall be kept. A listener is told what changed, also when a new list shows it: an object that
-    vanished meanwhile is told as DELETED, in its last form where the bodies themselves are kept.
+    `parse` makes of a body what shall be kept. A listener is told what changed, also when a new
+    list shows it: an object that vanished meanwhile is told as DELETED, in its last form where the
+    bodies themselves are kept.
 
-    `level` is set while this is the cluster as far as we know: the API server answers, and the watch has shown what we `expect`.
+    `level` is set while this is the cluster as far as we know: the API server answers, and the
+    watch has shown what we `expect`.
     """
 
     def __init__(self, parse: Callable[[Body], V], listener: Listener | None = None) -> None:
@@ -236,7 +259,9 @@ class InformerStore(Generic[V]):
         return MappingProxyType(self._objects)
 
     async def listed(self) -> None:
-        """Returns when the objects are known. Raises the ClusterError of the last try as long as none succeeded."""
+        """Returns when the objects are known. Raises the ClusterError of the last try as long as
+        none succeeded.
+        """
         await self._tried.wait()
         if self.failing is not None and not self.synced.is_set():
             raise self.failing.error
@@ -263,12 +288,20 @@ class InformerStore(Generic[V]):
 
     @property
     def away(self) -> bool:
-        """Whether it is the API server that does not answer; a kind that can't be watched for another reason holds nobody up."""
-        return self.failing is not None and isinstance(self.failing.error, ClusterUnreachable | ServerFault)
+        """Whether it is the API server that does not answer; a kind that can't be watched for
+        another reason holds nobody up.
+        """
+        return self.failing is not None and isinstance(
+            self.failing.error, ClusterUnreachable | ServerFault
+        )
 
     def expect(self, key: Key, version: str) -> None:
         """An object was just written, and this is its version; "" for one that was deleted."""
-        if key in self._objects if version == "" else _number(self._versions.get(key, "")) < _number(version):
+        if (
+            key in self._objects
+            if version == ""
+            else _number(self._versions.get(key, "")) < _number(version)
+        ):
             self._expected[key] = _number(version)
             self._weigh()
 
@@ -303,7 +336,10 @@ class InformerStore(Generic[V]):
     def _replace(self, listing: Listing) -> tuple[WatchEvent, ...]:
         objects, versions, changes = dict[Key, V](), dict[Key, str](), list[WatchEvent]()
         for body in listing.items:
-            key, version = key_of(body), str((body.get("metadata") or {}).get("resourceVersion") or "")
+            key, version = (
+                key_of(body),
+                str((body.get("metadata") or {}).get("resourceVersion") or ""),
+            )
             if key in self._objects and self._versions[key] == version:
                 objects[key] = self._objects[key]
             else:
@@ -312,7 +348,9 @@ class InformerStore(Generic[V]):
                 changes.append(WatchEvent(type, body, version))
             versions[key] = version
         gone = self._objects.keys() - objects.keys()
-        changes += [WatchEvent(EventType.DELETED, self._last(key), listing.version) for key in sorted(gone)]
+        changes += [
+            WatchEvent(EventType.DELETED, self._last(key), listing.version) for key in sorted(gone)
+        ]
         self._objects, self._versions, self._expected = objects, versions, {}
         return tuple(changes)
 
@@ -321,7 +359,11 @@ class InformerStore(Generic[V]):
         kept = self._objects[key]
         if isinstance(kept, Mapping):
             return cast("Body", kept)
-        return {"apiVersion": f"{key.group}/v1" if key.group else "v1", "kind": key.kind, "metadata": _names(key)}
+        return {
+            "apiVersion": f"{key.group}/v1" if key.group else "v1",
+            "kind": key.kind,
+            "metadata": _names(key),
+        }
 
 
 async def _world_version(cluster: Cluster, resource: Resource, which: Selection) -> str:

@@ -1,10 +1,11 @@
 """What a kubeconfig or a pod's account says, read by the official package in a process of its own.
 
-That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to read a file. So this module is run
-as a program (`access` does that). It imports nothing of gitops-ds and prints one JSON object: {"found": the fields of Found},
-{"context": the name of the current one} or {"problem": the rest of a sentence that begins with the kubeconfig's name}. Its standard
-output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the terminal for their questions: stdin and
-stderr are inherited.
+That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to
+read a file. So this module is run as a program (`access` does that). It imports nothing of
+gitops-ds and prints one JSON object: {"found": the fields of Found}, {"context": the name of the
+current one} or {"problem": the rest of a sentence that begins with the kubeconfig's name}. Its
+standard output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the
+terminal for their questions: stdin and stderr are inherited.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from typing import Any, TextIO
 class KubeconfigEntry:
     """One cluster and one user.
 
-    `header` is the Authorization header, `expires` its or the certificate's end in seconds since 1970; `token_file` is where the
-    token stands, which may change; `renewable` says that asking again may bring other credentials. `authority`, `certificate` and
-    `key` are PEM texts.
+    `header` is the Authorization header, `expires` its or the certificate's end in seconds since
+    1970; `token_file` is where the token stands, which may change; `renewable` says that asking
+    again may bring other credentials. `authority`, `certificate` and `key` are PEM texts.
     """
 
     host: str
@@ -49,7 +50,9 @@ class KubeconfigEntry:
 
 
 class Errors(logging.Handler):
-    """The errors that the package logs where it should raise them: an exec plugin that failed leaves no other trace."""
+    """The errors that the package logs where it should raise them: an exec plugin that failed
+    leaves no other trace.
+    """
 
     def __init__(self) -> None:
         """Nothing was logged yet."""
@@ -62,7 +65,9 @@ class Errors(logging.Handler):
 
 
 def of_file(files: str, context: str | None) -> KubeconfigEntry:
-    """What kubectl would take from these files (a list as in KUBECONFIG); exec plugins and identity providers are asked."""
+    """What kubectl would take from these files (a list as in KUBECONFIG); exec plugins and identity
+    providers are asked.
+    """
     from kubernetes.client import Configuration
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
@@ -76,7 +81,9 @@ def of_file(files: str, context: str | None) -> KubeconfigEntry:
         return _found(
             configuration,
             expires=expires.timestamp() if expires else None,
-            renewable="token" not in user and "tokenFile" not in user and ("exec" in user or "auth-provider" in user),
+            renewable="token" not in user
+            and "tokenFile" not in user
+            and ("exec" in user or "auth-provider" in user),
             token_file=_token_file(user),
         )
 
@@ -89,9 +96,15 @@ def current_context(files: str) -> str:
 
 
 def _user(merged: Any, context: str) -> Any:
-    """The user of the context as the package's own node, which knows its file; empty where there is none."""
+    """The user of the context as the package's own node, which knows its file; empty where there is
+    none.
+    """
     name = merged["contexts"].get_with_name(context)["context"].safe_get("user")
-    found = merged["users"].get_with_name(name, safe=True) if name and merged.safe_get("users") else None
+    found = (
+        merged["users"].get_with_name(name, safe=True)
+        if name and merged.safe_get("users")
+        else None
+    )
     return found["user"] if found else {}
 
 
@@ -102,7 +115,9 @@ def _token_file(user: Any) -> str | None:
 
 
 def of_pod(account: Path) -> KubeconfigEntry:
-    """What the account of the pod that we run in may do; `account` is the directory that the kubelet fills."""
+    """What the account of the pod that we run in may do; `account` is the directory that the
+    kubelet fills.
+    """
     from kubernetes.client import Configuration
     from kubernetes.config.incluster_config import InClusterConfigLoader
 
@@ -153,9 +168,13 @@ def _proxy(configuration: Any) -> str | None:
 
 @contextlib.contextmanager
 def _directory() -> Iterator[str]:
-    """A private directory for the package, which writes embedded keys into files: in memory where the system has such a place."""
+    """A private directory for the package, which writes embedded keys into files: in memory where
+    the system has such a place.
+    """
     memory = "/dev/shm"  # noqa: S108  the directory inside is private
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
+    with tempfile.TemporaryDirectory(
+        dir=memory if os.access(memory, os.W_OK) else None
+    ) as directory:
         yield directory
 
 
@@ -194,7 +213,9 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _end_with_reader(answer: TextIO) -> None:
-    """Ends this process, files removed, when nobody waits for its answer any more: an exec plugin may take for ever."""
+    """Ends this process, files removed, when nobody waits for its answer any more: an exec plugin
+    may take for ever.
+    """
     poll = select.poll()
     poll.register(answer, 0)  # of a pipe's end for writing, the other end's closing is told unasked
 
@@ -209,7 +230,8 @@ def main(arguments: list[str]) -> None:
     """Prints the answer; the exit code is 0 for a problem too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    # Whatever else prints stays out of the answer. The package lets a plugin ask questions when its own output is a terminal.
+    # Whatever else prints stays out of the answer. The package lets a plugin ask questions when its
+    # own output is a terminal.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2 if os.isatty(0) else os.open(os.devnull, os.O_WRONLY), 1)
     _end_with_reader(answer)

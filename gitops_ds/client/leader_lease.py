@@ -1,6 +1,8 @@
-"""Stands for election: looks at a Lease, takes it when it is free, renews it well before its end, gives it back at the end.
+"""Stands for election: looks at a Lease, takes it when it is free, renews it well before its end,
+gives it back at the end.
 
-What to do is decided by leader_election. The fence around all other writes is moved with every renewal, and closed with the lease.
+What to do is decided by leader_election. The fence around all other writes is moved with every
+renewal, and closed with the lease.
 """
 
 from __future__ import annotations
@@ -40,9 +42,17 @@ class Clocks:
 class Election:
     """One candidate. `cluster` is for the lease alone and passes no fence."""
 
-    def __init__(self, cluster: Cluster, candidate: Candidate, fence: Fence, emit: Emit, clocks: Clocks) -> None:
+    def __init__(
+        self, cluster: Cluster, candidate: Candidate, fence: Fence, emit: Emit, clocks: Clocks
+    ) -> None:
         """It leads nothing before `run`."""
-        self._cluster, self._candidate, self._fence, self._emit, self._clocks = cluster, candidate, fence, emit, clocks
+        self._cluster, self._candidate, self._fence, self._emit, self._clocks = (
+            cluster,
+            candidate,
+            fence,
+            emit,
+            clocks,
+        )
         self._turn: Callable[[bool], None] = lambda _: None
         self._stopping = asyncio.Event()
         self._complaint = self._holder = ""
@@ -59,7 +69,9 @@ class Election:
         self._stopping.set()
 
     async def run(self, turn: Callable[[bool], None]) -> None:
-        """Until `stop`. `turn` hears at once when this candidate begins (True) and ceases (False) to lead."""
+        """Until `stop`. `turn` hears at once when this candidate begins (True) and ceases (False)
+        to lead.
+        """
         self._turn = turn
         self._emit(StandsBy(*self._names))
         try:
@@ -74,7 +86,12 @@ class Election:
 
     @property
     def _names(self) -> tuple[float, str, str, str]:
-        return self._clocks.wall(), self._candidate.namespace, self._candidate.lease, self._candidate.me
+        return (
+            self._clocks.wall(),
+            self._candidate.namespace,
+            self._candidate.lease,
+            self._candidate.me,
+        )
 
     def _pause(self) -> float:
         return leader_election.pause(self._candidate, self._clocks.steady(), self._clocks.chance())
@@ -82,7 +99,9 @@ class Election:
     async def _attempt(self) -> None:
         now, complaint = self._clocks.steady(), ""
         try:
-            async with asyncio.timeout(self._candidate.until - now if self._candidate.leads(now) else None):
+            async with asyncio.timeout(
+                self._candidate.until - now if self._candidate.leads(now) else None
+            ):
                 await self._try()
         except TimeoutError:
             complaint = "no answer in time"
@@ -133,7 +152,11 @@ class Election:
             return await self._timed(self._cluster.create(LEASE, body))
         except errors.NotFound:
             with contextlib.suppress(errors.AlreadyExists):
-                namespace = {"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": self._candidate.namespace}}
+                namespace = {
+                    "apiVersion": "v1",
+                    "kind": NAMESPACE.kind,
+                    "metadata": {"name": self._candidate.namespace},
+                }
                 await self._timed(self._cluster.create(NAMESPACE, namespace))
             raise
 
@@ -154,7 +177,11 @@ class Election:
             self._fence.close()
             self._turn(False)
             another = candidate.holder not in ("", candidate.me)
-            why = f"{candidate.holder} holds it" if another else self._complaint or "it was not renewed in time"
+            why = (
+                f"{candidate.holder} holds it"
+                if another
+                else self._complaint or "it was not renewed in time"
+            )
             self._emit(LeaderLost(*self._names, why))
         if candidate.holder not in ("", self._holder, candidate.me):
             self._emit(LeaderSeen(*self._names, candidate.holder))
@@ -169,7 +196,9 @@ class Election:
                     await self._give_back()
 
     async def _give_back(self) -> None:
-        """A renewal whose reply was lost has changed the version: then the lease is read and written once more."""
+        """A renewal whose reply was lost has changed the version: then the lease is read and
+        written once more.
+        """
         for _ in range(2):
             body = leader_election.release(self._candidate, self._clocks.wall())
             if body is None:

@@ -1,7 +1,7 @@
 """The pace of requests after an API server was away: who comes back to it, comes slowly.
 
-At that moment everybody else comes back too, and what waited is sent at once. So for half a minute requests go out one after the
-other, some in a second; before and after that nobody waits.
+At that moment everybody else comes back too, and what waited is sent at once. So for half a minute
+requests go out one after the other, some in a second; before and after that nobody waits.
 """
 
 from __future__ import annotations

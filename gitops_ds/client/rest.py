@@ -1,7 +1,8 @@
 """A real API server behind the `Cluster` protocol: JSON over aiohttp, bodies left as they came.
 
-Lists are read in pages, watches as a stream of lines. 429 and 503 are waited out a few times where the server says how long; a
-request whose credentials were refused is sent once more with fresh ones. Nothing else is retried here: that is the loops' decision.
+Lists are read in pages, watches as a stream of lines. 429 and 503 are waited out a few times where
+the server says how long; a request whose credentials were refused is sent once more with fresh
+ones. Nothing else is retried here: that is the loops' decision.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 PAGE = 500
 REQUEST_SECONDS = 30.0
 CONNECTIONS = 64  # for requests; more only wait inside the API server
-# A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go, maxRetries), and for so many seconds at
-# most: API Priority and Fairness names up to 32 s (apiserver util/flowcontrol/dropped_requests_tracker.go).
+# A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go,
+# maxRetries), and for so many seconds at most: API Priority and Fairness names up to 32 s
+# (apiserver util/flowcontrol/dropped_requests_tracker.go).
 PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
 _NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
@@ -73,9 +75,10 @@ class _Request:
 class HttpCluster:
     """One API server. Use it as an async context manager.
 
-    It holds two pools of connections: at most `CONNECTIONS` for requests, any number for watches. HTTP/1.1 gives each request a
-    connection of its own and a watch keeps its for minutes; in one bounded pool, watches would leave none for requests. client-go
-    has no such limit because it sends all of them as streams of one HTTP/2 connection.
+    It holds two pools of connections: at most `CONNECTIONS` for requests, any number for watches.
+    HTTP/1.1 gives each request a connection of its own and a watch keeps its for minutes; in one
+    bounded pool, watches would leave none for requests. client-go has no such limit because it
+    sends all of them as streams of one HTTP/2 connection.
     """
 
     def __init__(
@@ -86,7 +89,8 @@ class HttpCluster:
         guard: Callable[[], None] = lambda: None,
         tally: RequestCounter | None = None,
     ) -> None:
-        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a write goes out, and may raise.
+        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a
+        write goes out, and may raise.
 
         `tally` counts what goes out.
         """
@@ -106,7 +110,12 @@ class HttpCluster:
         self._session, self._watch_session = self._open(CONNECTIONS), self._open(0)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Closes every connection."""
         for session in (self._session, self._watch_session):
             if session is not None:
@@ -114,12 +123,18 @@ class HttpCluster:
 
     def _open(self, connections: int) -> aiohttp.ClientSession:
         """A pool of at most so many connections; 0 is no limit."""
-        connector = aiohttp.TCPConnector(limit=connections, ssl=self._access.tls or True, socket_factory=_socket)
+        connector = aiohttp.TCPConnector(
+            limit=connections, ssl=self._access.tls or True, socket_factory=_socket
+        )
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[self._guarded()])
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, trace_configs=[self._guarded()]
+        )
 
     def _guarded(self) -> aiohttp.TraceConfig:
-        """Looks when a body, which every write has and no read, is handed to the connection: the last moment before it goes out."""
+        """Looks when a body, which every write has and no read, is handed to the connection: the
+        last moment before it goes out.
+        """
 
         async def look(*_: object) -> None:
             self._guard()
@@ -136,7 +151,10 @@ class HttpCluster:
     def acting_as(self, who: Identity) -> HttpCluster:
         """The same connections, with headers that name somebody else."""
         view = copy.copy(self)
-        view._acting = (("Impersonate-User", who.user), *(("Impersonate-Group", group) for group in who.groups))  # noqa: SLF001  our own
+        view._acting = (  # noqa: SLF001  our own
+            ("Impersonate-User", who.user),
+            *(("Impersonate-Group", group) for group in who.groups),
+        )
         return view
 
     async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
@@ -160,7 +178,9 @@ class HttpCluster:
         return str((await self._json(_Request("GET", "/version"))).get("gitVersion", ""))
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
-        """All pages of a list; begun again when a page came too late and the server forgot that version."""
+        """All pages of a list; begun again when a page came too late and the server forgot that
+        version.
+        """
         for attempt in range(3):
             try:
                 return await self._list(resource, which)
@@ -174,7 +194,9 @@ class HttpCluster:
         query = {**_query(which), "limit": str(PAGE)}
         decode = _decoder(field_projection.PAGES, resource, which)
         while True:
-            page = await self._json(_Request("GET", _path(resource, which.namespace), query=query), decode)
+            page = await self._json(
+                _Request("GET", _path(resource, which.namespace), query=query), decode
+            )
             if not _is_list(page):
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -185,7 +207,9 @@ class HttpCluster:
                 return Listing(tuple(items), str(metadata["resourceVersion"]))
             query["continue"] = metadata["continue"]
 
-    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
         """Events until the server ends the stream, which it is asked to do after some minutes."""
         seconds = random.randint(290, 590)
         query = {
@@ -197,7 +221,9 @@ class HttpCluster:
         }
         wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
         decode = _decoder(field_projection.EVENTS, resource, which)
-        async with self._send(_Request("GET", _path(resource, which.namespace), query=query, wait=wait, is_watch=True)) as reply:
+        async with self._send(
+            _Request("GET", _path(resource, which.namespace), query=query, wait=wait, is_watch=True)
+        ) as reply:
             try:
                 async for line in _lines(reply.content):
                     told = decode(line)
@@ -218,43 +244,82 @@ class HttpCluster:
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The object as it was made."""
-        return await self._json(_Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US))
+        return await self._json(
+            _Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US)
+        )
 
     async def replace(self, resource: Resource, body: Body) -> Body:
         """The object after the replacement."""
         return await self._json(
-            _Request("PUT", _path(resource, _namespace(body), str(body["metadata"]["name"])), _as_stored(resource, body), _AS_US)
+            _Request(
+                "PUT",
+                _path(resource, _namespace(body), str(body["metadata"]["name"])),
+                _as_stored(resource, body),
+                _AS_US,
+            )
         )
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
         """The object after a server-side apply, with the warnings of the reply."""
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
         path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
-        async with self._send(_Request("PATCH", path, body, query, {"Content-Type": _APPLY})) as reply:
-            return ApplyResult(await self._parsed(reply), tuple(_warning(text) for text in reply.headers.getall("Warning", ())))
+        async with self._send(
+            _Request("PATCH", path, body, query, {"Content-Type": _APPLY})
+        ) as reply:
+            return ApplyResult(
+                await self._parsed(reply),
+                tuple(_warning(text) for text in reply.headers.getall("Warning", ())),
+            )
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Body:
         """The object after the patch."""
         path = _path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
-        return await self._json(_Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value}))
+        return await self._json(
+            _Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value})
+        )
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         """The reply: the object while it ends, or a Status."""
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.value}
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation.value,
+        }
         if uid:
             options["preconditions"] = {"uid": uid}
         return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
-        """At most `most` bytes of what is answered at a path that holds no object: a log, another's page behind a proxy."""
+        """At most `most` bytes of what is answered at a path that holds no object: a log, another's
+        page behind a proxy.
+        """
         async with self._send(_Request("GET", path, query=query)) as reply:
             data = bytearray()
             try:
@@ -266,11 +331,15 @@ class HttpCluster:
                 raise self._unreachable(error) from error
             return data[:most].decode("utf-8", "replace")
 
-    async def _json(self, request: _Request, decode: field_projection.Decode = orjson.loads) -> dict[str, Any]:
+    async def _json(
+        self, request: _Request, decode: field_projection.Decode = orjson.loads
+    ) -> dict[str, Any]:
         async with self._send(request) as reply:
             return await self._parsed(reply, decode)
 
-    async def _parsed(self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads) -> dict[str, Any]:
+    async def _parsed(
+        self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads
+    ) -> dict[str, Any]:
         try:
             found = decode(await self._whole(reply))
         except orjson.JSONDecodeError as error:
@@ -287,7 +356,8 @@ class HttpCluster:
 
     def _garbage(self) -> errors.ServerFault:
         return errors.ServerFault(
-            f"{self._access.url} does not answer as an API server does: is the address in {self._access.who} right?"
+            f"{self._access.url} does not answer as an API server does: is the address in "
+            f"{self._access.who} right?"
         )
 
     @contextlib.asynccontextmanager
@@ -303,18 +373,27 @@ class HttpCluster:
                     yield reply
                     return
                 said = status_errors.error_for(
-                    reply.status, await self._whole(reply), reply.headers.get("Retry-After"), self._access.who
+                    reply.status,
+                    await self._whole(reply),
+                    reply.headers.get("Retry-After"),
+                    self._access.who,
                 )
             if isinstance(said, errors.Unauthorized) and refused is None and authorization:
                 refused = authorization
                 continue
-            wait = said.retry_after if isinstance(said, errors.TooManyRequests | errors.ServerFault) else 0.0
+            wait = (
+                said.retry_after
+                if isinstance(said, errors.TooManyRequests | errors.ServerFault)
+                else 0.0
+            )
             waited += wait
             if not wait or attempt == PATIENCE or waited > LONGEST_WAIT_SECONDS:
                 raise said
             await asyncio.sleep(wait)
 
-    async def _request(self, request: _Request, authorization: str | None) -> aiohttp.ClientResponse:
+    async def _request(
+        self, request: _Request, authorization: str | None
+    ) -> aiohttp.ClientResponse:
         session = self._watch_session if request.is_watch else self._session
         if session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
@@ -347,12 +426,21 @@ class HttpCluster:
         return reply
 
     def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
-        why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__
-        return errors.ClusterUnreachable(f"the API server {self._access.url} can't be reached: {why}; is {self._access.who} right?")
+        why = (
+            "no answer in time"
+            if isinstance(error, TimeoutError)
+            else " ".join(str(error).split()) or type(error).__name__
+        )
+        return errors.ClusterUnreachable(
+            f"the API server {self._access.url} can't be reached: {why}; is {self._access.who} "
+            "right?"
+        )
 
 
 def _socket(address: Any) -> socket.socket:
-    """A socket that notices a peer that vanished: a watch may be silent for minutes, and half-open connections look just so."""
+    """A socket that notices a peer that vanished: a watch may be silent for minutes, and half-open
+    connections look just so.
+    """
     family, type, protocol = address[:3]
     made = socket.socket(family, type, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -364,21 +452,31 @@ def _socket(address: Any) -> socket.socket:
 
 
 def _path(resource: Resource, namespace: str, name: str = "") -> str:
-    path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    path = (
+        f"/apis/{resource.group}/{resource.version}"
+        if resource.group
+        else f"/api/{resource.version}"
+    )
     if resource.namespaced and namespace:
         path += f"/namespaces/{_segment(namespace)}"
     return f"{path}/{resource.plural}" + (f"/{_segment(name)}" if name else "")
 
 
 def _segment(name: str) -> str:
-    """A name inside a path. No name may lead elsewhere: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+    """A name inside a path. No name may lead elsewhere:
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+    """
     if name in (".", "..") or "/" in name or "%" in name:
-        raise errors.Invalid(f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid")
+        raise errors.Invalid(
+            f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid"
+        )
     return urllib.parse.quote(name, safe=":")
 
 
 def _as_stored(resource: Resource, body: Body) -> Body:
-    """A ControllerRevision's data goes in the very bytes that upstream's controller compares; everything else as it is."""
+    """A ControllerRevision's data goes in the very bytes that upstream's controller compares;
+    everything else as it is.
+    """
     if resource == CONTROLLER_REVISION and "data" in body:
         return {**body, "data": orjson.Fragment(revisions.canonical(body["data"]))}
     return body
@@ -447,5 +545,7 @@ def _discovered(reply: Mapping[str, Any]) -> dict[tuple[str, str], Resource]:
             for item in version.get("resources") or ():
                 kind = (item.get("responseKind") or {}).get("kind") or ""
                 scope = item.get("scope") == "Namespaced"
-                found[name, kind] = Resource(name, version["version"], kind, item["resource"], namespaced=scope)
+                found[name, kind] = Resource(
+                    name, version["version"], kind, item["resource"], namespaced=scope
+                )
     return found

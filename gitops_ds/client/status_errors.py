@@ -1,6 +1,7 @@
 """What an API server's reply means: a Status object becomes the error that says what to do. Pure.
 
-https://kubernetes.io/docs/reference/using-api/api-concepts/ and the reasons of meta/v1 StatusReason.
+https://kubernetes.io/docs/reference/using-api/api-concepts/ and the reasons of meta/v1
+StatusReason.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
     429: errors.TooManyRequests,
 }
 
-# What a server-side apply says of a field that the schema doesn't know, or of a value that can't be decoded: the status is 500,
-# though the server is well.
+# What a server-side apply says of a field that the schema doesn't know, or of a value that can't be
+# decoded: the status is 500, though the server is well.
 _MALFORMED = ("failed to create typed patch object", "failed to convert new object")
 
 
@@ -34,12 +35,20 @@ def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> er
     """The error for a reply with a status of 400 or more. `who` names the credentials."""
     told = status_object(body)
     reason = str(told.get("reason") or "")
-    message = str(told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}")
+    message = str(
+        told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}"
+    )
     details = told.get("details") or {}
     causes = tuple({k: str(v) for k, v in cause.items()} for cause in details.get("causes") or ())
     if status == 500 and message.startswith(_MALFORMED):
         status = 422
-    kind = errors.AlreadyExists if reason == "AlreadyExists" else errors.Conflict if status == 409 else _BY_STATUS.get(status)
+    kind = (
+        errors.AlreadyExists
+        if reason == "AlreadyExists"
+        else errors.Conflict
+        if status == 409
+        else _BY_STATUS.get(status)
+    )
     if kind is None:
         kind = errors.ServerFault if status >= 500 else errors.ClusterError
     error = kind(_sentence(status, message, who), status, reason, causes)
@@ -67,7 +76,10 @@ _RBAC = re.compile(r'(?:User|user) "[^"]*" cannot |is attempting to grant RBAC p
 def _sentence(status: int, message: str, who: str) -> str:
     match status:
         case 401:
-            return f"the API server does not know the credentials of {who} (401 {message}): log in again, or name another --context"
+            return (
+                f"the API server does not know the credentials of {who} (401 {message}): log in "
+                "again, or name another --context"
+            )
         case 403 if not _RBAC.search(message):
             return f"{message} (403): an admission plugin or policy of the cluster refuses it"
         case 403:

@@ -1,7 +1,8 @@
 """Background tasks that must not end: one that raises is reported, counted and started again.
 
-The exception of a task that nothing awaits is dropped by asyncio, and what the task kept up to date becomes stale in silence. In
-client-go a panic of a reflector ends the process or is restarted (k8s.io/apimachinery, util/wait and util/runtime).
+The exception of a task that nothing awaits is dropped by asyncio, and what the task kept up to date
+becomes stale in silence. In client-go a panic of a reflector ends the process or is restarted
+(k8s.io/apimachinery, util/wait and util/runtime).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class Supervisor:
     clock: Callable[[], float]
 
     def start(self, name: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Runs it in the background until it returns or is cancelled. `name`: its name in log and metric."""
+        """Runs it in the background until it returns or is cancelled. `name`: its name in log and
+        metric.
+        """
         return asyncio.create_task(self._keep(name, run), name=name)
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
@@ -36,7 +39,9 @@ class Supervisor:
             except Exception as error:
                 if loop.time() - began >= HEALTHY_AFTER:
                     wait = FIRST_RESTART
-                self.emit(TaskRestarted(self.clock(), name, f"{type(error).__name__}: {error}", wait))
+                self.emit(
+                    TaskRestarted(self.clock(), name, f"{type(error).__name__}: {error}", wait)
+                )
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, LONGEST_RESTART)
             else:
@@ -44,7 +49,9 @@ class Supervisor:
 
 
 async def ended(*tasks: asyncio.Task[None]) -> None:
-    """Cancels the tasks and waits until they are over: what they clean up at their end is done then."""
+    """Cancels the tasks and waits until they are over: what they clean up at their end is done
+    then.
+    """
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,8 @@
-"""A repository from the DaemonSets that live in a cluster: manifests as a person would have written them, companions beside them.
+"""A repository from the DaemonSets that live in a cluster: manifests as a person would have written
+them, companions beside them.
 
-What the API server filled in is left out again, and only where filling it in gives the same object: so nothing restarts when the
-repository is applied.
+What the API server filled in is left out again, and only where filling it in gives the same object:
+so nothing restarts when the repository is applied.
 """
 
 from __future__ import annotations
@@ -24,19 +25,49 @@ from gitops_ds.plan import ownership
 from gitops_ds.yaml import writer
 
 _RBAC = "rbac.authorization.k8s.io"
-_IN_SPACE = (("", "ConfigMap"), ("", "ServiceAccount"), ("", "Service"), (_RBAC, "Role"), (_RBAC, "RoleBinding"))
-_IN_CLUSTER = (("", "Namespace"), ("scheduling.k8s.io", "PriorityClass"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
+_IN_SPACE = (
+    ("", "ConfigMap"),
+    ("", "ServiceAccount"),
+    ("", "Service"),
+    (_RBAC, "Role"),
+    (_RBAC, "RoleBinding"),
+)
+_IN_CLUSTER = (
+    ("", "Namespace"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    (_RBAC, "ClusterRole"),
+    (_RBAC, "ClusterRoleBinding"),
+)
 # Every cluster has them, or its API server puts them back.
 _THERE = ("kube-", "system-", "system:")
 _GIVEN = frozenset(("default", "cluster-admin", "admin", "edit", "view"))
-_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "finalizers")
-_NOTED = frozenset((names.TEMPLATE_GENERATION, names.CHANGE_CAUSE, "kubectl.kubernetes.io/last-applied-configuration"))
+_SERVERS = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "finalizers",
+)
+_NOTED = frozenset(
+    (
+        names.TEMPLATE_GENERATION,
+        names.CHANGE_CAUSE,
+        "kubectl.kubernetes.io/last-applied-configuration",
+    )
+)
 
-# What the API server chose for this very object, by kind. (A headless Service says so in clusterIP.)
+# What the API server chose for this very object, by kind. (A headless Service says so in
+# clusterIP.)
 _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
-    "DaemonSet": (("spec", "template", "spec", "serviceAccount"),),  # the old name of serviceAccountName, which is there as well
+    # the old name of serviceAccountName, which is there as well
+    "DaemonSet": (("spec", "template", "spec", "serviceAccount"),),
     "Namespace": (("spec",), ("metadata", "labels", "kubernetes.io/metadata.name")),
-    "Service": tuple(("spec", name) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")),
+    "Service": tuple(
+        ("spec", name)
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
+    ),
     "ServiceAccount": (("secrets",),),
 }
 
@@ -62,7 +93,9 @@ class _Found:
 
 
 async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
-    """The DaemonSets of these namespaces (none: of all), with what they need. Raises ClusterError, Refused when there is none."""
+    """The DaemonSets of these namespaces (none: of all), with what they need. Raises ClusterError,
+    Refused when there is none.
+    """
     every = (await cluster.list(DAEMONSET)).items
     found = _Found()
     chosen = [body for body in every if key_of(body).namespace in namespaces or not namespaces]
@@ -70,7 +103,9 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
     found.notes += filter(None, reasons)
     wanted = [body for body, why in zip(chosen, reasons, strict=True) if not why]
     if not wanted:
-        raise errors.Refused("no DaemonSet to write: " + ("; ".join(found.notes) or "there is none"))
+        raise errors.Refused(
+            "no DaemonSet to write: " + ("; ".join(found.notes) or "there is none")
+        )
     for body in wanted:
         found.take(body)
         _note(found, body)
@@ -86,13 +121,24 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
 
 
 def clean(body: Body) -> dict[str, Any]:
-    """The object without what the API server made: a person's manifest, which is stored as this very object again."""
-    metadata = {name: value for name, value in section(body.get("metadata")).items() if name not in _SERVERS}
+    """The object without what the API server made: a person's manifest, which is stored as this
+    very object again.
+    """
+    metadata = {
+        name: value for name, value in section(body.get("metadata")).items() if name not in _SERVERS
+    }
     for group in ("labels", "annotations"):
-        kept = {name: value for name, value in (metadata.pop(group, None) or {}).items() if not _is_ours(name)}
+        kept = {
+            name: value
+            for name, value in (metadata.pop(group, None) or {}).items()
+            if not _is_ours(name)
+        }
         if kept:
             metadata[group] = kept
-    written = {**{name: value for name, value in body.items() if name not in ("metadata", "status")}, "metadata": metadata}
+    written = {
+        **{name: value for name, value in body.items() if name not in ("metadata", "status")},
+        "metadata": metadata,
+    }
     for way in _ALLOCATED.get(str(body.get("kind")), ()):
         written = _without(written, way)
     if body.get("kind") == "Service":
@@ -131,10 +177,14 @@ def _without(value: Any, way: tuple[str | int, ...]) -> Any:
     """The value without what stands at the end of the way; a mapping that this leaves empty stays."""
     first, *rest = way
     if isinstance(value, list):
-        return [_without(item, tuple(rest)) if at == first else item for at, item in enumerate(value)]
+        return [
+            _without(item, tuple(rest)) if at == first else item for at, item in enumerate(value)
+        ]
     if not rest:
         return {key: item for key, item in value.items() if key != first}
-    return {key: _without(item, tuple(rest)) if key == first else item for key, item in value.items()}
+    return {
+        key: _without(item, tuple(rest)) if key == first else item for key, item in value.items()
+    }
 
 
 def _left_alone(body: Body) -> str:
@@ -144,17 +194,25 @@ def _left_alone(body: Body) -> str:
         return f"{key} is in Git already: {ours} applies it"
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
-            return f"{key} is made by {owner.get('kind')} {owner.get('name')}, which would undo every change: change that instead"
+            return (
+                f"{key} is made by {owner.get('kind')} {owner.get('name')}, which would undo "
+                "every change: change that instead"
+            )
     return f"{key} is being deleted" if metadata.get("deletionTimestamp") else ""
 
 
 def _note(found: _Found, body: Body) -> None:
     key, holder = key_of(body), ownership.holder(body, "")
     if holder.hold is ownership.Hold.FOREIGN:
-        found.notes.append(f"{key} belongs to {holder.name}: take it away there first, or apply with --adopt")
+        found.notes.append(
+            f"{key} belongs to {holder.name}: take it away there first, or apply with --adopt"
+        )
     secrets = {name for _, kind, name in references.of(pod(body)) if kind == "Secret"}
     if secrets:
-        found.notes.append(f"{key} reads the Secrets {', '.join(sorted(secrets))}: they stay in the cluster and are not written")
+        found.notes.append(
+            f"{key} reads the Secrets {', '.join(sorted(secrets))}: they stay in the cluster and "
+            "are not written"
+        )
 
 
 async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace: str) -> list[Body]:
@@ -162,7 +220,11 @@ async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace:
 
     async def one(kind: tuple[str, str]) -> Sequence[Body]:
         try:
-            return (await cluster.list(builtin_resources.RESOURCES[kind], Selection(namespace=namespace))).items
+            return (
+                await cluster.list(
+                    builtin_resources.RESOURCES[kind], Selection(namespace=namespace)
+                )
+            ).items
         except errors.Forbidden:
             return ()
 
@@ -173,7 +235,10 @@ def _as_asked(service: dict[str, Any]) -> dict[str, Any]:
     """A Service without the addresses and ports that it was given."""
     spec = section(service.get("spec"))
     kept = {name: value for name, value in spec.items() if name != "clusterIP" or value == "None"}
-    ports = [{name: value for name, value in port.items() if name != "nodePort"} for port in spec.get("ports") or ()]
+    ports = [
+        {name: value for name, value in port.items() if name != "nodePort"}
+        for port in spec.get("ports") or ()
+    ]
     return {**service, "spec": {**kept, **({"ports": ports} if ports else {})}}
 
 
@@ -183,8 +248,13 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
     labels = section(section(template(body).get("metadata")).get("labels"))
     account = str(spec.get("serviceAccountName") or "default")
     wanted = {Key("", kind, key.namespace, name) for _, kind, name in references.of(spec)}
-    wanted |= {Key("", "Namespace", "", key.namespace), Key("", "ServiceAccount", key.namespace, account)}
-    wanted.add(Key("scheduling.k8s.io", "PriorityClass", "", str(spec.get("priorityClassName") or "")))
+    wanted |= {
+        Key("", "Namespace", "", key.namespace),
+        Key("", "ServiceAccount", key.namespace, account),
+    }
+    wanted.add(
+        Key("scheduling.k8s.io", "PriorityClass", "", str(spec.get("priorityClassName") or ""))
+    )
     for other, found in near.items():
         match other.kind:
             case "Service":
@@ -194,7 +264,12 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
             case "RoleBinding" | "ClusterRoleBinding" if _binds(found, key.namespace, account):
                 role = section(found.get("roleRef"))
                 kind = str(role.get("kind"))
-                wanted |= {other, Key(_RBAC, kind, key.namespace if kind == "Role" else "", str(role.get("name")))}
+                wanted |= {
+                    other,
+                    Key(
+                        _RBAC, kind, key.namespace if kind == "Role" else "", str(role.get("name"))
+                    ),
+                }
             case _:
                 pass
     return (near[one] for one in sorted(wanted) if one in near)
@@ -204,7 +279,8 @@ def _binds(binding: Body, namespace: str, account: str) -> bool:
     """Whether the account is all that it binds: what others need too is theirs."""
     subjects = binding.get("subjects") or ()
     return bool(subjects) and all(
-        (subject.get("kind"), subject.get("namespace"), subject.get("name")) == ("ServiceAccount", namespace, account)
+        (subject.get("kind"), subject.get("namespace"), subject.get("name"))
+        == ("ServiceAccount", namespace, account)
         for subject in subjects
     )
 
@@ -217,9 +293,16 @@ def _is_given(body: Body) -> bool:
 
 
 def _files(objects: Mapping[Key, Body]) -> dict[PurePosixPath, str]:
-    """A file for each DaemonSet, one for the other objects of each namespace, one for those of the cluster."""
+    """A file for each DaemonSet, one for the other objects of each namespace, one for those of the
+    cluster.
+    """
     grouped: dict[PurePosixPath, list[Body]] = defaultdict(list)
     for key, body in sorted(objects.items(), key=lambda item: (writer.rank(item[0].kind), item[0])):
         file = f"{key.name}.yaml" if key.is_daemonset else "companions.yaml"
-        grouped[PurePosixPath(key.namespace) / file if key.namespace else PurePosixPath("cluster.yaml")].append(body)
-    return {path: "---\n".join(writer.manifest(clean(body)) for body in bodies) for path, bodies in sorted(grouped.items())}
+        grouped[
+            PurePosixPath(key.namespace) / file if key.namespace else PurePosixPath("cluster.yaml")
+        ].append(body)
+    return {
+        path: "---\n".join(writer.manifest(clean(body)) for body in bodies)
+        for path, bodies in sorted(grouped.items())
+    }

@@ -31,7 +31,8 @@ from gitops_ds.redaction import report
 
 @dataclass(frozen=True, slots=True)
 class ApplyTarget:
-    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the place of a connection.
+    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the
+    place of a connection.
 
     `force_local`: an apply goes on also beside a running service that wants another commit.
     """
@@ -56,14 +57,20 @@ def deployable(found: Prepared) -> Prepared:
     refused = [finding for finding in found.findings if finding.refused]
     first = "\n".join(f"  {report.line_of(finding)}" for finding in refused[:10])
     raise errors.Refused(
-        f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); nothing was changed:\n{first}"
+        f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); "
+        f"nothing was changed:\n{first}"
     )
 
 
 def _with_content(
-    found: Prepared, repository: open_repository.RepositoryRef, snapshot: Snapshot, asked: reconcile.ApplyOptions
+    found: Prepared,
+    repository: open_repository.RepositoryRef,
+    snapshot: Snapshot,
+    asked: reconcile.ApplyOptions,
 ) -> Prepared:
-    """The same; raises UsageError where there is nothing, unless that may mean to delete what was there."""
+    """The same; raises UsageError where there is nothing, unless that may mean to delete what was
+    there.
+    """
     if not asked.guards.prune:
         run.require_content(repository.display_path, snapshot, (found,))
     return found
@@ -71,22 +78,34 @@ def _with_content(
 
 def owner_of(found: Prepared, repository: open_repository.RepositoryRef) -> str:
     """The id under which the repository owns objects in that cluster."""
-    return state_store.identity(found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name)
+    return state_store.identity(
+        found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name
+    )
 
 
 @asynccontextmanager
 async def drafted(
-    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions
+    repository: open_repository.RepositoryRef,
+    snapshot: Snapshot,
+    target: ApplyTarget,
+    asked: reconcile.ApplyOptions,
 ) -> AsyncIterator[tuple[reconcile.DeployTarget, reconcile.PreparedPlan]]:
-    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for what can't be deployed."""
+    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
+    what can't be deployed.
+    """
     found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
-    async with connect.opened(target.connection.naming(target.cluster), found.bundle.cluster) as cluster:
+    async with connect.opened(
+        target.connection.naming(target.cluster), found.bundle.cluster
+    ) as cluster:
         place = _place(cluster, repository, found, target)
         yield place, await reconcile.draft(place, found.bundle, snapshot.commit, asked)
 
 
 async def plan(
-    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions
+    repository: open_repository.RepositoryRef,
+    snapshot: Snapshot,
+    target: ApplyTarget,
+    asked: reconcile.ApplyOptions,
 ) -> Plan:
     """What an apply would do; against an inventory or generated nodes where there is no cluster."""
     if target.inventory is None and target.simulate is None:
@@ -99,17 +118,36 @@ async def plan(
         else cluster_snapshot.simulated(target.simulate or 0)
     )
     commit = snapshot.commit
-    stamp = Stamp(owner_of(found, repository), repository.identity, commit.id if commit else "", commit.subject if commit else "")
+    stamp = Stamp(
+        owner_of(found, repository),
+        repository.identity,
+        commit.id if commit else "",
+        commit.subject if commit else "",
+    )
     # A file holds no inventory: what carries our label stands for it.
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
-    terms = PlanContext(stamp, asked.guards, asked.adopt, asked.force_conflicts, asked.drift, asked.approved, inventory=ours)
+    terms = PlanContext(
+        stamp,
+        asked.guards,
+        asked.adopt,
+        asked.force_conflicts,
+        asked.drift,
+        asked.approved,
+        inventory=ours,
+    )
     return planner.plan(found.bundle, live, terms)
 
 
 async def apply(
-    repository: open_repository.RepositoryRef, snapshot: Snapshot, target: ApplyTarget, asked: reconcile.ApplyOptions, emit: Emit
+    repository: open_repository.RepositoryRef,
+    snapshot: Snapshot,
+    target: ApplyTarget,
+    asked: reconcile.ApplyOptions,
+    emit: Emit,
 ) -> tuple[Plan, PassEnded]:
-    """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the last, without consent."""
+    """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
+    last, without consent.
+    """
     async with drafted(repository, snapshot, target, asked) as (place, draft):
         if not target.force_local:
             await refuse_beside_a_service(place, snapshot)
@@ -120,38 +158,52 @@ async def apply(
 
 
 async def refuse_beside_a_service(place: reconcile.DeployTarget, snapshot: Snapshot) -> None:
-    """Raises Refused where a running service would take the commit back: it follows the repository and wants another commit.
+    """Raises Refused where a running service would take the commit back: it follows the repository
+    and wants another commit.
 
-    As `argocd app sync --local` beside an automatic sync policy: https://github.com/argoproj/argo-cd/issues/3614
+    As `argocd app sync --local` beside an automatic sync policy:
+    https://github.com/argoproj/argo-cd/issues/3614
     """
     try:
-        status = (await source_status_store.known(place.cluster, place.namespace, place.clock())).get(place.owner)
+        status = (
+            await source_status_store.known(place.cluster, place.namespace, place.clock())
+        ).get(place.owner)
     except errors.Forbidden:
         return  # who may not read the statuses is no worse off than before there were any
     commit = snapshot.commit.id if snapshot.commit else None
     if status is None or not status.active or commit == status.newest:
         return
     raise errors.Refused(
-        f"a running service follows {status.repository} here and would replace commit {short(commit)} by {short(status.newest)}: "
+        f"a running service follows {status.repository} here and would replace commit "
+        f"{short(commit)} by {short(status.newest)}: "
         "push the commit, or `gitops-ds suspend` first; --force-local applies it all the same"
     )
 
 
-async def _refuse_going_back(repository: open_repository.RepositoryRef, draft: reconcile.PreparedPlan) -> None:
+async def _refuse_going_back(
+    repository: open_repository.RepositoryRef, draft: reconcile.PreparedPlan
+) -> None:
     last, commit = draft.state.last_attempted, draft.commit
     if last is None or commit is None or last == commit.id:
         return
     async with open_repository.opened(repository) as found:
         try:
             movement = await found.movement(last, commit.id)
-        except errors.RevisionUnknown:  # rewritten by a force-push: another line, not an older commit
+        except (
+            errors.RevisionUnknown
+        ):  # rewritten by a force-push: another line, not an older commit
             return
     if movement is object_reader.Movement.REWOUND:
         raise object_reader.rewound(repository.display, last, commit.id)
 
 
 def _place(
-    cluster: Cluster, repository: open_repository.RepositoryRef, found: Prepared, target: ApplyTarget
+    cluster: Cluster,
+    repository: open_repository.RepositoryRef,
+    found: Prepared,
+    target: ApplyTarget,
 ) -> reconcile.DeployTarget:
     owner = owner_of(found, repository)
-    return reconcile.DeployTarget(cluster, target.connection.state_namespace, owner, repository.identity, repository.path)
+    return reconcile.DeployTarget(
+        cluster, target.connection.state_namespace, owner, repository.identity, repository.path
+    )

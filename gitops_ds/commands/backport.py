@@ -1,4 +1,6 @@
-"""Writes a template that only the cluster knows into the files it came from, value by value, comments kept."""
+"""Writes a template that only the cluster knows into the files it came from, value by value,
+comments kept.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from gitops_ds.yaml.provenance import lookup
 
 @dataclass(frozen=True, slots=True)
 class BackportOptions:
-    """Which template shall come back (None: whatever the commit renders), from which commit (None: nobody noted one)."""
+    """Which template shall come back (None: whatever the commit renders), from which commit (None:
+    nobody noted one).
+    """
 
     key: Key
     target: CommitId | None
@@ -37,15 +41,25 @@ class BackportOptions:
 
 def files(snapshot: Snapshot, wanted: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
     """The changed files; None where a difference is more than a value written in one place."""
-    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    manifest = rendering.render(
+        snapshot, cluster=wanted.cluster, namespace=wanted.namespace
+    ).manifests.get(wanted.key)
     if manifest is None or wanted.template is None:
         return None
     now = defaults.defaulted_template((manifest.body.get("spec") or {}).get("template") or {})
-    return edited(snapshot, manifest, diff.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}))
+    return edited(
+        snapshot,
+        manifest,
+        diff.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}),
+    )
 
 
-def edited(snapshot: Snapshot, manifest: Manifest, changes: Iterable[FieldChange]) -> Mapping[PurePosixPath, bytes] | None:
-    """The files in which the manifest says what is `new` in these changes; None where a value has no single place."""
+def edited(
+    snapshot: Snapshot, manifest: Manifest, changes: Iterable[FieldChange]
+) -> Mapping[PurePosixPath, bytes] | None:
+    """The files in which the manifest says what is `new` in these changes; None where a value has
+    no single place.
+    """
     edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
     for change in changes:
         found = _edit(snapshot, manifest, change)
@@ -69,7 +83,9 @@ def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
     return True
 
 
-def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[PurePosixPath, Edit] | None:
+def _edit(
+    snapshot: Snapshot, manifest: Manifest, change: FieldChange
+) -> tuple[PurePosixPath, Edit] | None:
     path = _indices(manifest.body, change.path)
     if path is None or isinstance(change.new, Mapping):
         return None
@@ -77,8 +93,11 @@ def _edit(snapshot: Snapshot, manifest: Manifest, change: FieldChange) -> tuple[
     file = PurePosixPath(pointer.file)
     if file not in snapshot.files or pointer.line:  # a line of a chart's template is no value
         return None
-    # Only a value that stands there as it is rendered; one that is put together from parameters has no single place.
-    written = _at(parser.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path)
+    # Only a value that stands there as it is rendered; one that is put together from parameters has
+    # no single place.
+    written = _at(
+        parser.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path
+    )
     rendered = yaml_path.at(manifest.body, path)
     if written is not MISSING and written != rendered:
         return None
@@ -90,7 +109,14 @@ def _indices(body: Any, path: Path) -> Path | None:
     found: list[str | int] = []
     for step in path:
         if isinstance(step, ListMember):
-            at = next((i for i, item in enumerate(body) if isinstance(item, Mapping) and str(item.get("name")) == step), None)
+            at = next(
+                (
+                    i
+                    for i, item in enumerate(body)
+                    if isinstance(item, Mapping) and str(item.get("name")) == step
+                ),
+                None,
+            )
             if at is None:
                 return None
             found.append(at)
@@ -102,4 +128,7 @@ def _indices(body: Any, path: Path) -> Path | None:
 
 
 def _at(parsed: tuple[parser.Document, ...], index: int, path: Path) -> Any:
-    return next((yaml_path.at(document.value, path) for document in parsed if document.index == index), MISSING)
+    return next(
+        (yaml_path.at(document.value, path) for document in parsed if document.index == index),
+        MISSING,
+    )

@@ -23,7 +23,9 @@ def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def read(name: str, most: int) -> bytes:
-    """The beginning of a file. Raises OSError, and ValueError for a pipe and the like, which would keep us waiting."""
+    """The beginning of a file. Raises OSError, and ValueError for a pipe and the like, which would
+    keep us waiting.
+    """
     if not stat.S_ISREG(Path(name).stat().st_mode):
         raise ValueError("it is no file")
     with Path(name).open("rb") as file:

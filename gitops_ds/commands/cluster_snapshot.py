@@ -1,4 +1,6 @@
-"""A cluster without a connection: nodes and objects from a file that `kubectl get … -o json` printed, or generated nodes."""
+"""A cluster without a connection: nodes and objects from a file that `kubectl get … -o json`
+printed, or generated nodes.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,28 @@ def read(file: str) -> Live:
         raise errors.UsageError(f"--inventory {file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise errors.UsageError(
-            f"--inventory {file}: {error}; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+            f"--inventory {file}: {error}; write it with `kubectl get "
+            "nodes,ds,controllerrevisions -A -o json`"
         ) from None
     bodies = list(_bodies(told))
     if not bodies:
         raise errors.UsageError(
-            f"--inventory {file} holds no objects; write it with `kubectl get nodes,ds,controllerrevisions -A -o json`"
+            f"--inventory {file} holds no objects; write it with `kubectl get "
+            "nodes,ds,controllerrevisions -A -o json`"
         )
     for body in bodies:
         if not _is_whole(body):
             raise errors.UsageError(
-                f"--inventory {file}: {body['kind']} {body['metadata'].get('name')} is not as kubectl prints it"
+                f"--inventory {file}: {body['kind']} {body['metadata'].get('name')} is not as "
+                "kubectl prints it"
             )
     return assemble(bodies)
 
 
 def read_each(given: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
-    """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every cluster, under the empty name."""
+    """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every
+    cluster, under the empty name.
+    """
     found = {}
     for one in given:
         name, equals, file = one.partition("=")
@@ -51,8 +58,15 @@ def read_each(given: Iterable[str], clusters: Collection[str]) -> dict[str, Live
 
 def _is_whole(body: Body) -> bool:
     metadata = body["metadata"]
-    maps = [metadata.get("labels"), metadata.get("annotations"), body.get("spec"), body.get("status")]
-    return isinstance(metadata.get("name"), str) and all(part is None or isinstance(part, dict) for part in maps)
+    maps = [
+        metadata.get("labels"),
+        metadata.get("annotations"),
+        body.get("spec"),
+        body.get("status"),
+    ]
+    return isinstance(metadata.get("name"), str) and all(
+        part is None or isinstance(part, dict) for part in maps
+    )
 
 
 def assemble(bodies: list[Body]) -> Live:
@@ -68,7 +82,10 @@ def assemble(bodies: list[Body]) -> Live:
 def _allocatable(node: Body) -> dict[str, int]:
     try:
         return capacity.allocatable(node)
-    except (ValueError, AttributeError):  # an amount that nobody can read is an amount that nobody knows
+    except (
+        ValueError,
+        AttributeError,
+    ):  # an amount that nobody can read is an amount that nobody knows
         return {}
 
 
@@ -78,9 +95,18 @@ def simulated(count: int) -> Live:
 
 
 def _node(name: str) -> dict[str, Any]:
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": status,
+    }
 
 
 def _bodies(told: Any) -> Iterator[Body]:

@@ -1,4 +1,6 @@
-"""Drift taken into Git: the commit that makes the files say what somebody made of the cluster, comments kept."""
+"""Drift taken into Git: the commit that makes the files say what somebody made of the cluster,
+comments kept.
+"""
 
 from __future__ import annotations
 
@@ -30,27 +32,35 @@ class DriftCommitOptions:
 
 
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
-    """What somebody changed since it was applied, by object; as the branch's tip sees it. Writes nothing."""
+    """What somebody changed since it was applied, by object; as the branch's tip sees it. Writes
+    nothing.
+    """
     snapshot = await open_repository.snapshot(named, None, committed=True)
     async with apply.drafted(named, snapshot, target, reconcile.ApplyOptions()) as (_, draft):
         return draft.plan.drifted
 
 
-async def take(named: open_repository.RepositoryRef, key: Key, drifted: Drifted, asked: DriftCommitOptions) -> Proposed:
+async def take(
+    named: open_repository.RepositoryRef, key: Key, drifted: Drifted, asked: DriftCommitOptions
+) -> Proposed:
     """The commit that takes the drift of one object into Git.
 
     Raises Refused where a difference is more than a value that is written in one place.
     """
     changes = tuple(FieldChange(change.path, change.new, change.old) for change in drifted.fields)
     if not changes:
-        raise errors.Refused(f"{key} was deleted in the cluster: take its file away, or let it be made anew")
+        raise errors.Refused(
+            f"{key} was deleted in the cluster: take its file away, or let it be made anew"
+        )
     async with git_commit.opened(named, asked.proposal) as repository:
         by = git_commit.signature(named, asked.proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await open_repository.snapshot_of(repository, tip, named.path)
             edited = _edited(snapshot, key, changes, asked.target)
-            files = {(PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()}
+            files = {
+                (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
+            }
             why = asked.reason or f"It was {drift.words(drifted)}."
             message = f"Take the change of {key} into Git\n\n{why}\n"
             return await repository.commit_files(tip, files, message, by)
@@ -58,20 +68,29 @@ async def take(named: open_repository.RepositoryRef, key: Key, drifted: Drifted,
         return await git_commit.propose(repository, asked.proposal, build)
 
 
-def _edited(snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: ApplyTarget) -> Mapping[PurePosixPath, bytes]:
+def _edited(
+    snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: ApplyTarget
+) -> Mapping[PurePosixPath, bytes]:
     manifest = _find(snapshot, key, target)
     files = backport.edited(snapshot, manifest, changes)
     where = ", ".join(show_path(change.path) for change in changes[: drift.SHOWN])
     if files is None:
-        raise errors.Refused(f"{key}: {where} is not written in one place of its files: write it there yourself")
+        raise errors.Refused(
+            f"{key}: {where} is not written in one place of its files: write it there yourself"
+        )
     after = replace(snapshot, files={**snapshot.files, **files})
     if not files or not backport.says(_find(after, key, target), changes):
-        raise errors.Refused(f"{key}: its files can't be made to say what the cluster says ({where}): write it there yourself")
+        raise errors.Refused(
+            f"{key}: its files can't be made to say what the cluster says ({where}): write it "
+            "there yourself"
+        )
     return files
 
 
 def _find(snapshot: Snapshot, key: Key, target: ApplyTarget) -> Manifest:
-    found = rendering.render(snapshot, cluster=target.cluster, namespace=target.namespace).manifests.get(key)
+    found = rendering.render(
+        snapshot, cluster=target.cluster, namespace=target.namespace
+    ).manifests.get(key)
     if found is None:
         raise errors.Refused(f"Git does not name {key} any more")
     return found

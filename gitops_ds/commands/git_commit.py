@@ -27,10 +27,11 @@ _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Which branch (None: the default one), whether the commit is pushed there, and who writes it (None: the person there).
+    """Which branch (None: the default one), whether the commit is pushed there, and who writes it
+    (None: the person there).
 
-    With a forge it becomes a pull request: at once, or with `push` where the branch does not take it. `signoff`: that person signs
-    it off.
+    With a forge it becomes a pull request: at once, or with `push` where the branch does not take
+    it. `signoff`: that person signs it off.
     """
 
     branch: str | None = None
@@ -42,7 +43,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The commit, the branch that it is for, its patch, and where its pull request is shown, if it became one."""
+    """The commit, the branch that it is for, its patch, and where its pull request is shown, if it
+    became one.
+    """
 
     commit: CommitId
     branch: str
@@ -51,22 +54,31 @@ class Proposed:
 
 
 @asynccontextmanager
-async def opened(named: open_repository.RepositoryRef, proposal: Proposal) -> AsyncIterator[Repository]:
-    """The repository to write to. Raises UsageError for a push to the branch that is checked out there."""
+async def opened(
+    named: open_repository.RepositoryRef, proposal: Proposal
+) -> AsyncIterator[Repository]:
+    """The repository to write to. Raises UsageError for a push to the branch that is checked out
+    there.
+    """
     async with open_repository.opened(named) as repository:
         if named.directory is not None and proposal.forge is not None:
-            raise errors.UsageError("a pull request is opened at the server: name it, -C $(git remote get-url origin)")
+            raise errors.UsageError(
+                "a pull request is opened at the server: name it, -C $(git remote get-url origin)"
+            )
         if proposal.push and named.directory is not None:
             here = await repository.default_branch()
             if proposal.branch in (None, here):
                 raise errors.UsageError(
-                    f"{here} is checked out in {named.display}, and git does not push there: name the server, "
+                    f"{here} is checked out in {named.display}, and git does not push there: name "
+                    "the server, "
                     "-C $(git remote get-url origin), or another --branch"
                 )
         yield repository
 
 
-async def propose(repository: Repository, proposal: Proposal, build: Callable[[CommitId], Awaitable[CommitId]]) -> Proposed:
+async def propose(
+    repository: Repository, proposal: Proposal, build: Callable[[CommitId], Awaitable[CommitId]]
+) -> Proposed:
     """Builds the commit on the branch's tip; where it is pushed, again when somebody pushed first."""
     branch = proposal.branch or await repository.default_branch()
     forge = None if proposal.forge is None else _access(repository, proposal.forge)
@@ -91,12 +103,16 @@ def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeA
 
 
 async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:
-    """Where the pull request of the commit is shown. Its branch is named by the commit, so that there is never a second one."""
+    """Where the pull request of the commit is shown. Its branch is named by the commit, so that
+    there is never a second one.
+    """
     branch = f"gitops-ds/{commit[:12]}"
     await repository.push(commit, branch, None)
     said = await repository.info(commit)
     async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
-        return await there.open(Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."))
+        return await there.open(
+            Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}.")
+        )
 
 
 def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signature:
@@ -107,5 +123,7 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
     elif matched := _AUTHOR.fullmatch(proposal.author):
         name, mail = matched[1], matched[2]
     else:
-        raise errors.UsageError(f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'")
+        raise errors.UsageError(
+            f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'"
+        )
     return Signature(name, mail, now, identity.signing(named.directory), proposal.signoff)

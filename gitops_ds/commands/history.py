@@ -1,4 +1,6 @@
-"""Git joined with ControllerRevisions: which commit stands behind which revision, and the commit that leads back."""
+"""Git joined with ControllerRevisions: which commit stands behind which revision, and the commit
+that leads back.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def revision_of(agent: Agent, number: int) -> Revision:
 
 
 def revision_before(agent: Agent) -> Revision:
-    """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes back to.
+    """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes
+    back to.
 
     Raises UsageError where there is none.
     """
@@ -81,7 +84,9 @@ def revision_before(agent: Agent) -> Revision:
 
 @dataclass(frozen=True, slots=True)
 class RestoringCommit:
-    """A commit that brings a template back, and how: it reverts one commit, restores files of an older one, or edits values."""
+    """A commit that brings a template back, and how: it reverts one commit, restores files of an
+    older one, or edits values.
+    """
 
     commit: CommitId
     reverts: CommitId | None = None
@@ -91,18 +96,29 @@ class RestoringCommit:
         """As a phrase: `reverts 156dd9421871`."""
         if self.reverts:
             return f"reverts {self.reverts[:12]}"
-        return f"restores the files of {self.restores[:12]}" if self.restores else "edits the values that differ"
+        return (
+            f"restores the files of {self.restores[:12]}"
+            if self.restores
+            else "edits the values that differ"
+        )
 
 
-async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: Why) -> RestoringCommit:
-    """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else the agent's files as they were.
+async def way_back(
+    repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: Why
+) -> RestoringCommit:
+    """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else
+    the agent's files as they were.
 
-    A template that no commit made (somebody changed the cluster by hand) is written into the agent's own file, comments kept.
-    Raises Refused when neither brings the template back, saying what else would have to change.
+    A template that no commit made (somebody changed the cluster by hand) is written into the
+    agent's own file, comments kept. Raises Refused when neither brings the template back, saying
+    what else would have to change.
     """
     try:
         if wanted.target is None:
-            raise errors.Refused(f"nobody noted which commit made that revision of {wanted.key}: name it with --to-commit")
+            raise errors.Refused(
+                f"nobody noted which commit made that revision of {wanted.key}: name it with "
+                "--to-commit"
+            )
         return await _by_history(repository, inside, tip, (wanted, wanted.target), why)
     except errors.Refused:
         if wanted.template is None:
@@ -112,7 +128,8 @@ async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: B
             raise
         if not files:
             raise errors.Refused(
-                f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing to take back"
+                f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing "
+                "to take back"
             ) from None
     subject = f"Bring revision {wanted.template.number} of {wanted.key} back"
     message = f"{subject}\n\n{why.reason}\n"
@@ -123,11 +140,17 @@ async def way_back(repository: Repository, inside: str, tip: CommitId, wanted: B
 
 
 async def _by_history(
-    repository: Repository, inside: str, tip: CommitId, goal: tuple[BackportOptions, CommitId], why: Why
+    repository: Repository,
+    inside: str,
+    tip: CommitId,
+    goal: tuple[BackportOptions, CommitId],
+    why: Why,
 ) -> RestoringCommit:
     wanted, target = goal
     await repository.fetch(target)
-    then, now = [await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)]
+    then, now = [
+        await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)
+    ]
     folder = _folder(then, wanted)
     changed = _changed(then, now, folder)
     if not changed:
@@ -138,29 +161,43 @@ async def _by_history(
     if single is not None:
         try:
             commit = await repository.revert(tip, [single], why)
-        except errors.Refused:  # something else touched the same lines since: restore the files instead
+        except (
+            errors.Refused
+        ):  # something else touched the same lines since: restore the files instead
             single = None
     if commit is None:
-        commit = await repository.restore(tip, target, [_in_repository(inside, path) for path in changed], why)
+        commit = await repository.restore(
+            tip, target, [_in_repository(inside, path) for path in changed], why
+        )
     await _verify(repository, inside, commit, wanted)
     return RestoringCommit(commit, single, None if single else target)
 
 
 def _folder(snapshot: Snapshot, wanted: BackportOptions) -> PurePosixPath:
     """What belongs to the agent: its folder under agents/, else the one file that holds it."""
-    manifest = rendering.render(snapshot, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    manifest = rendering.render(
+        snapshot, cluster=wanted.cluster, namespace=wanted.namespace
+    ).manifests.get(wanted.key)
     if manifest is None:
         raise errors.Refused(f"{wanted.key} is not in the commit that it shall go back to")
     file = PurePosixPath(manifest.origin.base.file)
-    return PurePosixPath(*file.parts[:2]) if file.parts[0] == "agents" and len(file.parts) > 2 else file
+    return (
+        PurePosixPath(*file.parts[:2])
+        if file.parts[0] == "agents" and len(file.parts) > 2
+        else file
+    )
 
 
 def _changed(then: Snapshot, now: Snapshot, folder: PurePosixPath) -> list[PurePosixPath]:
-    paths = {path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)}
+    paths = {
+        path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)
+    }
     return sorted(path for path in paths if then.files.get(path) != now.files.get(path))
 
 
-async def _single(repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath) -> CommitId | None:
+async def _single(
+    repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath
+) -> CommitId | None:
     """The one commit since then that touched the agent, if it touched nothing else."""
     touching = []
     for commit in since:
@@ -180,17 +217,26 @@ def _in_repository(inside: str, path: PurePosixPath) -> str:
     return (PurePosixPath(inside) / path).as_posix()
 
 
-async def _verify(repository: Repository, inside: str, commit: CommitId, wanted: BackportOptions) -> None:
+async def _verify(
+    repository: Repository, inside: str, commit: CommitId, wanted: BackportOptions
+) -> None:
     """Renders the commit: the template must be the one that was asked for."""
     if wanted.template is None:
         return
     after = await open_repository.snapshot_of(repository, commit, inside)
-    manifest = rendering.render(after, cluster=wanted.cluster, namespace=wanted.namespace).manifests.get(wanted.key)
+    manifest = rendering.render(
+        after, cluster=wanted.cluster, namespace=wanted.namespace
+    ).manifests.get(wanted.key)
     template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
-    mine, theirs = defaults.defaulted_template(template), defaults.defaulted_template(wanted.template.template)
+    mine, theirs = (
+        defaults.defaulted_template(template),
+        defaults.defaulted_template(wanted.template.template),
+    )
     if not revisions.same_template(mine, theirs):
         where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
         raise errors.Refused(
-            f"the agent's own files do not bring revision {wanted.template.number} back ({where} differ): "
-            "values outside its folder changed too; revert those commits with git revert, or name another --to-commit"
+            f"the agent's own files do not bring revision {wanted.template.number} back ({where} "
+            "differ): "
+            "values outside its folder changed too; revert those commits with git revert, or name "
+            "another --to-commit"
         )

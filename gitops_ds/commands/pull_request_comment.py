@@ -1,4 +1,6 @@
-"""A report under the pull request that it is about, and the status of its commit: which forge, which place, and then both."""
+"""A report under the pull request that it is about, and the status of its commit: which forge,
+which place, and then both.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class CommentOptions:
-    """What is asked for. What is empty is taken from the CI's environment; `only` is `comment`, `status` or empty for both."""
+    """What is asked for. What is empty is taken from the CI's environment; `only` is `comment`,
+    `status` or empty for both.
+    """
 
     report: str
     kind: ForgeKind | None = None
@@ -41,9 +45,11 @@ class CommentOptions:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull request, if it fits the report.
+    """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull
+    request, if it fits the report.
 
-    `number` is 0 where the pull request has to be found by `branch`, or where there is none. `status` is None where none is wanted.
+    `number` is 0 where the pull request has to be found by `branch`, or where there is none.
+    `status` is None where none is wanted.
     """
 
     kind: ForgeKind
@@ -73,11 +79,15 @@ class CommentResult:
 
 
 def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
-    """What to do, by options, environment and report. Raises UsageError where something is missing or does not fit."""
+    """What to do, by options, environment and report. Raises UsageError where something is missing
+    or does not fit.
+    """
     page = _page(wanted.report)
     around = _around(wanted, ci_environment.read(environ, ci_event.event(environ)))
     if around.kind is None or not around.project:
-        raise errors.UsageError("no CI says where this is: name --forge, --url, --project, --number and --sha")
+        raise errors.UsageError(
+            "no CI says where this is: name --forge, --url, --project, --number and --sha"
+        )
     if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
         raise errors.UsageError(f"--project {findings.harmless(around.project)}: write OWNER/NAME")
     sha = _sha(wanted, around, page)
@@ -88,7 +98,13 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
         state = StatusState.FAILURE if page.loud(wanted.fail_on) else StatusState.SUCCESS
         told = findings.told(page.count) if any(page.count.values()) else "no findings"
         pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
-        status = CommitStatus(wanted.status or f"gitops-ds/{wanted.key or page.key}", state, told, around.link, pipeline)
+        status = CommitStatus(
+            wanted.status or f"gitops-ds/{wanted.key or page.key}",
+            state,
+            told,
+            around.link,
+            pipeline,
+        )
     return Task(
         around.kind,
         access.address(around.kind, around.url, allow_http=wanted.allow_http),
@@ -109,8 +125,15 @@ def plan(task: Task) -> list[str]:
     commit = task.sha[:12] or task.page.head
     lines = [f"forge: {requests.dialect(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
-        where = task.name if task.number else f"the pull request of {findings.harmless(task.branch)} in {task.project}"
-        lines.append(f"would comment on {where} while it is at {commit}: {task.marker}, {len(task.page.text.encode())} bytes")
+        where = (
+            task.name
+            if task.number
+            else f"the pull request of {findings.harmless(task.branch)} in {task.project}"
+        )
+        lines.append(
+            f"would comment on {where} while it is at {commit}: {task.marker}, "
+            f"{len(task.page.text.encode())} bytes"
+        )
     elif task.comment:
         lines.append("no pull request: no comment")
     if task.status:
@@ -118,8 +141,12 @@ def plan(task: Task) -> list[str]:
     return lines
 
 
-async def carry_out(task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None) -> CommentResult:
-    """Does it, in `patience` seconds: what can be done is done, although something else was refused."""
+async def carry_out(
+    task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None
+) -> CommentResult:
+    """Does it, in `patience` seconds: what can be done is done, although something else was
+    refused.
+    """
     there = access.ForgeAccess(task.kind, task.url, access.token(task.kind, environ), task.project)
     told: list[str] = []
     refused: list[errors.ForgeError] = []
@@ -147,11 +174,17 @@ async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
     if not task.comment:
         return task, ""
     if head != task.sha:
-        return task, f"{task.name} moved on to {head[:12]}: its comment is left to that commit's report"
+        return (
+            task,
+            f"{task.name} moved on to {head[:12]}: its comment is left to that commit's report",
+        )
     done = await forge.comment(task.number, Sticky(task.marker, task.page.text, task.sha, task.run))
     match done:
         case Posted.NEWER:
-            return task, f"{task.name} has the report of a later run for this commit: it is left as it is"
+            return (
+                task,
+                f"{task.name} has the report of a later run for this commit: it is left as it is",
+            )
         case Posted.CREATED | Posted.UPDATED | Posted.UNCHANGED:
             return task, f"comment {done.value} on {task.name}"
 
@@ -160,7 +193,13 @@ async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
     if task.status is None:
         return task, ""
     if not task.sha:
-        return task, f"no status is set: of the commit {task.page.head} only the beginning is known; --sha names it"
+        return (
+            task,
+            (
+                f"no status is set: of the commit {task.page.head} only the beginning is known; --sha "
+                "names it"
+            ),
+        )
     await forge.status(task.sha, task.status)
     return task, f"{_status_words(task.status)} of {task.sha[:12]}"
 
@@ -170,40 +209,55 @@ def _status_words(status: CommitStatus) -> str:
 
 
 def _around(wanted: CommentOptions, found: CiEnvironment) -> CiEnvironment:
-    """What the CI says, as far as the options don't say otherwise: what belongs to another place does not count."""
+    """What the CI says, as far as the options don't say otherwise: what belongs to another place
+    does not count.
+    """
     if wanted.kind and wanted.kind is not found.kind:
         found = CiEnvironment(wanted.kind, link=found.link)
     if wanted.project and wanted.project != found.project:
         found = replace(found, number=0, sha="", branch="")
     return replace(
-        found, url=wanted.url or found.url, project=wanted.project or found.project, number=wanted.number or found.number
+        found,
+        url=wanted.url or found.url,
+        project=wanted.project or found.project,
+        number=wanted.number or found.number,
     )
 
 
 def _sha(wanted: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
     if wanted.sha:
         if not requests.is_commit(wanted.sha):
-            raise errors.UsageError(f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit")
+            raise errors.UsageError(
+                f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit"
+            )
         return wanted.sha
     if around.sha and not around.sha.startswith(page.head):
         raise errors.UsageError(
-            f"{wanted.report} is the report of {page.head}, but this job is about {around.sha[:12]}: "
+            f"{wanted.report} is the report of {page.head}, but this job is about "
+            f"{around.sha[:12]}: "
             "give that commit's report, or say with --sha that it is of this one"
         )
     if not around.sha and not page.head:
-        raise errors.UsageError("neither the report nor a CI says which commit it is of: name --sha")
+        raise errors.UsageError(
+            "neither the report nor a CI says which commit it is of: name --sha"
+        )
     return around.sha
 
 
 def _page(name: str) -> CommentPage:
-    """The page of a report: of a JSON report it is rendered here, for a page of another job may hold anything."""
+    """The page of a report: of a JSON report it is rendered here, for a page of another job may
+    hold anything.
+    """
     most = comment_data.MOST + 1
     try:
         data = sys.stdin.buffer.read(most) if name == "-" else ci_event.read(name, most)
-        return comment_page.read(comment_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data)
+        return comment_page.read(
+            comment_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data
+        )
     except OSError as error:
         raise errors.UsageError(f"--report {name}: {error.strerror}") from None
     except ValueError as error:
         raise errors.UsageError(
-            f"--report {name}: {error}; write it with `gitops-ds check -o json=FILE`, or `-o markdown=FILE`"
+            f"--report {name}: {error}; write it with `gitops-ds check -o json=FILE`, or `-o "
+            "markdown=FILE`"
         ) from None

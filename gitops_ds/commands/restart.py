@@ -1,4 +1,5 @@
-"""A restart is a commit: the annotation of `kubectl rollout restart`, written into the template's own file.
+"""A restart is a commit: the annotation of `kubectl rollout restart`, written into the template's
+own file.
 
 https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_rollout_restart/
 """
@@ -38,10 +39,13 @@ class RestartOptions:
     proposal: Proposal = field(default_factory=Proposal)
 
 
-async def restart(named: open_repository.RepositoryRef, asked: RestartOptions) -> tuple[Proposed, Key]:
+async def restart(
+    named: open_repository.RepositoryRef, asked: RestartOptions
+) -> tuple[Proposed, Key]:
     """The commit, and the DaemonSet that it restarts.
 
-    Raises UsageError for a DaemonSet that Git does not name, Refused where the commit would change something else.
+    Raises UsageError for a DaemonSet that Git does not name, Refused where the commit would change
+    something else.
     """
     keys: list[Key] = []
     async with git_commit.opened(named, asked.proposal) as repository:
@@ -53,7 +57,9 @@ async def restart(named: open_repository.RepositoryRef, asked: RestartOptions) -
             keys.append(manifest.key)
             edited = _edited(snapshot, manifest, by.at.astimezone(UTC))
             _verify(snapshot, edited, manifest, asked)
-            files = {(PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()}
+            files = {
+                (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
+            }
             why = f"\n\n{asked.reason}" if asked.reason else ""
             message = f"Restart {manifest.key}{why}\n"
             return await repository.commit_files(tip, files, message, by)
@@ -63,12 +69,18 @@ async def restart(named: open_repository.RepositoryRef, asked: RestartOptions) -
 
 def _find(snapshot: Snapshot, asked: RestartOptions) -> Manifest:
     name = agents.named(asked.name)
-    manifests = rendering.render(snapshot, cluster=asked.cluster, namespace=asked.namespace).manifests
+    manifests = rendering.render(
+        snapshot, cluster=asked.cluster, namespace=asked.namespace
+    ).manifests
     found = [
-        one for key, one in manifests.items() if key.is_daemonset and key.name == name and asked.namespace in ("", key.namespace)
+        one
+        for key, one in manifests.items()
+        if key.is_daemonset and key.name == name and asked.namespace in ("", key.namespace)
     ]
     if not found:
-        raise errors.UsageError(f"the repository names no DaemonSet {name}: `gitops-ds render` prints what it names")
+        raise errors.UsageError(
+            f"the repository names no DaemonSet {name}: `gitops-ds render` prints what it names"
+        )
     if len(found) > 1:
         spaces = ", ".join(one.key.namespace for one in found)
         raise errors.UsageError(f"{name} is in the namespaces {spaces}: say which with -n")
@@ -81,25 +93,49 @@ def _edited(snapshot: Snapshot, manifest: Manifest, now: datetime) -> Mapping[Pu
     file = PurePosixPath(pointer.file)
     if pointer.line or file not in lookup.sources(snapshot):
         raise errors.Refused(
-            f"{manifest.key} is written by a chart or a kustomization ({pointer.file}): restart it by a value of that"
+            f"{manifest.key} is written by a chart or a kustomization ({pointer.file}): restart "
+            "it by a value of that"
         )
     edit = Edit(pointer.document, pointer.path, now.strftime("%Y-%m-%dT%H:%M:%SZ"), make=True)
     try:
         return {file: yaml_edit.apply(snapshot.files[file], [edit])}
     except ValueError as error:
-        raise errors.Refused(f"{pointer.file}: the annotation {RESTARTED_AT} can't be written there: {error}") from error
+        raise errors.Refused(
+            f"{pointer.file}: the annotation {RESTARTED_AT} can't be written there: {error}"
+        ) from error
 
 
-def _verify(snapshot: Snapshot, edited: Mapping[PurePosixPath, bytes], manifest: Manifest, asked: RestartOptions) -> None:
-    """The commit has to restart the DaemonSet, and may touch nothing else but the variants of its agent."""
+def _verify(
+    snapshot: Snapshot,
+    edited: Mapping[PurePosixPath, bytes],
+    manifest: Manifest,
+    asked: RestartOptions,
+) -> None:
+    """The commit has to restart the DaemonSet, and may touch nothing else but the variants of its
+    agent.
+    """
     before, after = (
         rendering.render(side, cluster=asked.cluster, namespace=asked.namespace).manifests
         for side in (snapshot, replace(snapshot, files={**snapshot.files, **edited}))
     )
-    changed = {key for key in {*before, *after} if key not in before or key not in after or before[key].digest != after[key].digest}
-    siblings = {key for key, one in before.items() if key.is_daemonset and manifest.agent and one.agent == manifest.agent}
+    changed = {
+        key
+        for key in {*before, *after}
+        if key not in before or key not in after or before[key].digest != after[key].digest
+    }
+    siblings = {
+        key
+        for key, one in before.items()
+        if key.is_daemonset and manifest.agent and one.agent == manifest.agent
+    }
     if manifest.key not in changed:
-        raise errors.Refused(f"the annotation {RESTARTED_AT} in {manifest.origin.base.file} does not reach {manifest.key}")
+        raise errors.Refused(
+            f"the annotation {RESTARTED_AT} in {manifest.origin.base.file} does not reach "
+            f"{manifest.key}"
+        )
     if others := changed - siblings - {manifest.key}:
         named = ", ".join(map(str, sorted(others)))
-        raise errors.Refused(f"{manifest.origin.base.file} also makes {named}: a restart by a commit would change these as well")
+        raise errors.Refused(
+            f"{manifest.origin.base.file} also makes {named}: a restart by a commit would change "
+            "these as well"
+        )

@@ -1,4 +1,6 @@
-"""Rollback as people ask for it: finds the commit to go back to, writes the one that leads there, shows or pushes it."""
+"""Rollback as people ask for it: finds the commit to go back to, writes the one that leads there,
+shows or pushes it.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,19 @@ class RollbackResult:
     proposed: Proposed
 
 
-async def roll_back(named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions) -> RollbackResult:
+async def roll_back(
+    named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions
+) -> RollbackResult:
     """Builds the commit on the branch's tip; pushes it where asked."""
     async with git_commit.opened(named, asked.proposal) as repository:
         return await roll_back_in(repository, named, agent, asked)
 
 
 async def roll_back_in(
-    repository: Repository, named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions
+    repository: Repository,
+    named: open_repository.RepositoryRef,
+    agent: Agent,
+    asked: RollbackOptions,
 ) -> RollbackResult:
     """As `roll_back`, in a repository that is open."""
     if asked.to_revision is None and asked.to_commit is None:
@@ -66,11 +73,17 @@ async def _wanted(repository: Repository, agent: Agent, asked: RollbackOptions) 
         return BackportOptions(agent.key, target, None, cluster, agent.key.namespace)
     found = history.revision_of(agent, asked.to_revision or 0)
     commit = agent.commit_of(found)
-    return BackportOptions(agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace)
+    return BackportOptions(
+        agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace
+    )
 
 
 def _reason(agent: Agent, asked: RollbackOptions) -> str:
-    where = f"revision {asked.to_revision}" if asked.to_revision is not None else f"commit {asked.to_commit}"
+    where = (
+        f"revision {asked.to_revision}"
+        if asked.to_revision is not None
+        else f"commit {asked.to_commit}"
+    )
     text = f"Back to {where} of {agent.key}."
     ill = agent.health.state in (HealthState.DEGRADED, HealthState.FAILED)
     return text if not ill else f"{text}\n\n{agent.health.state}: {agent.health.message}"

@@ -1,6 +1,8 @@
-"""What people ask of a service, put where it reads it: annotations of the state's ConfigMap, and of a DaemonSet.
+"""What people ask of a service, put where it reads it: annotations of the state's ConfigMap, and of
+a DaemonSet.
 
-Which state is meant: the one that is named, that of the repository around you, or the only one there.
+Which state is meant: the one that is named, that of the repository around you, or the only one
+there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ AnnotationChange = Callable[[Body], Mapping[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The namespace of the states, and which is meant: by its `id`, or by a `repository` (a directory or URL)."""
+    """The namespace of the states, and which is meant: by its `id`, or by a `repository` (a
+    directory or URL).
+    """
 
     namespace: str
     id: str = ""
@@ -45,21 +49,27 @@ class StateObject:
 
 
 async def find(cluster: Cluster, where: Where) -> StateObject:
-    """The state that is meant. Raises NotFound where there is none, UsageError where there are several."""
+    """The state that is meant. Raises NotFound where there is none, UsageError where there are
+    several.
+    """
     there = await state_store.known(cluster, where.namespace)
     if where.id:
         if where.id not in there:
             raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
         return StateObject(where.id, there[where.id])
     if not there:
-        raise _nothing(f"no service has worked here: no state is in namespace {where.namespace}", there)
+        raise _nothing(
+            f"no service has worked here: no state is in namespace {where.namespace}", there
+        )
     named = _around(where.repository)
     mine = {id: known for id, known in there.items() if known.repository in named}
     if where.repository is not None and not mine:
         raise _nothing(f"no service follows {where.repository} here", there)
     mine = mine or dict(there)
     if len(mine) > 1:
-        raise errors.UsageError(f"several repositories are followed here: say which with -C or --id: {_list(mine)}")
+        raise errors.UsageError(
+            f"several repositories are followed here: say which with -C or --id: {_list(mine)}"
+        )
     return next(StateObject(id, known) for id, known in mine.items())
 
 
@@ -74,7 +84,11 @@ def _around(named: str | None) -> tuple[str, ...]:
 
 
 def _nothing(words: str, there: Mapping[str, State]) -> errors.NotFound:
-    also = f"; there are {_list(there)}" if there else ": is `gitops-ds run` at work, and is --state-namespace right?"
+    also = (
+        f"; there are {_list(there)}"
+        if there
+        else ": is `gitops-ds run` at work, and is --state-namespace right?"
+    )
     return errors.NotFound(words + also, 404, "NotFound")
 
 
@@ -86,12 +100,19 @@ async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationCh
     """The ConfigMap of a state after the change, also when somebody writes it at the same time."""
     for _ in range(_TRIES):
         before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
-        metadata = {"resourceVersion": before["metadata"]["resourceVersion"], "annotations": dict(change(before))}
+        metadata = {
+            "resourceVersion": before["metadata"]["resourceVersion"],
+            "annotations": dict(change(before)),
+        }
         try:
-            return await cluster.patch(CONFIG_MAP, where.namespace, state_store.config_map_name(id), {"metadata": metadata})
+            return await cluster.patch(
+                CONFIG_MAP, where.namespace, state_store.config_map_name(id), {"metadata": metadata}
+            )
         except errors.Conflict:
             continue
-    raise errors.Conflict(f"the state {id} is written again and again by others: try once more", 409, "Conflict")
+    raise errors.Conflict(
+        f"the state {id} is written again and again by others: try once more", 409, "Conflict"
+    )
 
 
 async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
@@ -105,31 +126,44 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
     try:
         async with asyncio.timeout(seconds):
             while True:
-                body = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
+                body = await cluster.get(
+                    CONFIG_MAP, where.namespace, state_store.config_map_name(id)
+                )
                 said = _annotations(body)
                 if said.get(names.HANDLED_AT) == value:
                     return body
                 if said.get(names.REQUESTED_AT) != value:
-                    raise errors.TimedOut("somebody else asked for a pass meanwhile, which takes the place of this request")
+                    raise errors.TimedOut(
+                        "somebody else asked for a pass meanwhile, which takes the place of this "
+                        "request"
+                    )
                 await asyncio.sleep(ASK_SECONDS)
     except TimeoutError:
         raise errors.TimedOut(
-            f"not answered after {seconds:g} seconds: is `gitops-ds run` at work for {id}? The request stands until it is"
+            f"not answered after {seconds:g} seconds: is `gitops-ds run` at work for {id}? The "
+            "request stands until it is"
         ) from None
 
 
 async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspended: bool) -> Key:
     """Suspends one DaemonSet, or takes that back. Raises Refused where a commit suspended it."""
     short = name.rpartition("/")[2]
-    found = [body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)]
+    found = [
+        body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)
+    ]
     if not found:
-        raise errors.NotFound(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them', 404, "NotFound")
+        raise errors.NotFound(
+            f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them', 404, "NotFound"
+        )
     if len(found) > 1:
         spaces = ", ".join(key_of(body).namespace for body in found)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
     body, key = found[0], key_of(found[0])
     if not suspended and ownership.is_from_git(body, names.SUSPEND):
-        raise errors.Refused(f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is resumed")
+        raise errors.Refused(
+            f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is "
+            "resumed"
+        )
     value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
     await cluster.patch(DAEMONSET, key.namespace, key.name, value)
     return key

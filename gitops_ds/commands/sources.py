@@ -1,4 +1,6 @@
-"""What the services of a cluster follow, read from the statuses that they save; no service is asked."""
+"""What the services of a cluster follow, read from the statuses that they save; no service is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,28 @@ NONE = "no running service follows this repository"
 
 
 async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStatus, ...]:
-    """Every repository with a status or a state, sorted by id; Unknown where no service is running. Raises ClusterError."""
+    """Every repository with a status or a state, sorted by id; Unknown where no service is running.
+    Raises ClusterError.
+    """
     found = dict(await source_status_store.known(cluster, namespace, now))
     for id, known in (await state_store.known(cluster, namespace)).items():
         if id not in found:
-            found[id] = SourceStatus(id, known.repository, newest=known.last_attempted, applied=known.last_good, active=False)
+            found[id] = SourceStatus(
+                id,
+                known.repository,
+                newest=known.last_attempted,
+                applied=known.last_good,
+                active=False,
+            )
     return tuple(_current(found[id]) for id in sorted(found))
 
 
 def _current(status: SourceStatus) -> SourceStatus:
     if status.active:
         return status
-    last = f"; its last condition was {status.condition}: {status.message}" if status.message else ""
+    last = (
+        f"; its last condition was {status.condition}: {status.message}" if status.message else ""
+    )
     return replace(status, condition=Condition.UNKNOWN, message=NONE + last)
 
 

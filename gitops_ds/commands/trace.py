@@ -1,4 +1,6 @@
-"""From a pod, a node, a DaemonSet or a commit to whoever wrote what runs there: pod, node, revision, commit, author, file, line."""
+"""From a pod, a node, a DaemonSet or a commit to whoever wrote what runs there: pod, node,
+revision, commit, author, file, line.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,17 @@ def asked(text: str) -> tuple[str, str]:
     for known, words in KINDS.items():
         if slash and name and kind in words:
             return known, name
-    raise errors.UsageError(f"{text!r} is nothing to trace: write pod/NAME, node/NAME, ds/NAME or commit/SHA")
+    raise errors.UsageError(
+        f"{text!r} is nothing to trace: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
+    )
 
 
-def found(agents: Sequence[Agent], kind: str, name: str, namespace: str) -> list[tuple[Agent, dict[str, Any]]]:
-    """The pods that are meant, each with its agent, by agent and node: entries of `fleet.nodes`. Raises NotFound for none."""
+def found(
+    agents: Sequence[Agent], kind: str, name: str, namespace: str
+) -> list[tuple[Agent, dict[str, Any]]]:
+    """The pods that are meant, each with its agent, by agent and node: entries of `fleet.nodes`.
+    Raises NotFound for none.
+    """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":
         agent = fleet_agents.find(tuple(agents), f"ds/{name}", namespace)
@@ -57,19 +65,29 @@ def found(agents: Sequence[Agent], kind: str, name: str, namespace: str) -> list
     ]
     if not entries:
         inside = f" in namespace {namespace}" if namespace else ""
-        what = {"pod": "is the pod", "node": "runs on the node", "commit": "runs a template of the commit"}[kind]
+        what = {
+            "pod": "is the pod",
+            "node": "runs on the node",
+            "commit": "runs a template of the commit",
+        }[kind]
         raise errors.NotFound(f"no pod of a DaemonSet{inside} {what} {name}", 404, "NotFound")
     return entries
 
 
-async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: CommitLookup) -> list[dict[str, Any]]:
-    """The entries with what Git knows: author, time, subject of the commit, and the file and line of the DaemonSet in it."""
+async def traced(
+    entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: CommitLookup
+) -> list[dict[str, Any]]:
+    """The entries with what Git knows: author, time, subject of the commit, and the file and line
+    of the DaemonSet in it.
+    """
     histories: dict[Key, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[Key, str], tuple[str, int | None]] = {}
     told = []
     for agent, entry in entries:
         if agent.key not in histories:
-            histories[agent.key] = {item["revision"]: item for item in await history.history(agent, git.repository)}
+            histories[agent.key] = {
+                item["revision"]: item for item in await history.history(agent, git.repository)
+            }
         item = histories[agent.key].get(entry["revision"] or 0, {})
         commit = entry["commit"]
         if (agent.key, commit) not in places:
@@ -96,13 +114,17 @@ async def traced(entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: Commit
 
 
 async def _place(agent: Agent, commit: str, git: CommitLookup) -> tuple[str, int | None]:
-    """The file as the DaemonSet names it, and the line of its template at that commit where Git tells."""
+    """The file as the DaemonSet names it, and the line of its template at that commit where Git
+    tells.
+    """
     file = agent.seen.daemonset.annotations.get(names.PATH, "")
     if git.repository is None or not commit or template_of(commit):
         return file, None
     try:
         snapshot = await open_repository.snapshot_of(git.repository, CommitId(commit), git.path)
-        manifests = rendering.render(snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace).manifests
+        manifests = rendering.render(
+            snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace
+        ).manifests
         manifest = manifests.get(agent.key)
     except errors.GitopsError:
         return file, None

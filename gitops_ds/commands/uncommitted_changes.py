@@ -1,4 +1,6 @@
-"""What a work tree has and its commit has not: `plan` looks at the work tree as it stands, `apply` takes the commit."""
+"""What a work tree has and its commit has not: `plan` looks at the work tree as it stands, `apply`
+takes the commit.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """The files, of those that are read, that differ from the commit (empty: there is no commit yet)."""
+    """The files, of those that are read, that differ from the commit (empty: there is no commit
+    yet).
+    """
 
     commit: str
     files: tuple[str, ...]
@@ -21,11 +25,14 @@ class Uncommitted:
     def __str__(self) -> str:
         """The files, the first by name."""
         shown = ", ".join(self.files[:_SHOWN])
-        return shown if len(self.files) <= _SHOWN else f"{shown} and {len(self.files) - _SHOWN} more"
+        return (
+            shown if len(self.files) <= _SHOWN else f"{shown} and {len(self.files) - _SHOWN} more"
+        )
 
 
 async def of(repository: open_repository.RepositoryRef, side: Snapshot) -> Uncommitted | None:
-    """How the work tree and the commit that `apply` takes differ; None where they don't, or there is no work tree of Git.
+    """How the work tree and the commit that `apply` takes differ; None where they don't, or there
+    is no work tree of Git.
 
     `side` is either of the two, as it was read; the other is read here.
     """
@@ -34,10 +41,24 @@ async def of(repository: open_repository.RepositoryRef, side: Snapshot) -> Uncom
     try:
         work = side if side.commit is None else open_repository.standing(repository)
         async with open_repository.opened(repository) as found:
-            commit = side if side.commit else await open_repository.unexpanded(found, None, repository.path)
+            commit = (
+                side
+                if side.commit
+                else await open_repository.unexpanded(found, None, repository.path)
+            )
     except errors.RevisionUnknown:
         return Uncommitted("", tuple(sorted(map(str, side.files))))
-    except errors.SourceError:  # the comparison is a courtesy: what really needs Git reports the error
+    except (
+        errors.SourceError
+    ):  # the comparison is a courtesy: what really needs Git reports the error
         return None
-    differ = {path for path in {*work.files, *commit.files} if work.files.get(path) != commit.files.get(path)}
-    return Uncommitted(commit.commit.id if commit.commit else "", tuple(sorted(map(str, differ)))) if differ else None
+    differ = {
+        path
+        for path in {*work.files, *commit.files}
+        if work.files.get(path) != commit.files.get(path)
+    }
+    return (
+        Uncommitted(commit.commit.id if commit.commit else "", tuple(sorted(map(str, differ))))
+        if differ
+        else None
+    )

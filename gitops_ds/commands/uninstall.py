@@ -1,6 +1,8 @@
-"""Hands everything back to plain Kubernetes: our labels, annotations and ownership of fields leave the objects, our memory goes.
+"""Hands everything back to plain Kubernetes: our labels, annotations and ownership of fields leave
+the objects, our memory goes.
 
-No specification is touched, so no pod restarts. The inventory of an owner goes last: whoever is stopped in between begins again.
+No specification is touched, so no pod restarts. The inventory of an owner goes last: whoever is
+stopped in between begins again.
 """
 
 from __future__ import annotations
@@ -20,14 +22,24 @@ from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.deployment import State
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, Body, Key, Resource, key_of
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    LEASE,
+    Body,
+    Key,
+    Resource,
+    key_of,
+)
 
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown` kinds are served no more.
+    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown`
+    kinds are served no more.
 
     `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
     """
@@ -39,7 +51,8 @@ class Handover:
 
 
 async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
-    """All owners whose state is in the namespace, or that one, found by its label where its state is gone.
+    """All owners whose state is in the namespace, or that one, found by its label where its state
+    is gone.
 
     Raises UsageError for one of which there is nothing.
     """
@@ -49,18 +62,30 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
             return Handover({owner: State()}, labelled)
         there = ", ".join(sorted(known)) or "none"
         raise errors.UsageError(
-            f"no object has the label of {owner}, and no state of it is in namespace {namespace}: there is {there}"
+            f"no object has the label of {owner}, and no state of it is in namespace {namespace}: "
+            f"there is {there}"
         )
     owners = {owner: known[owner]} if owner else known
     inventory = sorted({key for one in owners.values() for key in one.inventory})
-    resources, _ = await live_state.resources_of(cluster, Bundle(None, ClusterFacts(), {}), inventory)
+    resources, _ = await live_state.resources_of(
+        cluster, Bundle(None, ClusterFacts(), {}), inventory
+    )
     daemonsets = (await cluster.list(DAEMONSET, Selection(labels=names.OWNER_LABEL))).items
-    elsewhere = {key_of(body): found for body in daemonsets if (found := live_state.label(body)) not in known}
-    return Handover(owners, resources, tuple(key for key in inventory if key not in resources), {} if owner else elsewhere)
+    elsewhere = {
+        key_of(body): found for body in daemonsets if (found := live_state.label(body)) not in known
+    }
+    return Handover(
+        owners,
+        resources,
+        tuple(key for key in inventory if key not in resources),
+        {} if owner else elsewhere,
+    )
 
 
 async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
-    """What has the owner's label, of every kind that we may list. Raises ClusterError where the API server is away."""
+    """What has the owner's label, of every kind that we may list. Raises ClusterError where the API
+    server is away.
+    """
     found: dict[Key, Resource] = {}
     for resource in sorted({*(await cluster.resources()).values()}):
         try:
@@ -83,12 +108,15 @@ async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
         await asyncio.sleep(float(spec.get("leaseDurationSeconds") or 0) + 1)
         if ((await cluster.get(LEASE, namespace, name)).get("spec") or {}) != spec:
             raise errors.Refused(
-                f"the service runs ({spec['holderIdentity']} holds the lease {namespace}/{name}) and would put everything back: "
+                f"the service runs ({spec['holderIdentity']} holds the lease {namespace}/{name}) "
+                "and would put everything back: "
                 f"stop it first, kubectl -n {namespace} scale deployment gitops-ds --replicas=0"
             )
 
 
-async def hand_back(cluster: Cluster, namespace: str, what: Handover, say: Callable[[str], None]) -> int:
+async def hand_back(
+    cluster: Cluster, namespace: str, what: Handover, say: Callable[[str], None]
+) -> int:
     """Does it, telling each object; how many were changed. Objects that are gone are passed over."""
     changed = 0
     for key, resource in what.objects.items():
@@ -108,19 +136,30 @@ async def hand_back(cluster: Cluster, namespace: str, what: Handover, say: Calla
 
 def _is_ours(body: Body) -> bool:
     """Whether we ever wrote it."""
-    return any(entry.get("manager") == names.FIELD_MANAGER for entry in body["metadata"].get("managedFields") or ())
+    return any(
+        entry.get("manager") == names.FIELD_MANAGER
+        for entry in body["metadata"].get("managedFields") or ()
+    )
 
 
 async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
-    """Takes what is ours off an object, under the version that was looked at; whether there was anything."""
+    """Takes what is ours off an object, under the version that was looked at; whether there was
+    anything.
+    """
     for _ in range(_ATTEMPTS):
         try:
             body = await cluster.get(resource, key.namespace, key.name)
             patch = list(_operations(body["metadata"]))
             if not patch:
                 return False
-            version = {"op": "replace", "path": "/metadata/resourceVersion", "value": body["metadata"]["resourceVersion"]}
-            await cluster.patch(resource, key.namespace, key.name, [*patch, version], type=PatchType.JSON)
+            version = {
+                "op": "replace",
+                "path": "/metadata/resourceVersion",
+                "value": body["metadata"]["resourceVersion"],
+            }
+            await cluster.patch(
+                resource, key.namespace, key.name, [*patch, version], type=PatchType.JSON
+            )
         except errors.NotFound:
             return False
         except errors.Conflict:
@@ -134,9 +173,16 @@ def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for group in ("labels", "annotations"):
         for name in metadata.get(group) or {}:
             if name.partition("/")[0] == names.DOMAIN:
-                yield {"op": "remove", "path": f"/metadata/{group}/{name.replace('~', '~0').replace('/', '~1')}"}
+                yield {
+                    "op": "remove",
+                    "path": f"/metadata/{group}/{name.replace('~', '~0').replace('/', '~1')}",
+                }
     fields = metadata.get("managedFields") or ()
-    others = [entry for entry in fields if entry.get("manager") != names.FIELD_MANAGER or entry.get("operation") != "Apply"]
+    others = [
+        entry
+        for entry in fields
+        if entry.get("manager") != names.FIELD_MANAGER or entry.get("operation") != "Apply"
+    ]
     if len(others) < len(fields):
         # An empty list would mean "as before": one empty entry is how managedFields are cleared.
         # https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
@@ -144,10 +190,19 @@ def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
-    """The status objects, then the state: its first ConfigMap before its further ones, which alone mean nothing."""
-    kinds = {CONFIG_MAP, (await cluster.resources()).get((names.DOMAIN, status_writer.KIND), CONFIG_MAP)}
+    """The status objects, then the state: its first ConfigMap before its further ones, which alone
+    mean nothing.
+    """
+    kinds = {
+        CONFIG_MAP,
+        (await cluster.resources()).get((names.DOMAIN, status_writer.KIND), CONFIG_MAP),
+    }
     for kind in sorted(kinds):
-        for body in (await cluster.list(kind, Selection(namespace=namespace, labels=f"{status_writer.OF}={owner}"))).items:
+        for body in (
+            await cluster.list(
+                kind, Selection(namespace=namespace, labels=f"{status_writer.OF}={owner}")
+            )
+        ).items:
             await _delete(cluster, kind, namespace, str(body["metadata"]["name"]))
     await _delete(cluster, CONFIG_MAP, namespace, source_status_store.config_map_name(owner))
     for name in await state_store.config_maps(cluster, namespace, owner):
@@ -155,7 +210,9 @@ async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
 
 
 async def clear(cluster: Cluster, namespace: str) -> None:
-    """What belongs to no owner: the lease, what was told to whom, the DaemonSet that asks for rivals."""
+    """What belongs to no owner: the lease, what was told to whom, the DaemonSet that asks for
+    rivals.
+    """
     await _delete(cluster, CONFIG_MAP, namespace, CONFIG_MAP_NAME)
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
         if _is_ours(lease):

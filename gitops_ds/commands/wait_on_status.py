@@ -17,17 +17,28 @@ POLL_SECONDS = 1.0
 
 
 async def for_rollouts(
-    connection: connect.Connection, facts: ClusterFacts, plan: Plan, seconds: float, say: Callable[[str], None]
+    connection: connect.Connection,
+    facts: ClusterFacts,
+    plan: Plan,
+    seconds: float,
+    say: Callable[[str], None],
 ) -> int:
     """0 when every DaemonSet of the plan is rolled out; raises TimedOut with what is missing."""
-    keys = [change.key for change in plan.changes if change.key.kind == "DaemonSet" and change.operation is not Operation.DELETE]
+    keys = [
+        change.key
+        for change in plan.changes
+        if change.key.kind == "DaemonSet" and change.operation is not Operation.DELETE
+    ]
     async with connect.opened(connection, facts) as cluster:
         await rolled_out(cluster, keys, seconds, say)
     return 0
 
 
-async def rolled_out(cluster: Cluster, keys: Sequence[Key], seconds: float, say: Callable[[str], None]) -> None:
-    """Returns when each DaemonSet is rolled out at its present generation. Errors that pass by themselves are said and tried again.
+async def rolled_out(
+    cluster: Cluster, keys: Sequence[Key], seconds: float, say: Callable[[str], None]
+) -> None:
+    """Returns when each DaemonSet is rolled out at its present generation. Errors that pass by
+    themselves are said and tried again.
 
     Raises TimedOut with what is missing, and ClusterError for what only a person can mend.
     """

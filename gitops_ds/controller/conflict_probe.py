@@ -12,27 +12,36 @@ from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body
 
-PATIENCE = 3.0  # seconds that another controller has to write the status of a new DaemonSet; Kubernetes' own takes milliseconds
+# seconds that another controller has to write the status of a new DaemonSet; Kubernetes' own takes
+# milliseconds
+PATIENCE = 3.0
 LOOK_EVERY = 0.1
 
 
 def refusal(manager: str) -> Refused:
     """What is said when somebody else counts."""
     return Refused(
-        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of DaemonSets. With powers full"
-        " ours must be the only one: switch the other off (kube-controller-manager --controllers=*,-daemonset-controller),"
+        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of "
+        "DaemonSets. With powers full"
+        " ours must be the only one: switch the other off (kube-controller-manager "
+        "--controllers=*,-daemonset-controller),"
         " or use powers pace"
     )
 
 
 async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
-    """Returns when nobody has taken the probe up; one that was left behind by another replica, or a crash, answers at once.
+    """Returns when nobody has taken the probe up; one that was left behind by another replica, or a
+    crash, answers at once.
 
-    `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and ClusterError.
+    `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and
+    ClusterError.
     """
     probe = await _made(cluster, namespace)
-    if probe.get("status", {}).get("observedGeneration"):  # it was taken up, perhaps long ago: ask again
-        await cluster.delete(DAEMONSET, namespace, competing_controller.PROBE, uid=probe["metadata"]["uid"])
+    # it was taken up, perhaps long ago: ask again
+    if probe.get("status", {}).get("observedGeneration"):
+        await cluster.delete(
+            DAEMONSET, namespace, competing_controller.PROBE, uid=probe["metadata"]["uid"]
+        )
         probe = await _made(cluster, namespace)
     born = timestamps.seconds(probe["metadata"]["creationTimestamp"])
     wait = PATIENCE - max(0.0, clock() - born) if born is not None else PATIENCE
@@ -60,5 +69,8 @@ async def _made(cluster: Cluster, namespace: str) -> Body:
         return await cluster.get(DAEMONSET, namespace, competing_controller.PROBE)
     except NotFound:
         with contextlib.suppress(AlreadyExists):
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            )
         return await cluster.create(DAEMONSET, competing_controller.probe(namespace))

@@ -1,4 +1,5 @@
-"""The controller: four watches feed the cache, keys wait in the queue, each turn observes, decides and performs.
+"""The controller: four watches feed the cache, keys wait in the queue, each turn observes, decides
+and performs.
 
 It holds nothing of value: stopped at any instant, the next one starts from lists and goes on.
 """
@@ -30,14 +31,15 @@ from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
 GATHERED = 0.001  # seconds: what comes right behind a piece of news is looked at in the same turn
-LIST_NODES_AGAIN = 300.0  # seconds: so often the nodes are listed and every DaemonSet is looked at, whatever the watches say
+# seconds: so often the nodes are listed and every DaemonSet is looked at, whatever the watches say
+LIST_NODES_AGAIN = 300.0
 
 
 class Powers(StrEnum):
     """What the controller may do. Deciding is the same in all of them.
 
-    OBSERVE decides and performs nothing; PACE acts only for agents with a rollout policy; FULL is the cluster's only DaemonSet
-    controller.
+    OBSERVE decides and performs nothing; PACE acts only for agents with a rollout policy; FULL is
+    the cluster's only DaemonSet controller.
     """
 
     OBSERVE = "observe"
@@ -46,13 +48,20 @@ class Powers(StrEnum):
 
 
 class Controller:
-    """The shell around the core, for one cluster. `clock` gives seconds since 1970; waiting is the event loop's.
+    """The shell around the core, for one cluster. `clock` gives seconds since 1970; waiting is the
+    event loop's.
 
     `chance` spreads retries and gives numbers in [0, 1).
     """
 
     def __init__(
-        self, cluster: Cluster, powers: Powers, emit: Emit, *, clock: Callable[[], float], chance: Callable[[], float]
+        self,
+        cluster: Cluster,
+        powers: Powers,
+        emit: Emit,
+        *,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
     ) -> None:
         self._cluster, self._powers, self._emit = cluster, powers, emit
         self._clock, self._chance = clock, chance
@@ -73,7 +82,9 @@ class Controller:
         self.synced = asyncio.Event()
 
     def place_directly(self) -> None:
-        """Makes the controller bind pods to their nodes itself, where they fit: for clusters without a scheduler. Before `run`."""
+        """Makes the controller bind pods to their nodes itself, where they fit: for clusters
+        without a scheduler. Before `run`.
+        """
         self._rooms = NodeCapacity()
 
     def runs_on(self, node: str) -> None:
@@ -81,11 +92,15 @@ class Controller:
         self._own_node = node
 
     def observe(self, key: Key) -> Observation | None:
-        """What is known about a DaemonSet now; None when there is none, or the lists were not read yet."""
+        """What is known about a DaemonSet now; None when there is none, or the lists were not read
+        yet.
+        """
         seen = self._cache.observe(key, self._clock())
         if seen is None or not (self._own_node or self._rooms is not None):
             return seen
-        return replace(seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look())
+        return replace(
+            seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look()
+        )
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -103,7 +118,9 @@ class Controller:
 
     @property
     def ages(self) -> Mapping[str, float]:
-        """For how many seconds nothing was heard of each watch, by the plural of its kind; bookmarks come every minute or so."""
+        """For how many seconds nothing was heard of each watch, by the plural of its kind;
+        bookmarks come every minute or so.
+        """
         now = asyncio.get_running_loop().time()
         return {resource.plural: now - heard for resource, heard in self._heard.items()}
 
@@ -118,7 +135,9 @@ class Controller:
         self._wake(set(self.keys))
 
     def rest(self) -> None:
-        """Takes no turn until `act`, and drops those that go on; what the watches tell is kept all the same."""
+        """Takes no turn until `act`, and drops those that go on; what the watches tell is kept all
+        the same.
+        """
         self._acting = False
         for turn in self._turns:
             turn.cancel()
@@ -134,7 +153,9 @@ class Controller:
         self._news.set()
 
     async def run(self) -> None:
-        """Runs until `stop`, or until it is cancelled. Raises Refused when another full controller turns up beside powers full."""
+        """Runs until `stop`, or until it is cancelled. Raises Refused when another full controller
+        turns up beside powers full.
+        """
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
             await self._take_turns()
@@ -152,7 +173,9 @@ class Controller:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
-                    await informer.run(self._cluster, resource, which, hear, random=self._chance, asking=asking)
+                    await informer.run(
+                        self._cluster, resource, which, hear, random=self._chance, asking=asking
+                    )
 
     def _hear(self, resource: Resource, told: InformerEvent) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
@@ -214,7 +237,11 @@ class Controller:
         async with asyncio.TaskGroup() as turns:
             room = asyncio.Semaphore(TURNS_AT_ONCE)
             stage = executor.ExecutionContext(
-                self._cluster, self._clock, self._remember, self._emit, asyncio.Semaphore(REQUESTS_AT_ONCE)
+                self._cluster,
+                self._clock,
+                self._remember,
+                self._emit,
+                asyncio.Semaphore(REQUESTS_AT_ONCE),
             )
             while not self._stopping:
                 await room.acquire()
@@ -252,7 +279,9 @@ class Controller:
             self._news.set()
 
     async def _look_and_act(self, stage: executor.ExecutionContext, key: Key) -> bool:
-        """One turn; returns whether it failed, in whole or in part, and has to be taken again, later each time."""
+        """One turn; returns whether it failed, in whole or in part, and has to be taken again,
+        later each time.
+        """
         seen = self.observe(key)
         if seen is None:
             self._queue.forget(key)
@@ -272,20 +301,30 @@ class Controller:
                 self._cache.remember(seen.daemonset, decision)
                 if self._rooms is not None:
                     self._rooms.remember(key, decision)
-                outcome = await executor.perform(stage, seen.daemonset, decision, self._refused.pop(key, ()))
+                outcome = await executor.perform(
+                    stage, seen.daemonset, decision, self._refused.pop(key, ())
+                )
                 if outcome.refused:
                     self._refused[key] = outcome.refused
-                failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, decision)
+                failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(
+                    key, decision
+                )
                 self._come_back(key, decision.wake_after, outcome.wrote and not failed)
                 return failed
 
     def _comes_to_nothing(self, key: Key, decision: Decision) -> bool:
-        """Whether what this decision writes was written again and again of late, and so comes to nothing."""
+        """Whether what this decision writes was written again and again of late, and so comes to
+        nothing.
+        """
         repetition = self._repetitions.setdefault(key, Repetition())
-        return repetition.note(map(executor.target, decision.actions), asyncio.get_running_loop().time())
+        return repetition.note(
+            map(executor.target, decision.actions), asyncio.get_running_loop().time()
+        )
 
     def _compare(self, seen: Observation) -> None:
-        """A turn that performs nothing: it tells what would be done, and whether somebody else did so."""
+        """A turn that performs nothing: it tells what would be done, and whether somebody else did
+        so.
+        """
         key, decision = seen.daemonset.key, decide.decide(seen)
         told = Decided(seen.now, key, decision, False, seen)
         self._emit(told)
@@ -296,10 +335,12 @@ class Controller:
             self._come_back(key, wait, wrote=False)
 
     def _come_back(self, key: Key, wake_after: float | None, wrote: bool) -> None:
-        """A turn that did something is followed by another, which sees it done; else time alone may bring the next.
+        """A turn that did something is followed by another, which sees it done; else time alone may
+        bring the next.
 
-        An action that comes to nothing each time (a revision that can't be changed) must not be tried in a circle: a turn in which
-        something was refused is followed by the queue's next try, and time all the same brings one where it changes the answer.
+        An action that comes to nothing each time (a revision that can't be changed) must not be
+        tried in a circle: a turn in which something was refused is followed by the queue's next
+        try, and time all the same brings one where it changes the answer.
         """
         now = asyncio.get_running_loop().time()
         if wrote:

@@ -1,7 +1,8 @@
-"""What the four watches have shown, indexed for one question: everything about one DaemonSet, looked at once.
+"""What the four watches have shown, indexed for one question: everything about one DaemonSet,
+looked at once.
 
-Events go in and keys of DaemonSets to look at come out; nothing here decides. Pods and nodes are kept parsed, and only the fields
-that decisions need.
+Events go in and keys of DaemonSets to look at come out; nothing here decides. Pods and nodes are
+kept parsed, and only the fields that decisions need.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
 @dataclass(slots=True)
 class _DaemonSetMemory:
-    """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it, which is harmless."""
+    """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it,
+    which is harmless.
+    """
 
     generation: int = 0
     backoffs: dict[str, Backoff] = field(default_factory=dict)
@@ -58,7 +61,8 @@ class Cache:
         self._sorted_nodes: tuple[Node, ...] | None = None
         self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
         self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
-        self._wanted: dict[str, tuple[Body, int | None, str]] = {}  # by UID of a DaemonSet: the name of its template's revision
+        # by UID of a DaemonSet: the name of its template's revision
+        self._wanted: dict[str, tuple[Body, int | None, str]] = {}
         self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
         self._written_pods: PendingWrites[Pod] = PendingWrites()
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
@@ -79,9 +83,11 @@ class Cache:
         return tuple(sorted(self._daemonsets))
 
     def take_moved(self) -> set[Key]:
-        """The DaemonSets whose observation came out differently since this was asked last, for whatever reason.
+        """The DaemonSets whose observation came out differently since this was asked last, for
+        whatever reason.
 
-        More than those that want a turn: own writes are here, and nodes that only changed in how they do.
+        More than those that want a turn: own writes are here, and nodes that only changed in how
+        they do.
         """
         moved, self._moved = self._moved, set()
         return moved
@@ -100,7 +106,9 @@ class Cache:
         return set(self._daemonsets)
 
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
-        """A list in place of all that was known of a kind; what vanished meanwhile is gone. All DaemonSets want a look."""
+        """A list in place of all that was known of a kind; what vanished meanwhile is gone. All
+        DaemonSets want a look.
+        """
         self._listed.add(resource)
         touched, moved = set(self._daemonsets), True
         if resource == DAEMONSET:
@@ -112,7 +120,10 @@ class Cache:
             found = {node.name: node for node in map(nodes.node_of, items)}
             if moved := found != self._nodes:
                 self._nodes, self._sorted_nodes = found, None
-                self._forget_nodes({name for memory in self._memories.values() for name in memory.nodes} - found.keys())
+                self._forget_nodes(
+                    {name for memory in self._memories.values() for name in memory.nodes}
+                    - found.keys()
+                )
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
@@ -160,19 +171,25 @@ class Cache:
             revision = revisions.revision_of(body)
             if revision is not None:
                 self._written_revisions.wrote(uid, revision, version, now)
-                self._moved |= self._owners(revisions.owner_of(revision), _scope_of_revision(revision)[1])
+                self._moved |= self._owners(
+                    revisions.owner_of(revision), _scope_of_revision(revision)[1]
+                )
         elif resource == DAEMONSET:
             daemonset = daemonsets.daemonset_of(body)
             self._written_daemonsets.wrote(uid, daemonset, version, now)
             self._moved.add(daemonset.key)
 
     def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
-        """Keeps the back-offs of a decision; those of an earlier generation of the DaemonSet are dropped."""
+        """Keeps the back-offs of a decision; those of an earlier generation of the DaemonSet are
+        dropped.
+        """
         if decision.backoffs:
             self._memory(daemonset).backoffs.update(decision.backoffs)
 
     def observe(self, key: Key, now: float) -> Observation | None:
-        """Everything about one DaemonSet; None when there is none of that name, or not all kinds were listed yet."""
+        """Everything about one DaemonSet; None when there is none of that name, or not all kinds
+        were listed yet.
+        """
         daemonset = self._daemonsets.get(key)
         if daemonset is None or not self.synced:
             return None
@@ -181,7 +198,9 @@ class Cache:
         daemonset = self._written_daemonsets.get(daemonset.uid) or daemonset
         memory = self._memory(daemonset)
         if any(now - backoff.since > FORGET_AFTER for backoff in memory.backoffs.values()):
-            memory.backoffs = {node: b for node, b in memory.backoffs.items() if now - b.since <= FORGET_AFTER}
+            memory.backoffs = {
+                node: b for node, b in memory.backoffs.items() if now - b.since <= FORGET_AFTER
+            }
         if self._sorted_nodes is None:
             self._sorted_nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
         return Observation(
@@ -189,7 +208,9 @@ class Cache:
             daemonset=daemonset,
             nodes=self._sorted_nodes,
             pods=tuple(sorted(self._candidate_pods(daemonset), key=lambda pod: pod.name)),
-            revisions=tuple(sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))),
+            revisions=tuple(
+                sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))
+            ),
             backoffs=dict(memory.backoffs),
             vanished=dict(memory.vanished),
             namesake=self._namesake(daemonset),
@@ -201,7 +222,9 @@ class Cache:
         return sum(
             1
             for uid, pod in self._written_pods
-            if _scope_of_pod(pod)[0] == daemonset.uid and self._pods.get(uid) is None and now - pod.created < LAPSES_AFTER
+            if _scope_of_pod(pod)[0] == daemonset.uid
+            and self._pods.get(uid) is None
+            and now - pod.created < LAPSES_AFTER
         )
 
     def _namesake(self, daemonset: DaemonSet) -> Revision | None:
@@ -218,15 +241,25 @@ class Cache:
     def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
         """Whether it is the DaemonSet's, or an orphan that it selects."""
         owner, namespace = _scope_of_revision(revision)
-        return owner == daemonset.uid or (not owner and _selects(daemonset, namespace, revisions.labels_of(revision)))
+        return owner == daemonset.uid or (
+            not owner and _selects(daemonset, namespace, revisions.labels_of(revision))
+        )
 
     def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
         """Its own and the orphans that it selects, as the own writes left them."""
-        known = _overlaid(self._pods.candidates(daemonset.uid, daemonset.key.namespace), self._written_pods, lambda pod: pod.uid)
+        known = _overlaid(
+            self._pods.candidates(daemonset.uid, daemonset.key.namespace),
+            self._written_pods,
+            lambda pod: pod.uid,
+        )
         return [
             pod
             for pod in known
-            if (_selects(daemonset, pod.namespace, pod.labels) if pod.owner is None else pod.owner.uid == daemonset.uid)
+            if (
+                _selects(daemonset, pod.namespace, pod.labels)
+                if pod.owner is None
+                else pod.owner.uid == daemonset.uid
+            )
         ]
 
     def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
@@ -256,10 +289,16 @@ class Cache:
             return {daemonset.key}
         self._daemonsets[daemonset.key] = daemonset
         self._moved.add(daemonset.key)
-        return set() if self._written_daemonsets.is_own(daemonset.uid, daemonset.version) else {daemonset.key}
+        return (
+            set()
+            if self._written_daemonsets.is_own(daemonset.uid, daemonset.version)
+            else {daemonset.key}
+        )
 
     def _node(self, node: Node, gone: bool) -> set[Key]:
-        """Heartbeats change nothing here; labels and taints matter to those DaemonSets whose placement they change."""
+        """Heartbeats change nothing here; labels and taints matter to those DaemonSets whose
+        placement they change.
+        """
         before = self._nodes.get(node.name)
         if gone:
             self._nodes.pop(node.name, None)
@@ -270,8 +309,13 @@ class Cache:
             self._nodes[node.name] = node
         self._sorted_nodes = None
         after = None if gone else node
-        places = [(d.key, self._place(d, before), self._place(d, after)) for d in self._daemonsets.values()]
-        self._moved |= {key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}}
+        places = [
+            (d.key, self._place(d, before), self._place(d, after))
+            for d in self._daemonsets.values()
+        ]
+        self._moved |= {
+            key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}
+        }
         return {key for key, was, is_now in places if was is not is_now}
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
@@ -284,21 +328,34 @@ class Cache:
         return placer.place(node)
 
     def _pod(self, pod: Pod, gone: bool) -> set[Key]:
-        """News of a pod is for its owner, of an orphan for all that select it; a change of nothing that is kept is no news."""
+        """News of a pod is for its owner, of an orphan for all that select it; a change of nothing
+        that is kept is no news.
+        """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         if gone:
             self._vanish(before or pod)
-            orphaned = pod.owner is None  # its adoption, which was refused, may have held everything up
-            return self._selecting(pod.namespace, pod.labels) if orphaned else self._owners(pod.owner, pod.namespace)
+            # its adoption, which was refused, may have held everything up
+            orphaned = pod.owner is None
+            return (
+                self._selecting(pod.namespace, pod.labels)
+                if orphaned
+                else self._owners(pod.owner, pod.namespace)
+            )
         if before is not None and msgspec.structs.replace(before, version=pod.version) == pod:
             return set()
-        keys = self._owners(pod.owner, pod.namespace) | self._owners(before.owner if before else None, pod.namespace)
-        if pod.owner is None and (before is None or before.labels != pod.labels or before.owner is not None):
+        keys = self._owners(pod.owner, pod.namespace) | self._owners(
+            before.owner if before else None, pod.namespace
+        )
+        if pod.owner is None and (
+            before is None or before.labels != pod.labels or before.owner is not None
+        ):
             keys |= self._selecting(pod.namespace, pod.labels)
         return keys
 
     def _revision(self, revision: Revision, gone: bool) -> set[Key]:
-        """A new revision that has an owner wakes nobody: the owner knows, or somebody is at work on its history by hand."""
+        """A new revision that has an owner wakes nobody: the owner knows, or somebody is at work on
+        its history by hand.
+        """
         before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
         owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
         keys = self._owners(revisions.owner_of(before) if before else None, namespace)
@@ -307,7 +364,11 @@ class Cache:
         else:
             if self._revision_uids.get((namespace, revision.name)) == revision.uid:
                 del self._revision_uids[namespace, revision.name]
-            keys |= {key for key in self._daemonsets if key.namespace == namespace and revision.name.startswith(f"{key.name}-")}
+            keys |= {
+                key
+                for key in self._daemonsets
+                if key.namespace == namespace and revision.name.startswith(f"{key.name}-")
+            }
         if owner is not None and (gone or before is not None):
             keys |= self._owners(owner, namespace)
         if owner is None:
@@ -316,7 +377,11 @@ class Cache:
         return keys
 
     def _selecting(self, namespace: str, labels: Mapping[str, str]) -> set[Key]:
-        return {daemonset.key for daemonset in self._daemonsets.values() if _selects(daemonset, namespace, labels)}
+        return {
+            daemonset.key
+            for daemonset in self._daemonsets.values()
+            if _selects(daemonset, namespace, labels)
+        }
 
     def _owners(self, owner: Owner | None, namespace: str) -> set[Key]:
         """The DaemonSet that a controller reference means, if it is there and has that UID."""
@@ -327,8 +392,14 @@ class Cache:
         return {key} if daemonset is not None and daemonset.uid == owner.uid else set()
 
     def _vanish(self, pod: Pod) -> None:
-        if pod.node in self._nodes and self._owners(pod.owner, pod.namespace) and pod.owner is not None:
-            self._memories.setdefault(pod.owner.uid, _DaemonSetMemory()).vanished[pod.node] = pod.uid
+        if (
+            pod.node in self._nodes
+            and self._owners(pod.owner, pod.namespace)
+            and pod.owner is not None
+        ):
+            self._memories.setdefault(pod.owner.uid, _DaemonSetMemory()).vanished[pod.node] = (
+                pod.uid
+            )
 
     def _memory(self, daemonset: DaemonSet) -> _DaemonSetMemory:
         memory = self._memories.setdefault(daemonset.uid, _DaemonSetMemory())
@@ -342,7 +413,9 @@ class Cache:
         self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
 
     def _forget_nodes(self, names: Set[str]) -> None:
-        """Drops what is remembered of nodes that are gone: an autoscaled cluster has had more of them than it ever has."""
+        """Drops what is remembered of nodes that are gone: an autoscaled cluster has had more of
+        them than it ever has.
+        """
         for memory in self._memories.values():
             for name in names:
                 memory.backoffs.pop(name, None)
@@ -355,15 +428,23 @@ def _scope_of_pod(pod: Pod) -> tuple[str, str]:
 
 def _scope_of_revision(revision: Revision) -> tuple[str, str]:
     owner = revisions.owner_of(revision)
-    return (owner.uid if owner is not None else ""), str((revision.raw.get("metadata") or {}).get("namespace") or "")
+    return (owner.uid if owner is not None else ""), str(
+        (revision.raw.get("metadata") or {}).get("namespace") or ""
+    )
 
 
 def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:
     selector = daemonset.selector
-    return selector is not None and namespace == daemonset.key.namespace and label_selector.all_match(selector, labels)
+    return (
+        selector is not None
+        and namespace == daemonset.key.namespace
+        and label_selector.all_match(selector, labels)
+    )
 
 
 def _overlaid(known: list[T], written: PendingWrites[T], uid_of: Callable[[T], str]) -> Iterable[T]:
-    """The watched objects with the own replies in their place, and those replies that no watch has shown yet."""
+    """The watched objects with the own replies in their place, and those replies that no watch has
+    shown yet.
+    """
     replies = dict(written)
     return {**{uid_of(item): item for item in known}, **replies}.values() if replies else known

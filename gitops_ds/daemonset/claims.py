@@ -1,7 +1,9 @@
-"""Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that count as the DaemonSet's.
+"""Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that
+count as the DaemonSet's.
 
-An orphan counts only once the cluster shows it as adopted: until then nothing may be decided upon it, for the adoption may be
-refused, once or for ever, and what was never ours would be deleted, or one of ours as its duplicate.
+An orphan counts only once the cluster shows it as adopted: until then nothing may be decided upon
+it, for the adoption may be refused, once or for ever, and what was never ours would be deleted, or
+one of ours as its duplicate.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What has the DaemonSet as its controller and matches its selector, and the writes that adopt or release the rest."""
+    """What has the DaemonSet as its controller and matches its selector, and the writes that adopt
+    or release the rest.
+    """
 
     pods: tuple[Pod, ...]
     revisions: tuple[Revision, ...]
@@ -27,7 +31,9 @@ class Claim:
 
     @property
     def adopts(self) -> bool:
-        """Whether an orphan has to be adopted first: then what counts is not complete, and nothing else may be decided."""
+        """Whether an orphan has to be adopted first: then what counts is not complete, and nothing
+        else may be decided.
+        """
         return any(isinstance(action, Adopt) for action in self.actions)
 
 
@@ -39,15 +45,30 @@ def claim(seen: Observation) -> Claim:
         pod
         for pod in seen.pods
         if _is_settled(daemonset, selector, pod)
-        or _take(daemonset, selector, _ClaimCandidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating), actions)
+        or _take(
+            daemonset,
+            selector,
+            _ClaimCandidate(POD, pod.name, pod.uid, pod.labels, pod.owner, pod.terminating),
+            actions,
+        )
     )
-    kept = tuple(revision for revision in seen.revisions if _take(daemonset, selector, _of_revision(revision), actions))
+    kept = tuple(
+        revision
+        for revision in seen.revisions
+        if _take(daemonset, selector, _of_revision(revision), actions)
+    )
     return Claim(pods, kept, tuple(actions))
 
 
 def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Pod) -> bool:
-    """Whether it is the DaemonSet's and stays so, as nearly every pod: that is asked of each in every turn."""
-    return pod.owner is not None and pod.owner.uid == daemonset.uid and label_selector.all_match(selector, pod.labels)
+    """Whether it is the DaemonSet's and stays so, as nearly every pod: that is asked of each in
+    every turn.
+    """
+    return (
+        pod.owner is not None
+        and pod.owner.uid == daemonset.uid
+        and label_selector.all_match(selector, pod.labels)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +83,17 @@ class _ClaimCandidate:
 
 def _of_revision(revision: Revision) -> _ClaimCandidate:
     labels, owner = revisions.labels_of(revision), revisions.owner_of(revision)
-    return _ClaimCandidate(CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting)
+    return _ClaimCandidate(
+        CONTROLLER_REVISION, revision.name, revision.uid, labels, owner, revision.deleting
+    )
 
 
-def _take(daemonset: DaemonSet, selector: tuple[Requirement, ...], it: _ClaimCandidate, actions: list[Action]) -> bool:
+def _take(
+    daemonset: DaemonSet,
+    selector: tuple[Requirement, ...],
+    it: _ClaimCandidate,
+    actions: list[Action],
+) -> bool:
     """Whether it is the DaemonSet's already; writes down an adoption or a release."""
     key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
     matches = label_selector.all_match(selector, it.labels)

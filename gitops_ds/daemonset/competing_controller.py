@@ -1,7 +1,9 @@
 """Is another DaemonSet controller at work? Two of them would fight over every pod.
 
-Its lease says nothing: kube-controller-manager holds it with that controller switched off, too. What betrays a DaemonSet controller
-is that it counts: it writes the counters of every status, and the API server notes in managedFields who did it, and when.
+Its lease says nothing: kube-controller-manager holds it with that controller switched off, too.
+What betrays a DaemonSet controller
+is that it counts: it writes the counters of every status, and the API server notes in managedFields
+who did it, and when.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -14,13 +16,21 @@ from gitops_ds.model import names
 from gitops_ds.model.objects import DAEMONSET, Body
 
 PROBE = "gitops-ds-probe"
-_COUNTERS = frozenset(("f:currentNumberScheduled", "f:desiredNumberScheduled", "f:numberMisscheduled", "f:observedGeneration"))
+_COUNTERS = frozenset(
+    (
+        "f:currentNumberScheduled",
+        "f:desiredNumberScheduled",
+        "f:numberMisscheduled",
+        "f:observedGeneration",
+    )
+)
 
 Writing = tuple[str, str]  # the field manager, and when it last wrote
 
 
 class Rivals:
-    """Remembers who had counted before we came; whoever counts the probe after that, or counts again and again, is a rival.
+    """Remembers who had counted before we came; whoever counts the probe after that, or counts
+    again and again, is a rival.
 
     Once or twice may be a person's tool that wrote a status back as it was.
     """
@@ -31,16 +41,22 @@ class Rivals:
         self._known: dict[str, frozenset[Writing]] | None = None
 
     def listed(self, bodies: Collection[Body]) -> str:
-        """Takes a list of all DaemonSets; returns the field manager of a rival, or nothing. The first list only sets the scene."""
+        """Takes a list of all DaemonSets; returns the field manager of a rival, or nothing. The
+        first list only sets the scene.
+        """
         known, self._known = self._known, {_uid(body): counting(body) for body in bodies}
         if known is None:
             return ""
-        fresh = {uid: writings - known.get(uid, frozenset()) for uid, writings in self._known.items()}
+        fresh = {
+            uid: writings - known.get(uid, frozenset()) for uid, writings in self._known.items()
+        }
         probed = any(fresh[_uid(body)] for body in bodies if is_probe(body))
         return self._judge(frozenset().union(*fresh.values()), probed)
 
     def changed(self, body: Body) -> str:
-        """Takes a DaemonSet that is new or changed; returns the field manager of a rival, or nothing."""
+        """Takes a DaemonSet that is new or changed; returns the field manager of a rival, or
+        nothing.
+        """
         if self._known is None:
             return ""
         before, now = self._known.get(_uid(body), frozenset()), counting(body)
@@ -63,7 +79,9 @@ def counting(body: Body) -> frozenset[Writing]:
     return frozenset(
         (str(entry.get("manager") or ""), str(entry.get("time") or ""))
         for entry in entries
-        if entry.get("subresource") == "status" and entry.get("manager") != names.FIELD_MANAGER and _counts(entry)
+        if entry.get("subresource") == "status"
+        and entry.get("manager") != names.FIELD_MANAGER
+        and _counts(entry)
     )
 
 
@@ -72,12 +90,19 @@ def probe(namespace: str) -> dict[str, Any]:
     labels = {"app": PROBE}
     template = {
         "metadata": {"labels": labels},
-        "spec": {"nodeSelector": {names.PROBE: "no-node-has-this"}, "containers": [{"name": "none", "image": "none"}]},
+        "spec": {
+            "nodeSelector": {names.PROBE: "no-node-has-this"},
+            "containers": [{"name": "none", "image": "none"}],
+        },
     }
     return {
         "apiVersion": DAEMONSET.api_version,
         "kind": DAEMONSET.kind,
-        "metadata": {"name": PROBE, "namespace": namespace, "labels": {**labels, names.PROBE: "true"}},
+        "metadata": {
+            "name": PROBE,
+            "namespace": namespace,
+            "labels": {**labels, names.PROBE: "true"},
+        },
         "spec": {"selector": {"matchLabels": labels}, "template": template},
     }
 

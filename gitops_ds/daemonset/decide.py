@@ -1,4 +1,6 @@
-"""One turn: settle before you pace. The whole controller core is this one function of what was seen."""
+"""One turn: settle before you pace. The whole controller core is this one function of what was
+seen.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is 
 def decide(seen: Observation) -> Decision:
     """What to do about one DaemonSet. The same observation always gives the same decision.
 
-    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves them as orphans. So is the
-    probe for other controllers. Where orphans have to be adopted, that is the whole decision: the next one follows when the cluster
-    shows them as adopted (upstream ends the sync on a failed adoption: controller_ref_manager.go, ClaimPods).
+    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves
+    them as orphans. So is the probe for other controllers. Where orphans have to be adopted, that
+    is the whole decision: the next one follows when the cluster shows them as adopted (upstream
+    ends the sync on a failed adoption: controller_ref_manager.go, ClaimPods).
     """
     daemonset = seen.daemonset
     if daemonset.selector is None:
@@ -46,7 +49,12 @@ def decide(seen: Observation) -> Decision:
     settled = manage.settle(spread)
     wanted = settled or rolling_update.pace(spread)
     pruned = history.prune(daemonset, past.old, claim.pods)
-    steps: tuple[Sequence[Action], ...] = (claim.actions, past.actions, wanted.actions(seen.unshown), pruned)
+    steps: tuple[Sequence[Action], ...] = (
+        claim.actions,
+        past.actions,
+        wanted.actions(seen.unshown),
+        pruned,
+    )
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
         status=status.write(spread),
@@ -57,7 +65,9 @@ def decide(seen: Observation) -> Decision:
 
 
 def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
-    """Every pod that a decision would create or delete, however many, and the history that it would make; for previews."""
+    """Every pod that a decision would create or delete, however many, and the history that it would
+    make; for previews.
+    """
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
     spread = _laid_out(seen, claim, past)
@@ -72,14 +82,21 @@ def layout(seen: Observation) -> NodePodLayout:
 
 
 def _laid_out(seen: Observation, claim: Claim, past: RevisionHistory) -> NodePodLayout:
-    return node_pods.look(seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old)))
+    return node_pods.look(
+        seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old))
+    )
 
 
 def _relabelled(all_pods: Sequence[Pod], past: RevisionHistory) -> Sequence[Pod]:
-    """The pods as they are once the history's step is done: those of a duplicate revision carry the kept one's hash."""
+    """The pods as they are once the history's step is done: those of a duplicate revision carry the
+    kept one's hash.
+    """
     if not past.relabelled:
         return all_pods
-    return [msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod for pod in all_pods]
+    return [
+        msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod
+        for pod in all_pods
+    ]
 
 
 def _shown_at(seen: Observation, moves: PodChanges) -> float | None:

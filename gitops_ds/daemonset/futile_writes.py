@@ -1,7 +1,9 @@
-"""Actions that succeed and come to nothing, again and again: what we create vanishes, what we patch is put back. Pure.
+"""Actions that succeed and come to nothing, again and again: what we create vanishes, what we patch
+is put back. Pure.
 
-The API server takes each of them, so no error slows them down. An example: while DaemonSets can't be read, one is deleted; the
-garbage collector removes each pod that is created for it, and its end brings the next turn.
+The API server takes each of them, so no error slows them down. An example: while DaemonSets can't
+be read, one is deleted; the garbage collector removes each pod that is created for it, and its end
+brings the next turn.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ OFTEN = 5  # times in a window that the same target is written before the turns 
 
 
 class Repetition:
-    """How often each target of one DaemonSet was written of late; a target is a node for its pod, or an object."""
+    """How often each target of one DaemonSet was written of late; a target is a node for its pod,
+    or an object.
+    """
 
     def __init__(self) -> None:
         self._targets: dict[Hashable, tuple[int, float]] = {}
@@ -22,7 +26,9 @@ class Repetition:
     def note(self, targets: Iterable[Hashable], now: float) -> bool:
         """Whether one of these targets was written too often; `now` in seconds, never going back."""
         if now - self._swept >= WINDOW:
-            self._targets = {target: seen for target, seen in self._targets.items() if now - seen[1] < WINDOW}
+            self._targets = {
+                target: seen for target, seen in self._targets.items() if now - seen[1] < WINDOW
+            }
             self._swept = now
         often = False
         for target in targets:

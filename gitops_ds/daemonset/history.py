@@ -1,6 +1,8 @@
-"""The DaemonSet's ControllerRevisions: which one holds the template, what is missing, and which old ones may go.
+"""The DaemonSet's ControllerRevisions: which one holds the template, what is missing, and which old
+ones may go.
 
-A template seen before gets its old revision back under the highest number; nothing is ever deleted that a pod still names.
+A template seen before gets its old revision back under the highest number; nothing is ever deleted
+that a pod still names.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
 
 @dataclass(frozen=True, slots=True)
 class RevisionHistory:
-    """The hash of the wanted template, the other revisions (lowest number first), and the writes that make it so.
+    """The hash of the wanted template, the other revisions (lowest number first), and the writes
+    that make it so.
 
-    `relabelled` maps the hash of a duplicate to the one that is kept: pods that carry it run the wanted template too.
+    `relabelled` maps the hash of a duplicate to the one that is kept: pods that carry it run the
+    wanted template too.
     """
 
     hash: str
@@ -40,11 +44,14 @@ class RevisionHistory:
 def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> RevisionHistory:
     """What the history must become for the template as it is now.
 
-    `namesake` is a revision of somebody else under the name of the one that is missing. If it holds the same template, its hash
-    serves and nothing is written until it is gone, as upstream does (update.go, snapshot): that of a DaemonSet that was deleted and
-    made again is gone as soon as the garbage collector has come to it.
+    `namesake` is a revision of somebody else under the name of the one that is missing. If it holds
+    the same template, its hash serves and nothing is written until it is gone, as upstream does
+    (update.go, snapshot): that of a DaemonSet that was deleted and made again is gone as soon as
+    the garbage collector has come to it.
     """
-    actions: list[Action] = [_label(daemonset, revision) for revision in claim.revisions if not revision.hash]
+    actions: list[Action] = [
+        _label(daemonset, revision) for revision in claim.revisions if not revision.hash
+    ]
     current = _current(daemonset, claim)
     held = {revision.uid for revision in current}
     old = tuple(sorted((r for r in claim.revisions if r.uid not in held), key=_age))
@@ -52,7 +59,11 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
     if not current:
         body = revisions.new(daemonset, number)
         key = _key(daemonset, body["metadata"]["name"])
-        if namesake is None or key.name != namesake.name or not revisions.same_template(namesake.template, daemonset.template):
+        if (
+            namesake is None
+            or key.name != namesake.name
+            or not revisions.same_template(namesake.template, daemonset.template)
+        ):
             why = f"the template is new: revision {number}"
             actions.append(CreateRevision(key, body, daemonset.collision_count, why))
         return RevisionHistory(body["metadata"]["labels"][names.REVISION_HASH], old, tuple(actions))
@@ -69,24 +80,39 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
 def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
     """The revisions that hold the wanted template.
 
-    A newer API server shows the template with fields that it fills in, though nobody wrote it since it was last observed: a new
-    revision, and with it a restart of every pod, would be for nothing. So a template of a generation that was already observed is
-    that of the latest revision when it only holds more, and the pods made from it say so: had the latest revision been deleted,
-    they would carry its hash, and not that of an older one. Upstream compares bytes, and restarts.
+    A newer API server shows the template with fields that it fills in, though nobody wrote it since
+    it was last observed: a new revision, and with it a restart of every pod, would be for nothing.
+    So a template of a generation that was already observed is that of the latest revision when it
+    only holds more, and the pods made from it say so: had the latest revision been deleted, they
+    would carry its hash, and not that of an older one. Upstream compares bytes, and restarts.
     """
     known = claim.revisions
-    same = [revision for revision in known if revisions.same_template(revision.template, daemonset.template)]
+    same = [
+        revision
+        for revision in known
+        if revisions.same_template(revision.template, daemonset.template)
+    ]
     latest = max(known, key=_age, default=None)
     if same or latest is None or daemonset.observed_generation != daemonset.generation:
         return same
     made_from_it = {
-        pod.hash for pod in claim.pods if pod.template_generation and pod.template_generation == daemonset.template_generation
+        pod.hash
+        for pod in claim.pods
+        if pod.template_generation and pod.template_generation == daemonset.template_generation
     }
-    return [latest] if made_from_it == {hash_in(latest)} and revisions.holds_more(daemonset.template, latest.template) else []
+    return (
+        [latest]
+        if made_from_it == {hash_in(latest)}
+        and revisions.holds_more(daemonset.template, latest.template)
+        else []
+    )
 
 
-def prune(daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]) -> tuple[DeleteRevision, ...]:
-    """The oldest revisions over the limit that no pod names; `old` is sorted, lowest number first, without the current one.
+def prune(
+    daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]
+) -> tuple[DeleteRevision, ...]:
+    """The oldest revisions over the limit that no pod names; `old` is sorted, lowest number first,
+    without the current one.
 
     One that is being deleted already (a finalizer may hold it) neither counts nor is deleted again.
     """
@@ -97,7 +123,10 @@ def prune(daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]) ->
     live = {pod.hash for pod in pods if pod.node}
     dead = [revision for revision in staying if hash_in(revision) not in live]
     why = f"more than {daemonset.history_limit} old revisions, and no pod runs this one"
-    return tuple(DeleteRevision(_key(daemonset, revision.name), revision.uid, why) for revision in dead[:excess])
+    return tuple(
+        DeleteRevision(_key(daemonset, revision.name), revision.uid, why)
+        for revision in dead[:excess]
+    )
 
 
 def hash_in(revision: Revision) -> str:
@@ -105,26 +134,36 @@ def hash_in(revision: Revision) -> str:
     return revision.hash or revision.name
 
 
-def _deduplicate(daemonset: DaemonSet, kept: Revision, duplicates: Sequence[Revision], pods: Sequence[Pod]) -> list[Action]:
+def _deduplicate(
+    daemonset: DaemonSet, kept: Revision, duplicates: Sequence[Revision], pods: Sequence[Pod]
+) -> list[Action]:
     """Pods of the duplicates first, then the duplicates.
 
-    Upstream relabels every pod, also those that run an older template, which then never roll (kubernetes/kubernetes#111280).
+    Upstream relabels every pod, also those that run an older template, which then never roll
+    (kubernetes/kubernetes#111280).
     """
     hash, lost = hash_in(kept), {hash_in(revision) for revision in duplicates}
     relabel: list[Action] = [
         RelabelPod(
-            Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, hash, f"revision {kept.number} holds the same template"
+            Key(POD.group, POD.kind, pod.namespace, pod.name),
+            pod.uid,
+            hash,
+            f"revision {kept.number} holds the same template",
         )
         for pod in pods
         if pod.hash in lost and pod.hash != hash
     ]
     why = f"revision {kept.number} ({kept.name}) holds the same template"
     going = [revision for revision in duplicates if not revision.deleting]
-    return relabel + [DeleteRevision(_key(daemonset, revision.name), revision.uid, why) for revision in going]
+    return relabel + [
+        DeleteRevision(_key(daemonset, revision.name), revision.uid, why) for revision in going
+    ]
 
 
 def _label(daemonset: DaemonSet, revision: Revision) -> LabelRevision:
-    return LabelRevision(_key(daemonset, revision.name), revision.uid, revision.name, "it has no hash")
+    return LabelRevision(
+        _key(daemonset, revision.name), revision.uid, revision.name, "it has no hash"
+    )
 
 
 def _age(revision: Revision) -> tuple[int, str]:

@@ -1,6 +1,8 @@
-"""Settling: every node that shall have a pod has one, none has two, and none has one that may not be there.
+"""Settling: every node that shall have a pod has one, none has two, and none has one that may not
+be there.
 
-It looks at each node alone and knows no budget; a rollout moves only where this has nothing left to do.
+It looks at each node alone and knows no budget; a rollout moves only where this has nothing left to
+do.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off that nobody needed for so long st
 def settle(fleet: NodePodLayout) -> PodChanges:
     """What is missing, failed, doubled or in the wrong place.
 
-    Assumes that `fleet` holds every pod of the DaemonSet, also those that it just created and those that it just deleted (as
-    terminating). A failed pod is deleted now, and replaced in a later turn, when it is gone.
+    Assumes that `fleet` holds every pod of the DaemonSet, also those that it just created and those
+    that it just deleted (as terminating). A failed pod is deleted now, and replaced in a later
+    turn, when it is gone.
     """
     return _Settling(fleet).run()
 
@@ -52,7 +55,14 @@ class _Settling:
                 case None:
                     self.forget(spot)
         wake_at = min(self.waits, default=None)
-        return PodChanges(tuple(self.creates), tuple(self.deletes), self.backoffs, wake_at, self.unplaced, tuple(self.later))
+        return PodChanges(
+            tuple(self.creates),
+            tuple(self.deletes),
+            self.backoffs,
+            wake_at,
+            self.unplaced,
+            tuple(self.later),
+        )
 
     def create(self, spot: NodePods, why: str) -> None:
         if reason := self.mould.misfit(spot):
@@ -71,17 +81,27 @@ class _Settling:
             if pod.phase is Phase.FAILED:
                 self.fail(spot, pod)
             elif pod.phase is Phase.SUCCEEDED:
-                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.SUCCEEDED, "it has ended, and an agent shall run"))
+                self.deletes.append(
+                    pod_changes.delete(
+                        spot, pod, DeleteCause.SUCCEEDED, "it has ended, and an agent shall run"
+                    )
+                )
             else:
                 running.append(pod)
         if self.surges:
             self.hand_over(spot, running)
         else:
             for pod in running[1:]:
-                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.DUPLICATE, f"{running[0].name} runs there already"))
+                self.deletes.append(
+                    pod_changes.delete(
+                        spot, pod, DeleteCause.DUPLICATE, f"{running[0].name} runs there already"
+                    )
+                )
 
     def hand_over(self, spot: NodePods, running: list[Pod]) -> None:
-        """With surge a node may have a new and an old pod; the old one goes once the new one is available, or itself not ready."""
+        """With surge a node may have a new and an old pod; the old one goes once the new one is
+        available, or itself not ready.
+        """
         if not running:
             if spot.wanted:
                 self.create(spot, "the node has no running pod")
@@ -93,22 +113,32 @@ class _Settling:
         for pod in running:
             if pod is not new and pod is not old:
                 self.deletes.append(
-                    pod_changes.delete(spot, pod, DeleteCause.DUPLICATE, "an older pod of its revision runs there already")
+                    pod_changes.delete(
+                        spot,
+                        pod,
+                        DeleteCause.DUPLICATE,
+                        "an older pod of its revision runs there already",
+                    )
                 )
         if new is None or old is None:
             return
         if not old.ready:
             self.deletes.append(
-                pod_changes.delete(spot, old, DeleteCause.OUTDATED, "it is not ready, and its replacement is there")
+                pod_changes.delete(
+                    spot, old, DeleteCause.OUTDATED, "it is not ready, and its replacement is there"
+                )
             )
         elif self.fleet.available(new):
-            self.deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available"))
+            self.deletes.append(
+                pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available")
+            )
 
     def fail(self, spot: NodePods, pod: Pod) -> None:
         """Ends a failed pod, unless one failed there a short time ago."""
         now = self.fleet.seen.now
         last = self.backoffs.get(spot.node) or self.fleet.seen.backoffs.get(spot.node)
-        if last is not None and last.since <= now < last.until:  # one from the future is of a clock that was put back
+        # one from the future is of a clock that was put back
+        if last is not None and last.since <= now < last.until:
             self.waits.append(last.until)
             return
         self.backoffs[spot.node] = next_backoff(last, now)
@@ -117,17 +147,27 @@ class _Settling:
 
     def clear(self, spot: NodePods) -> None:
         for pod in spot.staying:
-            self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "the node may not run it any more"))
+            self.deletes.append(
+                pod_changes.delete(
+                    spot, pod, DeleteCause.UNWANTED, "the node may not run it any more"
+                )
+            )
 
     def forget(self, spot: NodePods) -> None:
-        """A node that is gone: pods that wait for it wait for ever; those that ran there are the garbage collector's."""
+        """A node that is gone: pods that wait for it wait for ever; those that ran there are the
+        garbage collector's.
+        """
         for pod in spot.staying:
             if not pod.bound:
-                self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "its node is gone"))
+                self.deletes.append(
+                    pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "its node is gone")
+                )
 
 
 def next_backoff(last: Backoff | None, now: float) -> Backoff:
-    """The wait after one more failed pod: doubled up to fifteen minutes; from the start after half an hour without."""
+    """The wait after one more failed pod: doubled up to fifteen minutes; from the start after half
+    an hour without.
+    """
     if last is None or now - last.since > FORGET_AFTER:
         return Backoff(now, FIRST_DELAY)
     return Backoff(now, min(2 * last.delay, LONGEST_DELAY))

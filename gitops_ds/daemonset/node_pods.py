@@ -1,4 +1,6 @@
-"""The DaemonSet's pods laid out over the nodes: what every later question of a turn looks at, made once."""
+"""The DaemonSet's pods laid out over the nodes: what every later question of a turn looks at, made
+once.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ from gitops_ds.model.decision import Observation
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):
-    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there is no such node.
+    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there
+    is no such node.
 
-    `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer for ever, and is no reason to
-    leave its node without an agent. `uids` are those of all.
+    `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer
+    for ever, and is no reason to leave its node without an agent. `uids` are those of all.
     """
 
     node: str
@@ -38,7 +41,8 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class NodePodLayout:
-    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash` is the wanted revision's.
+    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash`
+    is the wanted revision's.
 
     `outdated` are the hashes of the known revisions with another template.
     """
@@ -56,14 +60,19 @@ class NodePodLayout:
     def updated(self, pod: Pod) -> bool:
         """Whether a pod runs the wanted template.
 
-        The template generation counts too: after a revision was replaced by an equal one, pods carry the hash of the lost one, and
-        must not restart for that (`IsPodUpdated` upstream). It does not count beside the hash of a revision with another template:
-        a DaemonSet that was deleted and created again counts its generations from 1, and adopts pods of earlier ones.
+        The template generation counts too: after a revision was replaced by an equal one, pods
+        carry the hash of the lost one, and must not restart for that (`IsPodUpdated` upstream). It
+        does not count beside the hash of a revision with another template: a DaemonSet that was
+        deleted and created again counts its generations from 1, and adopts pods of earlier ones.
         """
         if self.hash and pod.hash == self.hash:
             return True
         generation = self.seen.daemonset.template_generation
-        return bool(generation) and pod.template_generation == generation and pod.hash not in self.outdated
+        return (
+            bool(generation)
+            and pod.template_generation == generation
+            and pod.hash not in self.outdated
+        )
 
     def available(self, pod: Pod) -> bool:
         """Whether a pod counts as available now."""
@@ -71,11 +80,15 @@ class NodePodLayout:
 
 
 def keep_first(pod: Pod) -> tuple[bool, float, str]:
-    """The order in which one of several pods of a node is kept: on a node before waiting, older before younger."""
+    """The order in which one of several pods of a node is kept: on a node before waiting, older
+    before younger.
+    """
     return not pod.bound, pod.created, pod.name
 
 
-def look(seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]) -> NodePodLayout:
+def look(
+    seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]
+) -> NodePodLayout:
     """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:

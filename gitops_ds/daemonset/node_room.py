@@ -1,6 +1,8 @@
-"""What every node has left for one more pod: looked at only where we place pods ourselves (`scheduling: direct`).
+"""What every node has left for one more pod: looked at only where we place pods ourselves
+(`scheduling: direct`).
 
-All pods count, whoever made them, until they have ended; one that is being deleted holds its place until it is gone.
+All pods count, whoever made them, until they have ended; one that is being deleted holds its place
+until it is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class _Taken:
 
 
 class NodeCapacity:
-    """Fed with what the watches of pods and nodes show and with own new pods; tells which DaemonSets to look at again."""
+    """Fed with what the watches of pods and nodes show and with own new pods; tells which
+    DaemonSets to look at again.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[str, Amounts] = {}
@@ -43,7 +47,9 @@ class NodeCapacity:
         return dict(self._rooms)
 
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
-        """Takes a list in place of all that was known of a kind; returns the DaemonSets that wait for room."""
+        """Takes a list in place of all that was known of a kind; returns the DaemonSets that wait
+        for room.
+        """
         if resource == NODE:
             self._nodes = {_name(body): capacity.allocatable(body) for body in items}
         elif resource == POD:

@@ -1,4 +1,6 @@
-"""Objects indexed by their controller's UID, and the orphans by namespace: all that one owner has to look at, without a search."""
+"""Objects indexed by their controller's UID, and the orphans by namespace: all that one owner has
+to look at, without a search.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,13 @@ T = TypeVar("T")
 
 
 class Owned(Generic[T]):
-    """`uid_of` names an object; `scope_of` gives its controller's UID (empty for an orphan) and its namespace."""
+    """`uid_of` names an object; `scope_of` gives its controller's UID (empty for an orphan) and its
+    namespace.
+    """
 
-    def __init__(self, uid_of: Callable[[T], str], scope_of: Callable[[T], tuple[str, str]]) -> None:
+    def __init__(
+        self, uid_of: Callable[[T], str], scope_of: Callable[[T], tuple[str, str]]
+    ) -> None:
         self._uid_of, self._scope_of = uid_of, scope_of
         self._all: dict[str, T] = {}
         self._scopes: dict[tuple[str, str], dict[str, T]] = {}
@@ -47,4 +53,7 @@ class Owned(Generic[T]):
 
     def candidates(self, owner: str, namespace: str) -> list[T]:
         """Those that the owner controls, and the orphans of its namespace."""
-        return [*self._scopes.get((owner, namespace), {}).values(), *self._scopes.get(("", namespace), {}).values()]
+        return [
+            *self._scopes.get((owner, namespace), {}).values(),
+            *self._scopes.get(("", namespace), {}).values(),
+        ]

@@ -1,10 +1,13 @@
-"""Own writes, remembered until the watch has passed them: what makes it safe to decide on a cache that lags behind.
+"""Own writes, remembered until the watch has passed them: what makes it safe to decide on a cache
+that lags behind.
 
-The reply to a write stands in for the object until its watch shows that version. So a pod just created is there, one just deleted
-is terminating, and a status just written is known.
+The reply to a write stands in for the object until its watch shows that version. So a pod just
+created is there, one just deleted is terminating, and a status just written is known.
 
-After a restored etcd the version of a reply may never come, and its object be lost. A list is never older than what was written
-before it was asked for; so a reply from before, of a later version than the list, is of a world that is no more and is forgotten.
+After a restored etcd the version of a reply may never come, and its object be lost. A list is never
+older than what was written
+before it was asked for; so a reply from before, of a later version than the list, is of a world
+that is no more and is forgotten.
 Any other reply lapses after five minutes.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
@@ -53,9 +56,13 @@ class PendingWrites(Generic[T]):
 
     def answered(self, version: str) -> bool:
         """That version was the answer; whether replies were forgotten that its world doesn't have."""
-        lost = {uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)}
+        lost = {
+            uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
+        }
         before, self._earlier = len(self._replies), {}
-        self._replies = {uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply}
+        self._replies = {
+            uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply
+        }
         return len(self._replies) < before
 
     def reset(self, version: str) -> None:

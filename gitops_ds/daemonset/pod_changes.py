@@ -10,17 +10,19 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Backoff, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.objects import POD, Key
 
-# Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also waits until its watch has shown
-# what it created, five minutes at most (ExpectationsTimeout), lest thousands of nodes pull an image within a second.
+# Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also
+# waits until its watch has shown what it created, five minutes at most (ExpectationsTimeout), lest
+# thousands of nodes pull an image within a second.
 BURST = 250
 
 
 @dataclass(frozen=True, slots=True)
 class PodChanges:
-    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer (seconds since 1970).
+    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer
+    (seconds since 1970).
 
-    `unplaced` says by node why a pod that is wanted has no room there. `later` are further nodes that shall get a pod, once the
-    first BURST have theirs.
+    `unplaced` says by node why a pod that is wanted has no room there. `later` are further nodes
+    that shall get a pod, once the first BURST have theirs.
     """
 
     creates: tuple[CreatePod, ...] = ()
@@ -35,10 +37,14 @@ class PodChanges:
         return bool(self.creates or self.deletes)
 
     def actions(self, unshown: int) -> tuple[Action, ...]:
-        """The first BURST of each kind, creates first; of creates so many fewer as the pods' watch has not shown yet."""
+        """The first BURST of each kind, creates first; of creates so many fewer as the pods' watch
+        has not shown yet.
+        """
         return (*self.creates[: max(0, BURST - unshown)], *self.deletes[:BURST])
 
 
 def delete(spot: NodePods, pod: Pod, cause: DeleteCause, why: str) -> DeletePod:
     """The end of a pod of that node."""
-    return DeletePod(Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why)
+    return DeletePod(
+        Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why
+    )

@@ -1,7 +1,9 @@
-"""The pods that are made: their bodies as upstream's controller makes them, and names that follow from what was seen.
+"""The pods that are made: their bodies as upstream's controller makes them, and names that follow
+from what was seen.
 
-The same view gives the same name twice, so a crash, a second leader or a lost reply makes no second pod. A replacement has a name
-of its own, because the UIDs of the pods seen on the node are part of it, or, where there is none, that of the last that vanished.
+The same view gives the same name twice, so a crash, a second leader or a lost reply makes no second
+pod. A replacement has a name of its own, because the UIDs of the pods seen on the node are part of
+it, or, where there is none, that of the last that vanished.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _LONGEST = 63  # a pod's name is its host name, a DNS label
 class PodFactory:
     """Makes the pods of one turn; what they share is built once.
 
-    A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where the observation tells the room
-    of each node, unless the template names a scheduler of its own.
+    A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where
+    the observation tells the room of each node, unless the template names a scheduler of its own.
     """
 
     def __init__(self, fleet: NodePodLayout) -> None:
@@ -43,7 +45,9 @@ class PodFactory:
         self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
 
     def misfit(self, spot: NodePods) -> str:
-        """Why the pod has no room on that node; empty when it has, or when the scheduler sees to it."""
+        """Why the pod has no room on that node; empty when it has, or when the scheduler sees to
+        it.
+        """
         room = self._rooms.get(spot.node) if self._rooms else None
         return capacity.misfit(self._asked, self._ports, room) if room else ""
 
@@ -62,10 +66,12 @@ class PodFactory:
 
 
 def name(seed: str, attempt: int = 0) -> str:
-    """The name for a pod; a later attempt gives another one, for the case that a stranger has taken it.
+    """The name for a pod; a later attempt gives another one, for the case that a stranger has taken
+    it.
 
-    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63 characters, and again where that
-    leaves a dot at its end: nothing may begin or end with a hyphen between two dots.
+    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63
+    characters, and again where that leaves a dot at its end: nothing may begin or end with a hyphen
+    between two dots.
     """
     number = int.from_bytes(hashlib.sha256(f"{seed}\n{attempt}".encode()).digest()[:8], "big")
     suffix = ""
@@ -76,7 +82,9 @@ def name(seed: str, attempt: int = 0) -> str:
 
 
 def pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
-    """The affinity with its required node terms replaced by one that names the node; everything else stays."""
+    """The affinity with its required node terms replaced by one that names the node; everything
+    else stays.
+    """
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}

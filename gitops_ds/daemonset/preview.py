@@ -1,7 +1,9 @@
-"""Which nodes get a pod, lose it or see it restarted when a DaemonSet changes: what `decide` does with the live pods.
+"""Which nodes get a pod, lose it or see it restarted when a DaemonSet changes: what `decide` does
+with the live pods.
 
-A node that took a taint or lost a label after its pod started may keep that pod, but gets no other: the rollout takes it away.
-Only rules that look at nodes alone (eligibility) do not know that; pods do.
+A node that took a taint or lost a label after its pod started may keep that pod, but gets no other:
+the rollout takes it away. Only rules that look at nodes alone (eligibility) do not know that; pods
+do.
 """
 
 from __future__ import annotations
@@ -24,19 +26,24 @@ _LONG_AGO = 0.0
 
 
 def preview(seen: Observation) -> NodeImpact:
-    """What becomes of the pods when the rollout is over, if every pod that is made gets ready; each group of nodes sorted.
+    """What becomes of the pods when the rollout is over, if every pod that is made gets ready; each
+    group of nodes sorted.
 
-    `seen` holds the DaemonSet as it will be, and nodes, pods and revisions as they are. All nodes have their turn at once: budgets
-    change when that is, not what happens there.
+    `seen` holds the DaemonSet as it will be, and nodes, pods and revisions as they are. All nodes
+    have their turn at once: budgets change when that is, not what happens there.
     """
     strategy = seen.daemonset.strategy
     if isinstance(strategy, RollingUpdate):
         whole = RollingUpdate(_whole(strategy.max_unavailable), _whole(strategy.max_surge))
         seen = replace(seen, daemonset=replace(seen.daemonset, strategy=whole, min_ready_seconds=0))
-    seen = _adopted(replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}, unshown=0))
+    seen = _adopted(
+        replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}, unshown=0)
+    )
     # The pods of a node that is gone end with or without the change.
     existing = {node.name for node in seen.nodes}
-    before = {node: uids for node, uids in _by_node(claims.claim(seen).pods).items() if node in existing}
+    before = {
+        node: uids for node, uids in _by_node(claims.claim(seen).pods).items() if node in existing
+    }
     for _ in range(_MOST_TURNS):
         after = _turn(seen)
         if after is seen:
@@ -46,19 +53,25 @@ def preview(seen: Observation) -> NodeImpact:
     return NodeImpact(
         gained=tuple(sorted(there.keys() - before.keys())),
         lost=tuple(sorted(before.keys() - there.keys())),
-        restarted=tuple(sorted(node for node in before.keys() & there.keys() if not before[node] & there[node])),
+        restarted=tuple(
+            sorted(node for node in before.keys() & there.keys() if not before[node] & there[node])
+        ),
     )
 
 
 def _whole(share: Share) -> Share:
-    """A budget for all nodes at once. Per cent of no wanted node are no budget, where a number is one."""
+    """A budget for all nodes at once. Per cent of no wanted node are no budget, where a number is
+    one.
+    """
     if not share.amount:
         return share
     return Share(100, percent=True) if share.percent else Share(_EVERY_NODE)
 
 
 def of_change(seen: Observation, new: Body) -> NodeImpact:
-    """As `preview`, where the DaemonSet that was seen becomes `new`, as the API server would store it."""
+    """As `preview`, where the DaemonSet that was seen becomes `new`, as the API server would store
+    it.
+    """
     live, wanted = seen.daemonset, daemonsets.daemonset_of(new)
     changed = not revisions.same_template(live.template, wanted.template)
     after = replace(
@@ -73,16 +86,28 @@ def of_change(seen: Observation, new: Body) -> NodeImpact:
 
 
 def _turn(seen: Observation) -> Observation:
-    """What is seen after one decision, carried out whole; the same observation where nothing is left to do."""
+    """What is seen after one decision, carried out whole; the same observation where nothing is
+    left to do.
+    """
     moves, past = decide.moves(seen)
     if not moves:
         return seen
     made = [action.body for action in past.actions if isinstance(action, CreateRevision)]
-    known = [revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": "new"}}) for body in made]
+    known = [
+        revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": "new"}})
+        for body in made
+    ]
     gone = {action.uid for action in moves.deletes}
-    new = [_made(seen, node, past.hash) for node in (*(action.node for action in moves.creates), *moves.later)]
+    new = [
+        _made(seen, node, past.hash)
+        for node in (*(action.node for action in moves.creates), *moves.later)
+    ]
     pods = [pod for pod in seen.pods if pod.uid not in gone]
-    return replace(seen, pods=(*pods, *new), revisions=(*seen.revisions, *(one for one in known if one is not None)))
+    return replace(
+        seen,
+        pods=(*pods, *new),
+        revisions=(*seen.revisions, *(one for one in known if one is not None)),
+    )
 
 
 def _made(seen: Observation, node: str, hash: str) -> Pod:
@@ -104,13 +129,19 @@ def _adopted(seen: Observation) -> Observation:
     if not uids:
         return seen
     owner = _owner(seen.daemonset)
-    pods = tuple(msgspec.structs.replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods)
-    return replace(seen, pods=pods, revisions=tuple(one for one in seen.revisions if one.uid not in uids))
+    pods = tuple(
+        msgspec.structs.replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods
+    )
+    return replace(
+        seen, pods=pods, revisions=tuple(one for one in seen.revisions if one.uid not in uids)
+    )
 
 
 def _well(pod: Pod) -> Pod:
     """The pod if nothing ails it: what fails is replaced with or without the change."""
-    return msgspec.structs.replace(pod, bound=True, phase=Phase.RUNNING, terminating=False, ready=True, ready_since=_LONG_AGO)
+    return msgspec.structs.replace(
+        pod, bound=True, phase=Phase.RUNNING, terminating=False, ready=True, ready_since=_LONG_AGO
+    )
 
 
 def _by_node(pods: Iterable[Pod]) -> dict[str, set[str]]:

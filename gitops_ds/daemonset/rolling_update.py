@@ -1,7 +1,8 @@
 """Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
 
-It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py). The node that we run on comes
-last: were its agent the network, and the new one bad, we could still stop.
+It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py).
+The node that we run on comes last: were its agent the network, and the new one bad, we could still
+stop.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ _OUTDATED = "it runs an earlier template"
 
 
 def pace(fleet: NodePodLayout) -> PodChanges:
-    """The next moves of the rollout; none when it is done, must wait, or is suspended by the annotation.
+    """The next moves of the rollout; none when it is done, must wait, or is suspended by the
+    annotation.
 
-    A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted template.
+    A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted
+    template.
     """
     if fleet.seen.daemonset.suspended:
         return PodChanges()
@@ -58,11 +61,12 @@ def _sort_out(fleet: NodePodLayout, spot: NodePods) -> tuple[Pod | None, Pod | N
 def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
     """Deletes old pods; settling makes the new ones.
 
-    Assumes: every node that shall have a pod, has one or waits for one to vanish.
-    Invariant: of the pods that are available, at most `max_unavailable` minus the nodes without an available pod are deleted. An
-    old pod that is not ready is no loss and always goes, but its node counts, or too many others would go beside it. Those that are
-    ready, only not for `minReadySeconds` yet, go as long as `max_unavailable` leaves room for nodes without a ready pod; upstream
-    takes them all, and to a clock that was put back every pod may look like that.
+    Assumes: every node that shall have a pod, has one or waits for one to vanish. Invariant: of the
+    pods that are available, at most `max_unavailable` minus the nodes without an available pod are
+    deleted. An old pod that is not ready is no loss and always goes, but its node counts, or too
+    many others would go beside it. Those that are ready, only not for `minReadySeconds` yet, go as
+    long as `max_unavailable` leaves room for nodes without a ready pod; upstream takes them all,
+    and to a clock that was put back every pod may look like that.
     """
     unavailable = unready = 0
     broken: list[DeletePod] = []
@@ -88,19 +92,26 @@ def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
             else:
                 broken.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
-    chosen = broken + [pod_changes.delete(spot, old, DeleteCause.OUTDATED, _OUTDATED) for spot, old in candidates[:room]]
+    chosen = broken + [
+        pod_changes.delete(spot, old, DeleteCause.OUTDATED, _OUTDATED)
+        for spot, old in candidates[:room]
+    ]
     room = max(0, max_unavailable - unready)
-    chosen += [pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE) for spot, old in young[:room]]
+    chosen += [
+        pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE)
+        for spot, old in young[:room]
+    ]
     return PodChanges(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
 
 
 def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
     """Makes new pods beside the old ones; an old one goes when the new one is available.
 
-    Invariant: at most `max_surge` nodes have a new pod that is not available beside an available old one by the doing of this
-    function. Where the old pod is not available, its replacement takes nothing away and is not counted.
-    Old pods on nodes that shall not run one (but may keep it) go while the available pods outnumber the wanted ones, so that
-    moving the DaemonSet to other nodes keeps the fleet available.
+    Invariant: at most `max_surge` nodes have a new pod that is not available beside an available
+    old one by the doing of this function. Where the old pod is not available, its replacement takes
+    nothing away and is not counted. Old pods on nodes that shall not run one (but may keep it) go
+    while the available pods outnumber the wanted ones, so that moving the DaemonSet to other nodes
+    keeps the fleet available.
     """
     surge = available = 0
     free: list[CreatePod] = []
@@ -120,7 +131,11 @@ def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
             continue
         if new is not None:
             if fleet.available(new):
-                deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available"))
+                deletes.append(
+                    pod_changes.delete(
+                        spot, old, DeleteCause.OUTDATED, "its replacement is available"
+                    )
+                )
             else:
                 surge += 1
         elif spot.wanted and (reason := mould.misfit(spot)):
@@ -133,9 +148,16 @@ def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
         elif spot.wanted:
             candidates.append(spot)
         else:
-            elsewhere.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, "enough pods are available where they shall be"))
+            elsewhere.append(
+                pod_changes.delete(
+                    spot, old, DeleteCause.OUTDATED, "enough pods are available where they shall be"
+                )
+            )
     spare = max(0, min(available - fleet.desired, len(elsewhere)))
-    creates = free + [mould.create(spot, "its pod runs an earlier template") for spot in candidates[: max(0, max_surge - surge)]]
+    creates = free + [
+        mould.create(spot, "its pod runs an earlier template")
+        for spot in candidates[: max(0, max_surge - surge)]
+    ]
     return PodChanges(
         tuple(sorted(creates, key=lambda action: action.node)),
         tuple(sorted(deletes + elsewhere[:spare], key=lambda action: (action.node, action.key))),

@@ -1,7 +1,8 @@
 """A rollout played before it happens: the same `decide`, on nodes that only take time.
 
-Nothing fails here but what stands still by itself: on nodes that are not ready no pod gets ready. How long a pod takes to start and
-to end is assumed, and said beside every figure that follows from it.
+Nothing fails here but what stands still by itself: on nodes that are not ready no pod gets ready.
+How long a pod takes to start and to end is assumed, and said beside every figure that follows from
+it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
 
 _UID, _LONG_AGO = "rehearsal", -1e9
-# A look at a node is cheap, but a thousand nodes one by one are a million looks: then the beginning tells how the rest goes.
+# A look at a node is cheap, but a thousand nodes one by one are a million looks: then the beginning
+# tells how the rest goes.
 _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPace:
-    """How long a pod takes, in seconds: from its creation to readiness, and from its deletion until it is gone."""
+    """How long a pod takes, in seconds: from its creation to readiness, and from its deletion until
+    it is gone.
+    """
 
     start: float = 30.0
     stop: float = 5.0
@@ -40,10 +44,12 @@ USUAL = RolloutPace()
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How a rollout goes: seconds until it ends, the steps, and the most nodes at once without an available pod of their own.
+    """How a rollout goes: seconds until it ends, the steps, and the most nodes at once without an
+    available pod of their own.
 
-    `waiting` are the nodes that still have no available pod of the new template where it stands still; empty when it ends.
-    `estimated`: only the beginning of a long one was played, and the rest is taken to go at the same pace.
+    `waiting` are the nodes that still have no available pod of the new template where it stands
+    still; empty when it ends. `estimated`: only the beginning of a long one was played, and the
+    rest is taken to go at the same pace.
     """
 
     seconds: float
@@ -53,10 +59,14 @@ class Rehearsal:
     estimated: bool = False
 
 
-def rehearse(old: Body | None, new: Body, nodes: Sequence[Node], pace: RolloutPace = USUAL) -> Rehearsal:
-    """Plays the way from the old DaemonSet, rolled out everywhere, to the new one; bodies as the API server stores them.
+def rehearse(
+    old: Body | None, new: Body, nodes: Sequence[Node], pace: RolloutPace = USUAL
+) -> Rehearsal:
+    """Plays the way from the old DaemonSet, rolled out everywhere, to the new one; bodies as the
+    API server stores them.
 
-    A suspended DaemonSet, or one that is updated on delete, moves no pod, and its rehearsal ends at once.
+    A suspended DaemonSet, or one that is updated on delete, moves no pod, and its rehearsal ends at
+    once.
     """
     stage = _Stage(_live(new, 2), nodes, pace)
     if old is not None:
@@ -77,7 +87,8 @@ class _Stage:
         self.now = self.moved_at = 0.0
         self.pods: dict[str, Pod] = {}
         self.revisions: list[Revision] = []
-        self.due: list[tuple[float, int, str]] = []  # when, in which order, and what happens to which pod
+        # when, in which order, and what happens to which pod
+        self.due: list[tuple[float, int, str]] = []
         self.turns = self.made = self.steps = self.at_once = 0
         self.leading: type[CreatePod] | type[DeletePod] = CreatePod
         placer = node_eligibility.read(self.daemonset.template)
@@ -105,7 +116,11 @@ class _Stage:
         if any(isinstance(action, self.leading) for action in decision.actions):
             self.steps += 1
         available = {pod.node for pod in self.pods.values() if self.serves(pod)}
-        self.at_once = max(self.at_once, len((self.wanted & self.ready) - available)) if self.leading is DeletePod else self.at_once
+        self.at_once = (
+            max(self.at_once, len((self.wanted & self.ready) - available))
+            if self.leading is DeletePod
+            else self.at_once
+        )
         if decision.actions:
             self.moved_at = self.now
             return True
@@ -113,7 +128,14 @@ class _Stage:
 
     def wait(self, wake_after: float | None) -> bool:
         """Goes on to the next instant at which something happens; tells whether there is one."""
-        times = [at for at in (self.due[0][0] if self.due else None, None if wake_after is None else self.now + wake_after) if at]
+        times = [
+            at
+            for at in (
+                self.due[0][0] if self.due else None,
+                None if wake_after is None else self.now + wake_after,
+            )
+            if at
+        ]
         if not times:
             return False
         self.now = self.moved_at = min(times)
@@ -122,7 +144,9 @@ class _Stage:
             if pod is not None and pod.terminating:
                 del self.pods[pod.uid]
             elif pod is not None and pod.node in self.ready:
-                self.pods[pod.uid] = msgspec.structs.replace(pod, ready=True, ready_since=self.now, phase=Phase.RUNNING)
+                self.pods[pod.uid] = msgspec.structs.replace(
+                    pod, ready=True, ready_since=self.now, phase=Phase.RUNNING
+                )
         return True
 
     def perform(self, action: Action) -> None:
@@ -155,19 +179,28 @@ class _Stage:
         heapq.heappush(self.due, (self.now + seconds, self.made, uid))
 
     def know(self, body: Body) -> None:
-        known = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": f"revision-{len(self.revisions)}"}})
+        known = revisions.revision_of(
+            {**body, "metadata": {**body["metadata"], "uid": f"revision-{len(self.revisions)}"}}
+        )
         if known is not None:
             self.revisions.append(known)
 
     def seen(self) -> Observation:
-        return Observation(self.now, self.daemonset, self.nodes, tuple(self.pods.values()), tuple(self.revisions))
+        return Observation(
+            self.now, self.daemonset, self.nodes, tuple(self.pods.values()), tuple(self.revisions)
+        )
 
     def serves(self, pod: Pod) -> bool:
         return not pod.terminating and pod.available(self.daemonset.min_ready_seconds, self.now)
 
     def told(self) -> Rehearsal:
         moves = isinstance(self.daemonset.strategy, RollingUpdate) and not self.daemonset.suspended
-        return Rehearsal(self.moved_at, self.steps, self.at_once, tuple(sorted(self.wanted - self.updated())) if moves else ())
+        return Rehearsal(
+            self.moved_at,
+            self.steps,
+            self.at_once,
+            tuple(sorted(self.wanted - self.updated())) if moves else (),
+        )
 
     def estimated(self) -> Rehearsal:
         latest, wanted = self.updated(), self.wanted & self.ready
@@ -176,11 +209,17 @@ class _Stage:
         if not done:
             return self.told()
         seconds, steps = self.moved_at * len(wanted) / done, -(-self.steps * len(wanted) // begun)
-        return Rehearsal(seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True)
+        return Rehearsal(
+            seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True
+        )
 
     def updated(self) -> set[str]:
         latest = max(self.revisions, key=lambda revision: revision.number, default=None)
-        return {pod.node for pod in self.pods.values() if self.serves(pod) and latest and pod.hash == latest.hash}
+        return {
+            pod.node
+            for pod in self.pods.values()
+            if self.serves(pod) and latest and pod.hash == latest.hash
+        }
 
 
 _OWNER = Owner(DAEMONSET.kind, "", _UID)

@@ -1,25 +1,37 @@
-"""Did the built-in controller do what ours would have done? A fold of looks at a DaemonSet that somebody else looks after.
+"""Did the built-in controller do what ours would have done? A fold of looks at a DaemonSet that
+somebody else looks after.
 
-Two controllers never see the same instant, so their acts are not compared by time. What is compared, and how:
+Two controllers never see the same instant, so their acts are not compared by time. What is
+compared, and how:
 
-- *Each pod that came* must be one that ours would have made: wanted at the look before, or wanted at a look since, with the pod
-  taken out of what was seen. Theirs may have acted before we looked, so that the wish never showed; taking the pod out shows it.
-- *Each pod that went* must be one that ours would have ended: likewise, with the pod put back. What ours would have kept was ended
-  by theirs or by anybody (`kubectl delete`, a drain, the garbage collector): nothing tells who. It counts as gone elsewhere, except
+- *Each pod that came* must be one that ours would have made: wanted at the look before, or wanted
+  at a look since, with the pod
+  taken out of what was seen. Theirs may have acted before we looked, so that the wish never showed;
+  taking the pod out shows it.
+- *Each pod that went* must be one that ours would have ended: likewise, with the pod put back. What
+  ours would have kept was ended
+  by theirs or by anybody (`kubectl delete`, a drain, the garbage collector): nothing tells who. It
+  counts as gone elsewhere, except
   where ours wanted another pod of the same node to go, which stayed: then they chose otherwise.
-- *Of a rollout* not which node came first, for theirs goes in no order: only pods of an earlier template went, and never were more
-  nodes at risk than the budget allows. A node is at risk from the end of an available pod until another is available there, or,
-  with surge, while a new pod that is not available stands beside an available old one. We may look too seldom to see the most, so
+- *Of a rollout* not which node came first, for theirs goes in no order: only pods of an earlier
+  template went, and never were more
+  nodes at risk than the budget allows. A node is at risk from the end of an available pod until
+  another is available there, or,
+  with surge, while a new pod that is not available stands beside an available old one. We may look
+  too seldom to see the most, so
   only more than the budget is a difference.
-- *The end*: an interval ends when ours wants nothing any more, the status included, and there was no news for a while. What ours
+- *The end*: an interval ends when ours wants nothing any more, the status included, and there was
+  no news for a while. What ours
   wants and nobody does, without any news for long, is a difference too.
 
-An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look of the next seconds; and a spec
-explains what is ended some seconds after it changed, for theirs may not have seen that yet.
+An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look
+of the next seconds; and a spec explains what is ended some seconds after it changed, for theirs may
+not have seen that yet.
 
-Every cause has to be seen, if late: a spec, label or taint that comes and goes between two looks leaves acts that nothing explains.
-Not told apart: an adopted pod that was never seen as an orphan counts as one that came. Back-offs are theirs: ours wants a failed
-pod gone at once, and waits as long as theirs may.
+Every cause has to be seen, if late: a spec, label or taint that comes and goes between two looks
+leaves acts that nothing explains. Not told apart: an adopted pod that was never seen as an orphan
+counts as one that came. Back-offs are theirs: ours wants a failed pod gone at once, and waits as
+long as theirs may.
 """
 
 from __future__ import annotations
@@ -66,20 +78,26 @@ class Shadow:
         self._watched: dict[Key, _Watched] = {}
 
     def gone(self, pod: Pod) -> None:
-        """A pod vanished, and this was the last of it: also when it failed and went between two looks."""
+        """A pod vanished, and this was the last of it: also when it failed and went between two
+        looks.
+        """
         for watched in self._watched.values():
             if pod.owner is not None and pod.owner.uid == watched.seen.daemonset.uid:
                 watched.last[pod.uid] = pod
 
     def look(self, told: Decided) -> ShadowReport:
-        """One turn, in the order of time. A DaemonSet that is new, or ends, or can't be obeyed, is not judged."""
+        """One turn, in the order of time. A DaemonSet that is new, or ends, or can't be obeyed, is
+        not judged.
+        """
         seen, watched = told.seen, self._watched.get(told.daemonset)
         if seen.daemonset.deleting or told.decision.complaint:
             self.forget(told.daemonset)
             return ShadowReport()
         if watched is None or watched.seen.daemonset.uid != seen.daemonset.uid:
             before = seen if seen.daemonset.observed_generation else _bare(seen)
-            watched = self._watched[told.daemonset] = _Watched(before, decide.layout(before), since=seen.now, news_at=seen.now)
+            watched = self._watched[told.daemonset] = _Watched(
+                before, decide.layout(before), since=seen.now, news_at=seen.now
+            )
         return watched.look(seen, told.decision)
 
     def forget(self, key: Key) -> None:
@@ -115,11 +133,13 @@ class _Interval:
 
 @dataclass(slots=True)
 class _Watched:
-    """One DaemonSet: the last look and when there was news, acts still unexplained, and what ours wanted.
+    """One DaemonSet: the last look and when there was news, acts still unexplained, and what ours
+    wanted.
 
-    `nodes_wished` are the nodes that shall get a pod, as of the last look; `uids_wished` the objects to be ended or changed, with
-    their node, of the whole interval. `last` holds what vanished since the last look. `at_risk` outlives the interval. `outdated`
-    is the last look at each spec of the last seconds but the present one, and when it was seen to have changed.
+    `nodes_wished` are the nodes that shall get a pod, as of the last look; `uids_wished` the
+    objects to be ended or changed, with their node, of the whole interval. `last` holds what
+    vanished since the last look. `at_risk` outlives the interval. `outdated` is the last look at
+    each spec of the last seconds but the present one, and when it was seen to have changed.
     """
 
     seen: Observation
@@ -137,7 +157,9 @@ class _Watched:
     outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
 
     def look(self, seen: Observation, decision: Decision) -> ShadowReport:
-        """Takes up what changed since the last look, judges it, and concludes what can be concluded."""
+        """Takes up what changed since the last look, judges it, and concludes what can be
+        concluded.
+        """
         fleet = decide.layout(seen)
         if self._is_news(seen, fleet) or seen.now < self.news_at:
             self.news_at = seen.now
@@ -157,9 +179,14 @@ class _Watched:
 
     def _move(self, seen: Observation, fleet: NodePodLayout) -> None:
         """The pods that came and went since the last look."""
-        before, now = ({pod.uid: pod for pod in look.pods if pod.owner is not None} for look in (self.seen, seen))
+        before, now = (
+            {pod.uid: pod for pod in look.pods if pod.owner is not None}
+            for look in (self.seen, seen)
+        )
         known = {pod.uid for pod in self.seen.pods}
-        self.arrivals.update((uid, _Act(pod, seen.now)) for uid, pod in now.items() if uid not in known)
+        self.arrivals.update(
+            (uid, _Act(pod, seen.now)) for uid, pod in now.items() if uid not in known
+        )
         there = {pod.uid: pod for pod in seen.pods}
         for spot in self.fleet.spots:
             for pod in spot.staying:
@@ -181,7 +208,9 @@ class _Watched:
             if any(seen.now - act.at <= QUIET for act in self.arrivals.values()):
                 self._explain_arrivals(_creates(_without(view, self.arrivals)), fleet)
             if any(seen.now - act.at <= QUIET for act in self.departures.values()):
-                ends = _deletes(_with(view, self.departures)) | _deletes(_before(view, self.departures))
+                ends = _deletes(_with(view, self.departures)) | _deletes(
+                    _before(view, self.departures)
+                )
                 self._explain_departures(ends, fleet)
 
     def _explain_arrivals(self, wanted: set[str], fleet: NodePodLayout) -> None:
@@ -206,13 +235,23 @@ class _Watched:
     def _surges(self, pod: Pod, fleet: NodePodLayout) -> bool:
         """Whether a pod came beside one of another template, of which any may come first."""
         strategies = (look.seen.daemonset.strategy for look in (self.fleet, fleet))
-        if not any(isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) for strategy in strategies):
+        if not any(
+            isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1)
+            for strategy in strategies
+        ):
             return False
-        beside = (other for spot in (*self.fleet.spots, *fleet.spots) if spot.node == pod.node for other in spot.pods)
+        beside = (
+            other
+            for spot in (*self.fleet.spots, *fleet.spots)
+            if spot.node == pod.node
+            for other in spot.pods
+        )
         return any(other.hash != pod.hash for other in beside)
 
     def _rolls(self, pod: Pod, fleet: NodePodLayout) -> bool:
-        """Whether a rollout replaces a pod of that template, by what was seen now, at the look before, or of an outdated spec."""
+        """Whether a rollout replaces a pod of that template, by what was seen now, at the look
+        before, or of an outdated spec.
+        """
         looks = (self.fleet, fleet, *(old for _, old in self.outdated))
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
 
@@ -233,7 +272,9 @@ class _Watched:
         self.interval.at_risk = max(self.interval.at_risk, len(at_risk))
 
     def _wish(self, decision: Decision) -> None:
-        self.nodes_wished = {action.node for action in decision.actions if isinstance(action, CreatePod)}
+        self.nodes_wished = {
+            action.node for action in decision.actions if isinstance(action, CreatePod)
+        }
         for action in decision.actions:
             if not isinstance(action, CreatePod):
                 self.uids_wished[getattr(action, "uid", "")] = getattr(action, "node", "")
@@ -243,7 +284,9 @@ class _Watched:
         now, quiet = self.seen.now, self.seen.now - self.news_at
         wishes = _wishes(decision, failed=quiet >= LONGEST_BACKOFF)
         wants = bool(decision.actions or decision.status)
-        moved = bool(self.interval.created or self.interval.deleted or self.arrivals or self.departures)
+        moved = bool(
+            self.interval.created or self.interval.deleted or self.arrivals or self.departures
+        )
         if not self.open and (wants or moved):
             self.open, self.since = True, now
         records: list[Record] = []
@@ -254,7 +297,10 @@ class _Watched:
             records += self._differ(Unlike.ROLLOUT, ours, f"put {self.interval.at_risk} at risk")
         if wants:
             if wishes and quiet >= STANDSTILL:
-                records += [*self._unexplained(), *self._differ(Unlike.STANDSTILL, wishes, f"nothing for {quiet:.0f} s")]
+                records += [
+                    *self._unexplained(),
+                    *self._differ(Unlike.STANDSTILL, wishes, f"nothing for {quiet:.0f} s"),
+                ]
             due = STANDSTILL if quiet < STANDSTILL else LONGEST_BACKOFF
         else:
             due = QUIET if _is_well(self.fleet) else STALLED
@@ -266,7 +312,14 @@ class _Watched:
         records = self._unexplained()
         told = self.interval
         if told.differences or told.created or told.deleted or told.elsewhere:
-            done = len(told.differences), told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere
+            done = (
+                len(told.differences),
+                told.created,
+                told.deleted,
+                told.replaced,
+                told.at_risk,
+                told.elsewhere,
+            )
             records.append(Compared(self.seen.now, self.seen.daemonset.key, self.since, *done))
         self.open, self.interval, self.uids_wished = False, _Interval(), {}
         return records
@@ -275,10 +328,16 @@ class _Watched:
         """What is left of acts that ours would not have done."""
         records: list[Record] = []
         for act in self.arrivals.values():
-            records += self._differ(Unlike.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}")
+            records += self._differ(
+                Unlike.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}"
+            )
         staying = {pod.uid: pod for spot in self.fleet.spots for pod in spot.staying}
         for gone in self.departures.values():
-            meant = [uid for uid, node in self.uids_wished.items() if node == gone.pod.node and uid in staying]
+            meant = [
+                uid
+                for uid, node in self.uids_wished.items()
+                if node == gone.pod.node and uid in staying
+            ]
             if meant:
                 ours = f"an end of {staying[meant[0]].name} on {gone.pod.node}"
                 records += self._differ(Unlike.DELETE, ours, f"ended {gone.pod.name}")
@@ -346,21 +405,31 @@ def _is_doubled(fleet: NodePodLayout, spot: NodePods) -> bool:
 
 
 def _is_well(fleet: NodePodLayout) -> bool:
-    """Whether nothing is on its way: each node that shall has an available pod, of the wanted template where pods are replaced."""
+    """Whether nothing is on its way: each node that shall has an available pod, of the wanted
+    template where pods are replaced.
+    """
     rolls = _paces(fleet.seen.daemonset)
     for spot in fleet.spots:
         if spot.placement is not None and any(pod.terminating for pod in spot.pods):
             return False
-        if spot.wanted and not any(fleet.available(pod) and (fleet.updated(pod) or not rolls) for pod in spot.pods):
+        if spot.wanted and not any(
+            fleet.available(pod) and (fleet.updated(pod) or not rolls) for pod in spot.pods
+        ):
             return False
     return True
 
 
 def _wishes(decision: Decision, *, failed: bool) -> str:
-    """What is wanted, in a few words; failed pods, which theirs leaves for a back-off, only on demand."""
+    """What is wanted, in a few words; failed pods, which theirs leaves for a back-off, only on
+    demand.
+    """
     creates = [action.node for action in decision.actions if isinstance(action, CreatePod)]
     others = [action for action in decision.actions if not isinstance(action, CreatePod)]
-    others = [action for action in others if failed or not (isinstance(action, DeletePod) and action.cause is DeleteCause.FAILED)]
+    others = [
+        action
+        for action in others
+        if failed or not (isinstance(action, DeletePod) and action.cause is DeleteCause.FAILED)
+    ]
     told = [f"pods on {_listed(creates)}"] if creates else []
     if others:
         told.append(_listed([f"{type(action).__name__} {action.key.name}" for action in others]))

@@ -8,7 +8,9 @@ from gitops_ds.model.decision import StatusUpdate
 
 
 def count(fleet: NodePodLayout) -> Counts:
-    """The counters as of now. Of several pods on a node the one that would be kept counts, also while it is being deleted."""
+    """The counters as of now. Of several pods on a node the one that would be kept counts, also
+    while it is being deleted.
+    """
     desired = current = misscheduled = ready = updated = available = 0
     for spot in fleet.spots:
         if spot.placement is None:
@@ -30,13 +32,18 @@ def write(fleet: NodePodLayout) -> StatusUpdate | None:
     """What to write; None when the status says it already."""
     daemonset, counts = fleet.seen.daemonset, count(fleet)
     known = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
-    if (counts, counts.unavailable) == (daemonset.counts, known) and daemonset.observed_generation >= daemonset.generation:
+    if (counts, counts.unavailable) == (
+        daemonset.counts,
+        known,
+    ) and daemonset.observed_generation >= daemonset.generation:
         return None
     return StatusUpdate(counts, daemonset.generation)
 
 
 def next_available(fleet: NodePodLayout) -> float | None:
-    """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if none is waiting for that."""
+    """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if
+    none is waiting for that.
+    """
     wanted = fleet.seen.daemonset.min_ready_seconds
     if not wanted:
         return None

@@ -1,4 +1,5 @@
-"""A queue of keys, not events: each key is there once, is worked on by one worker at a time, and comes back later when it failed.
+"""A queue of keys, not events: each key is there once, is worked on by one worker at a time, and
+comes back later when it failed.
 
 It knows no clock: `now` is an argument, in seconds on any scale that only grows.
 
@@ -6,8 +7,10 @@ What always holds:
 - a key that was added is taken at least once after that;
 - a key is never taken while it is taken;
 - adding a key that waits moves it forward, never back;
-- a key that fails comes back, later each time, and the keys that fail come back at a bounded rate all together;
-- two turns of a key do not follow each other at once, so that what happens in between is looked at in one turn.
+- a key that fails comes back, later each time, and the keys that fail come back at a bounded rate
+  all together;
+- two turns of a key do not follow each other at once, so that what happens in between is looked at
+  in one turn.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 
-FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0  # seconds; client-go's default rate limiter, as are the next two
+# seconds; client-go's default rate limiter, as are the next two
+FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
-LONGEST_FAILED_HOLD = 1.0  # seconds; news brings a key that failed back sooner than its retry, but not at once
+# seconds; news brings a key that failed back sooner than its retry, but not at once
+LONGEST_FAILED_HOLD = 1.0
 # The next turn of a key waits five times what the last one took, within these bounds (seconds).
 SHORTEST_HOLD, LONGEST_HOLD, HOLD_FACTOR = 0.005, 0.05, 5.0
 
@@ -91,7 +96,9 @@ class WorkQueue(Generic[K]):
             self.add(key, now + wait)
 
     def forget(self, key: K) -> None:
-        """Drops what is remembered of a key that is gone for good; one that waits or is taken stays so."""
+        """Drops what is remembered of a key that is gone for good; one that waits or is taken stays
+        so.
+        """
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 
@@ -106,7 +113,11 @@ class WorkQueue(Generic[K]):
         if len(self._not_before) > enough:
             self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         if len(self._heap) > enough:
-            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0] and entry[2] not in self._taken]
+            self._heap = [
+                entry
+                for entry in self._heap
+                if self._due.get(entry[2]) == entry[0] and entry[2] not in self._taken
+            ]
             heapq.heapify(self._heap)
 
     def _push(self, key: K, at: float) -> None:

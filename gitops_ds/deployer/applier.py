@@ -1,6 +1,8 @@
-"""Carries out a plan: server-side applies in order, a few at once, then deletes. Each object's outcome is its own.
+"""Carries out a plan: server-side applies in order, a few at once, then deletes. Each object's
+outcome is its own.
 
-A dry run asks the API server what would come out, with the same conflicts and refusals as the write.
+A dry run asks the API server what would come out, with the same conflicts and refusals as the
+write.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class ApplyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """All that a write needs: the cluster, where each object lives, what is live, and on which terms."""
+    """All that a write needs: the cluster, where each object lives, what is live, and on which
+    terms.
+    """
 
     cluster: Cluster
     resources: Mapping[Key, Resource]
@@ -60,7 +64,9 @@ class Applier:
     terms: PlanContext
 
     def acting(self, key: Key, agent: str) -> Cluster:
-        """The cluster in the name of whoever applies this object. Raises Forbidden where nobody does."""
+        """The cluster in the name of whoever applies this object. Raises Forbidden where nobody
+        does.
+        """
         who = self.terms.impersonation
         if who is None:
             return self.cluster
@@ -90,32 +96,53 @@ async def _ask(writer: Applier, manifest: Manifest) -> DryRunResult:
         if live is None:
             return await _ask_for_new(cluster, writer, manifest)
         body, resource = planner.probe(manifest, live, writer.terms), writer.resources[manifest.key]
-        return await _ask_both_ways(cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts))
+        return await _ask_both_ways(
+            cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts)
+        )
     except (errors.Invalid, errors.BadRequest, errors.Forbidden, errors.ServerFault) as error:
         return DryRunResult(refused=str(error))
 
 
 async def _ask_for_new(cluster: Cluster, writer: Applier, manifest: Manifest) -> DryRunResult:
-    """Whether the object may be made; a namespace or definition that comes with the same plan is not there yet."""
+    """Whether the object may be made; a namespace or definition that comes with the same plan is
+    not there yet.
+    """
     body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, writer.terms.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
-        await cluster.apply(writer.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True)
+        await cluster.apply(
+            writer.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True
+        )
     return DryRunResult()
 
 
 async def _ask_both_ways(
-    cluster: Cluster, resource: Resource, body: Body, may_take: Callable[[tuple[FieldConflict, ...]], bool]
+    cluster: Cluster,
+    resource: Resource,
+    body: Body,
+    may_take: Callable[[tuple[FieldConflict, ...]], bool],
 ) -> DryRunResult:
     try:
-        return DryRunResult((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body)
+        return DryRunResult(
+            (await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body
+        )
     except errors.Conflict as error:
         if not may_take(conflicts := conflicts_of(error)):
             return DryRunResult(conflicts=conflicts)
-    return DryRunResult((await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True)).body)
+    return DryRunResult(
+        (
+            await cluster.apply(
+                resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True
+            )
+        ).body
+    )
 
 
-def _may_take(writer: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]) -> bool:
-    """Whether fields of others are to be shown as won; drift that is only told is shown as what would be put back."""
+def _may_take(
+    writer: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
+) -> bool:
+    """Whether fields of others are to be shown as won; drift that is only told is shown as what
+    would be put back.
+    """
     left = drift.is_left(manifest, live, writer.terms)
     return left or planner.may_force(manifest, live, conflicts, writer.terms)
 
@@ -123,7 +150,9 @@ def _may_take(writer: Applier, manifest: Manifest, live: Body, conflicts: tuple[
 def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
     """The fields and managers that the API server names."""
     found = (cause for cause in error.causes if cause.get("reason") == "FieldManagerConflict")
-    return tuple(FieldConflict(_manager(cause.get("message", "")), cause.get("field", "")) for cause in found)
+    return tuple(
+        FieldConflict(_manager(cause.get("message", "")), cause.get("field", "")) for cause in found
+    )
 
 
 def _manager(message: str) -> str:
@@ -142,12 +171,16 @@ class Dependencies:
 
 
 async def perform(
-    writer: Applier, changes: Sequence[Change], waits: Dependencies, tell: Callable[[AppliedObject], None]
+    writer: Applier,
+    changes: Sequence[Change],
+    waits: Dependencies,
+    tell: Callable[[AppliedObject], None],
 ) -> ApplyOutcome:
-    """Writes the changes in their order, those of one kind and wave together; deletes come last, and only after no failure.
+    """Writes the changes in their order, those of one kind and wave together; deletes come last,
+    and only after no failure.
 
-    What a change needs and is missing leaves it for a later pass; it is asked once for the same agents. `tell` hears of every write
-    at once.
+    What a change needs and is missing leaves it for a later pass; it is asked once for the same
+    agents. `tell` hears of every write at once.
     """
     outcome = ApplyOutcome()
     wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
@@ -155,9 +188,15 @@ async def perform(
 
     def group(change: Change) -> tuple[bool, int, int]:
         agent = change.manifest.agent if change.manifest else ""
-        return change.operation is Operation.DELETE, wave_of.get(agent, 0), apply_order.rank(change.key)
+        return (
+            change.operation is Operation.DELETE,
+            wave_of.get(agent, 0),
+            apply_order.rank(change.key),
+        )
 
-    for (deletes, _, _), together in groupby((c for c in changes if c.operation is not Operation.KEEP), key=group):
+    for (deletes, _, _), together in groupby(
+        (c for c in changes if c.operation is not Operation.KEEP), key=group
+    ):
         some = list(together)
         if deletes and outcome.refused:
             outcome.refused += [(change, _kept(change.key)) for change in some]
@@ -171,7 +210,9 @@ async def perform(
             if needed not in missing:
                 missing[needed] = await waits.agents(needed)
             if missing[needed]:
-                outcome.refused.append((change, Refusal("waits", f"{change.key} waits: {missing[needed]}", change.key)))
+                outcome.refused.append(
+                    (change, Refusal("waits", f"{change.key} waits: {missing[needed]}", change.key))
+                )
             else:
                 free.append(change)
         await _together(writer, free, outcome, tell)
@@ -179,24 +220,31 @@ async def perform(
 
 
 async def _in_stages(
-    writer: Applier, changes: Sequence[Change], outcome: ApplyOutcome, heard: tuple[Dependencies, Callable[[AppliedObject], None]]
+    writer: Applier,
+    changes: Sequence[Change],
+    outcome: ApplyOutcome,
+    heard: tuple[Dependencies, Callable[[AppliedObject], None]],
 ) -> None:
-    """Deletes DaemonSets so that at most as many nodes as the guard allows lose pods at once, or one DaemonSet's.
+    """Deletes DaemonSets so that at most as many nodes as the guard allows lose pods at once, or
+    one DaemonSet's.
 
-    Those of a stage are deleted in the foreground: they are there until their pods are gone, also for the next pass, and for one
-    of another process.
+    Those of a stage are deleted in the foreground: they are there until their pods are gone, also
+    for the next pass, and for one of another process.
     """
     waits, tell = heard
     allowed = writer.terms.guards.lost.of(len(writer.live.nodes or ()))
     live = writer.live.objects
     ending = [
-        key for key, body in sorted(live.items()) if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
+        key
+        for key, body in sorted(live.items())
+        if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
     ]
     left = list(changes)
     while left:
         if missing := await waits.ends(ending):
             outcome.refused += [
-                (change, Refusal("waits", f"{change.key} is deleted later: {missing}", change.key)) for change in left
+                (change, Refusal("waits", f"{change.key} is deleted later: {missing}", change.key))
+                for change in left
             ]
             return
         stage, nodes = left[:1], {*left[0].nodes.lost}
@@ -236,12 +284,18 @@ async def _together(
             except (errors.Unauthorized, errors.ClusterUnreachable):
                 raise
             except errors.ClusterError as error:
-                outcome.refused.append((change, Refusal("refused", f"{change.key}: {error}{_advice(error)}", change.key)))
+                outcome.refused.append(
+                    (
+                        change,
+                        Refusal("refused", f"{change.key}: {error}{_advice(error)}", change.key),
+                    )
+                )
             else:
                 outcome.written.append(done)
                 tell(done)
 
-    # All come to their end before the first error is raised: nothing is written behind the caller's back.
+    # All come to their end before the first error is raised: nothing is written behind the caller's
+    # back.
     ends = await asyncio.gather(*map(one, changes), return_exceptions=True)
     for error in ends:
         if error is not None:
@@ -252,7 +306,11 @@ def _lost(key: Key, error: errors.Conflict) -> Refusal:
     """A conflict over fields, or an object that moved since it was looked at."""
     if conflicts := conflicts_of(error):
         return planner.conflict(key, conflicts)
-    return Refusal("conflict", f"{key} was changed while it was being written ({error}): the next pass looks again", key)
+    return Refusal(
+        "conflict",
+        f"{key} was changed while it was being written ({error}): the next pass looks again",
+        key,
+    )
 
 
 def _advice(error: errors.ClusterError) -> str:
@@ -276,7 +334,9 @@ async def _write(writer: Applier, change: Change, manifest: Manifest) -> Applied
 
 
 async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:
-    """An apply; one of a custom kind is repeated for some seconds, until the definition written before it is in force."""
+    """An apply; one of a custom kind is repeated for some seconds, until the definition written
+    before it is in force.
+    """
     custom = (resource.group, resource.kind) not in builtin_resources.RESOURCES
     tries = int(DEFINITION_SECONDS / DEFINITION_PAUSE) if custom else 0
     for _ in range(tries):
@@ -294,12 +354,25 @@ async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
     metadata = live["metadata"]
     patch = [
         {"op": "replace", "path": "/metadata/managedFields", "value": ownership.migrated(live)},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        {
+            "op": "replace",
+            "path": "/metadata/resourceVersion",
+            "value": metadata["resourceVersion"],
+        },
     ]
-    await cluster.patch(resource, str(metadata.get("namespace") or ""), str(metadata["name"]), patch, type=PatchType.JSON)
+    await cluster.patch(
+        resource,
+        str(metadata.get("namespace") or ""),
+        str(metadata["name"]),
+        patch,
+        type=PatchType.JSON,
+    )
 
 
-_PROPAGATION = {prune.Policy.ORPHAN: Propagation.ORPHAN, prune.Policy.FOREGROUND: Propagation.FOREGROUND}
+_PROPAGATION = {
+    prune.Policy.ORPHAN: Propagation.ORPHAN,
+    prune.Policy.FOREGROUND: Propagation.FOREGROUND,
+}
 
 
 async def _delete(writer: Applier, change: Change, *, visibly: bool) -> AppliedObject:
@@ -311,5 +384,7 @@ async def _delete(writer: Applier, change: Change, *, visibly: bool) -> AppliedO
     uid = str(live["metadata"].get("uid") or "")
     cluster = writer.acting(key, writer.terms.agents.get(key, ""))
     with contextlib.suppress(errors.NotFound):  # gone already
-        await cluster.delete(writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation)
+        await cluster.delete(
+            writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation
+        )
     return AppliedObject(change, None)

@@ -1,4 +1,5 @@
-"""What is in a Namespace, or of a CustomResourceDefinition, that would be deleted: listed when it is about to be, never watched.
+"""What is in a Namespace, or of a CustomResourceDefinition, that would be deleted: listed when it
+is about to be, never watched.
 
 Kubernetes deletes everything in a namespace with it, and all objects of a definition.
 https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/
@@ -20,12 +21,18 @@ from gitops_ds.model.objects import Body, Key, Resource, key_of
 KEPT = 60.0  # seconds for which a container that holds something is not listed again
 AT_ONCE = 8
 
-# What controllers of Kubernetes itself put into each namespace, or what says nothing about a use of it.
-_OF_THE_SYSTEM = frozenset((("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default")))
+# What controllers of Kubernetes itself put into each namespace, or what says nothing about a use of
+# it.
+_OF_THE_SYSTEM = frozenset(
+    (("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default"))
+)
 _IGNORED = frozenset(
     (
         *(("", "Binding"), ("", "Endpoints"), ("", "Event"), ("events.k8s.io", "Event")),
-        *(("authorization.k8s.io", "LocalSubjectAccessReview"), ("discovery.k8s.io", "EndpointSlice")),
+        *(
+            ("authorization.k8s.io", "LocalSubjectAccessReview"),
+            ("discovery.k8s.io", "EndpointSlice"),
+        ),
         *(("metrics.k8s.io", "PodMetrics"), ("coordination.k8s.io", "Lease")),
     )
 )
@@ -43,7 +50,9 @@ async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Liv
 
 
 class ContentsCache:
-    """Remembers for a minute what keeps a container from being deleted; that nothing does is read each time."""
+    """Remembers for a minute what keeps a container from being deleted; that nothing does is read
+    each time.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` gives seconds that never go back."""
@@ -71,7 +80,9 @@ def _uid(body: Body) -> str:
     return str((body.get("metadata") or {}).get("uid") or "")
 
 
-async def _listed(cluster: Cluster, container: Key, body: Body, served: Iterable[Resource]) -> Contents:
+async def _listed(
+    cluster: Cluster, container: Key, body: Body, served: Iterable[Resource]
+) -> Contents:
     if container.kind == "Namespace":
         kinds = [one for one in served if one.namespaced and (one.group, one.kind) not in _IGNORED]
         which = Selection(namespace=container.name)
@@ -88,7 +99,8 @@ async def _listed(cluster: Cluster, container: Key, body: Body, served: Iterable
             except (errors.Unauthorized, errors.ClusterUnreachable, errors.TooManyRequests):
                 raise
             except errors.ClusterError as error:
-                # 405: a kind that can only be created. https://kubernetes.io/docs/reference/using-api/api-concepts/
+                # 405: a kind that can only be created.
+                # https://kubernetes.io/docs/reference/using-api/api-concepts/
                 return () if error.status == 405 else None
 
     lists = await asyncio.gather(*map(listed, kinds))
@@ -100,15 +112,23 @@ def _roots(bodies: Iterable[Body]) -> Mapping[Key, Body]:
     """The objects that no other one among them owns."""
     every = {key_of(body): body for body in bodies}
     uids = {_uid(body) for body in every.values()}
-    return {key: _lean(body) for key, body in every.items() if not (_is_of_the_system(key, body) or uids & _owners(body))}
+    return {
+        key: _lean(body)
+        for key, body in every.items()
+        if not (_is_of_the_system(key, body) or uids & _owners(body))
+    }
 
 
 def _owners(body: Body) -> set[str]:
-    return {str(owner.get("uid")) for owner in (body.get("metadata") or {}).get("ownerReferences") or ()}
+    return {
+        str(owner.get("uid")) for owner in (body.get("metadata") or {}).get("ownerReferences") or ()
+    }
 
 
 def _is_of_the_system(key: Key, body: Body) -> bool:
-    return (key.group, key.kind, key.name) in _OF_THE_SYSTEM or body.get("type") == "kubernetes.io/service-account-token"
+    return (key.group, key.kind, key.name) in _OF_THE_SYSTEM or body.get(
+        "type"
+    ) == "kubernetes.io/service-account-token"
 
 
 def _lean(body: Body) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Reads from a cluster what a plan needs: lists where they serve, single objects where not.
 
-One pass of the command line asks anew; the service has the same in its caches (`Caches`) and asks nobody.
+One pass of the command line asks anew; the service has the same in its caches (`Caches`) and asks
+nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Live, Node, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource, key_of
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NODE,
+    POD,
+    Body,
+    Key,
+    Resource,
+    key_of,
+)
 from gitops_ds.plan import prune
 
 AT_ONCE = 16
@@ -37,25 +47,39 @@ AT_ONCE = 16
 async def resources_of(
     cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
 ) -> tuple[Mapping[Key, Resource], list[Refusal]]:
-    """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't serve.
+    """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't
+    serve.
 
-    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked once, and again as long as one is
-    not among what it serves. A kind whose CustomResourceDefinition is in the bundle is known by that.
+    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked
+    once, and again as long as one is not among what it serves. A kind whose
+    CustomResourceDefinition is in the bundle is known by that.
     """
     found: dict[Key, Resource] = {}
     refused: list[Refusal] = []
     known = {**_defined(bundle), **builtin_resources.RESOURCES}
     others = tuple(others)
-    known |= await _served(cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - known.keys())
+    known |= await _served(
+        cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - known.keys()
+    )
     for manifest in bundle.manifests.values():
         resource = known.get((manifest.key.group, manifest.key.kind))
         if resource is None:
             what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
             refused.append(
-                Refusal("unknown-kind", f"{manifest.key}: the cluster serves no {what}; is its definition installed?", manifest.key)
+                Refusal(
+                    "unknown-kind",
+                    f"{manifest.key}: the cluster serves no {what}; is its definition installed?",
+                    manifest.key,
+                )
             )
         elif resource.namespaced and not manifest.key.namespace:
-            refused.append(Refusal("no-namespace", f"{manifest.key} needs a namespace: write metadata.namespace", manifest.key))
+            refused.append(
+                Refusal(
+                    "no-namespace",
+                    f"{manifest.key} needs a namespace: write metadata.namespace",
+                    manifest.key,
+                )
+            )
         else:
             found[manifest.key] = _in_version(resource, manifest)
     for key in others:
@@ -66,7 +90,9 @@ async def resources_of(
     return found, refused
 
 
-async def _served(cluster: Cluster, kinds: Set[tuple[str, str]]) -> Mapping[tuple[str, str], Resource]:
+async def _served(
+    cluster: Cluster, kinds: Set[tuple[str, str]]
+) -> Mapping[tuple[str, str], Resource]:
     """Those of the kinds that the cluster serves; a definition may have come since it was asked."""
     if not kinds:
         return {}
@@ -77,7 +103,9 @@ async def _served(cluster: Cluster, kinds: Set[tuple[str, str]]) -> Mapping[tupl
 
 
 async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
-    """The bundle with the default namespace on objects of kinds that only the cluster knows to be namespaced."""
+    """The bundle with the default namespace on objects of kinds that only the cluster knows to be
+    namespaced.
+    """
     namespace = bundle.cluster.namespace
     unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
     if not unsure or not namespace:
@@ -91,8 +119,13 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
         if resource is not None and resource.namespaced:
             del manifests[manifest.key]
             key = replace(manifest.key, namespace=namespace)
-            body = {**manifest.body, "metadata": {**manifest.body["metadata"], "namespace": namespace}}
-            manifests[key] = replace(manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False)
+            body = {
+                **manifest.body,
+                "metadata": {**manifest.body["metadata"], "namespace": namespace},
+            }
+            manifests[key] = replace(
+                manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False
+            )
     return replace(bundle, manifests=dict(sorted(manifests.items())))
 
 
@@ -110,19 +143,27 @@ def _defined(bundle: Bundle) -> dict[tuple[str, str], Resource]:
 
 
 def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
-    """The kind of a CustomResourceDefinition, in the last version that it names; nothing where it names none."""
+    """The kind of a CustomResourceDefinition, in the last version that it names; nothing where it
+    names none.
+    """
     spec = body.get("spec") or {}
     said = spec.get("names") or {}
     defined = {}
     for version in spec.get("versions") or ():
-        names_and_scope = str(said.get("kind")), str(said.get("plural")), spec.get("scope") == "Namespaced"
+        names_and_scope = (
+            str(said.get("kind")),
+            str(said.get("plural")),
+            spec.get("scope") == "Namespaced",
+        )
         resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
         defined[resource.group, resource.kind] = resource
     return defined
 
 
 async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
-    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes where they may be listed."""
+    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes
+    where they may be listed.
+    """
     kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
     ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
     (daemonsets, known, (node_list, unlisted)), rest = await asyncio.gather(
@@ -132,7 +173,11 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
     objects = {key_of(body): body for body in daemonsets.items}
     for items in rest:
         objects |= {key_of(body): body for body in items}
-    missing = {key: resource for key, resource in wanted.items() if key not in objects and resource.kind != "DaemonSet"}
+    missing = {
+        key: resource
+        for key, resource in wanted.items()
+        if key not in objects and resource.kind != "DaemonSet"
+    }
     objects |= await single(cluster, missing)
     relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
     found = assemble(relevant, known.items, node_list)
@@ -172,7 +217,9 @@ async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, 
 def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iterable[Body]) -> Live:
     """A `Live` from bodies: revisions with their DaemonSet, oldest first; nodes by name."""
     by_uid = {
-        str(body["metadata"].get("uid")): key for key, body in objects.items() if key.kind == "DaemonSet" and key.group == "apps"
+        str(body["metadata"].get("uid")): key
+        for key, body in objects.items()
+        if key.kind == "DaemonSet" and key.group == "apps"
     }
     grouped: dict[Key, list[Revision]] = defaultdict(list)
     for body in known:
@@ -180,7 +227,10 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
         revision = revisions.revision_of(body) if owner and owner.uid in by_uid else None
         if owner and revision:
             grouped[by_uid[owner.uid]].append(revision)
-    history = {key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name))) for key, some in grouped.items()}
+    history = {
+        key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))
+        for key, some in grouped.items()
+    }
     found: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
     return Live(dict(objects), history, tuple(found))
 
@@ -188,20 +238,30 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
 async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
     """Adds what becomes of the pods of these DaemonSets when they change: one list each.
 
-    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone; none where nodes are unknown.
+    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone;
+    none where nodes are unknown.
     """
     if live.nodes is None:
         return live
     asked = [key for key in wanted if key in live.objects]
     found = await asyncio.gather(*(_seen(cluster, live, key) for key in asked))
-    return replace(live, foresee={key: partial(preview.of_change, seen) for key, seen in zip(asked, found, strict=True) if seen})
+    return replace(
+        live,
+        foresee={
+            key: partial(preview.of_change, seen)
+            for key, seen in zip(asked, found, strict=True)
+            if seen
+        },
+    )
 
 
 async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
     """What the controller would see of a DaemonSet; None where it has no pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
     try:
-        found = await cluster.list(POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True))
+        found = await cluster.list(
+            POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
+        )
     except errors.Forbidden:
         return None
     known = sorted(map(pods.pod_of, found.items), key=lambda pod: pod.name)
@@ -212,16 +272,24 @@ async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
 
 def _selector(daemonset: DaemonSet) -> str:
     """The part of a selector that a list can have; the rest is looked at afterwards."""
-    one = [requirement for requirement in daemonset.selector or () if requirement.operator == "In" and len(requirement.values) == 1]
+    one = [
+        requirement
+        for requirement in daemonset.selector or ()
+        if requirement.operator == "In" and len(requirement.values) == 1
+    ]
     return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
 
 
 async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
-    """Adds the names of ConfigMaps that pods use; looks at pods only where a content-named ConfigMap is leaving."""
+    """Adds the names of ConfigMaps that pods use; looks at pods only where a content-named
+    ConfigMap is leaving.
+    """
     spaces = {key.namespace for key in prune.content_named(leaving, live)}
     if not spaces:
         return live
-    lists = await asyncio.gather(*(cluster.list(POD, Selection(namespace=space)) for space in sorted(spaces)))
+    lists = await asyncio.gather(
+        *(cluster.list(POD, Selection(namespace=space)) for space in sorted(spaces))
+    )
     named = {
         (str(pod["metadata"].get("namespace")), name)
         for found in lists

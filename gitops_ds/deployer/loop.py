@@ -1,8 +1,10 @@
-"""The deployer's loop: look at Git when asked to, make the cluster so, remember, wait for the next wish.
+"""The deployer's loop: look at Git when asked to, make the cluster so, remember, wait for the next
+wish.
 
-The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does not ask Git. A wish that comes
-while a pass goes on is not lost: it stays set, and the next pass begins at once. An unchanged commit on an unchanged cluster ends
-after `git ls-remote`. While Git gives no answer the commit that is known is kept applied; before its first answer, the one that was
+The schedule, a webhook and a request call `ask`, a watch that saw a change `stirred`, which does
+not ask Git. A wish that comes while a pass goes on is not lost: it stays set, and the next pass
+begins at once. An unchanged commit on an unchanged cluster ends after `git ls-remote`. While Git
+gives no answer the commit that is known is kept applied; before its first answer, the one that was
 applied last.
 """
 
@@ -36,7 +38,15 @@ from gitops_ds.deployer.watch_cache import Caches
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.control_requests import Handled, PassedOn, Steering
-from gitops_ds.model.deployment import DriftCorrected, GitTook, PassEnded, PassFailed, PassTook, State, Unchanged
+from gitops_ds.model.deployment import (
+    DriftCorrected,
+    GitTook,
+    PassEnded,
+    PassFailed,
+    PassTook,
+    State,
+    Unchanged,
+)
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceChanged, SourceStatus
@@ -46,7 +56,8 @@ from gitops_ds.telemetry import spans
 P = ParamSpec("P")
 T = TypeVar("T")
 LONGEST_RETRY = 300.0  # seconds
-CLUSTER_RETRY = 12.0  # seconds at most while the API server is away: it shall find us soon, and each try is one request
+# seconds at most while the API server is away: it shall find us soon, and each try is one request
+CLUSTER_RETRY = 12.0
 RETURNING = 60.0  # seconds after an API server gave no answer
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that several are looked at together
@@ -54,7 +65,9 @@ SETTLE = 0.5  # seconds after a change in the cluster, so that several are looke
 
 @dataclass(frozen=True, slots=True)
 class LoopTiming:
-    """Seconds until a failed pass is tried again, the clock (seconds since 1970), and numbers in [0, 1) for jitter."""
+    """Seconds until a failed pass is tried again, the clock (seconds since 1970), and numbers in
+    [0, 1) for jitter.
+    """
 
     retry: float
     clock: Callable[[], float]
@@ -64,9 +77,20 @@ class LoopTiming:
 class Loop:
     """One repository on one cluster."""
 
-    def __init__(self, source: RevisionSource, place: DeployTarget, asked: ApplyOptions, emit: Emit, timing: LoopTiming) -> None:
+    def __init__(
+        self,
+        source: RevisionSource,
+        place: DeployTarget,
+        asked: ApplyOptions,
+        emit: Emit,
+        timing: LoopTiming,
+    ) -> None:
         """Nothing runs until `run`."""
-        self._source = replace(source, tip=self._timed("tip", source.tip), snapshot=self._timed("snapshot", source.snapshot))
+        self._source = replace(
+            source,
+            tip=self._timed("tip", source.tip),
+            snapshot=self._timed("snapshot", source.snapshot),
+        )
         self._asked, self._emit, self._timing = asked, self._say, timing
         self._given, self._acting = emit, True
         self._going: asyncio.Task[None] | None = None
@@ -76,12 +100,22 @@ class Loop:
         self._looks = Looks(self._source.tip, self._wish_for, always=source.watched)
         self._tip: CommitId | None = None
         self._damped: drift_damping.Rows = {}
-        self._caches = Caches(place.cluster, place.owner, self.stirred, timing.chance, self._supervisor)
+        self._caches = Caches(
+            place.cluster, place.owner, self.stirred, timing.chance, self._supervisor
+        )
         listed = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())
-        self._place = replace(place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read)
-        self._requests = Requests(place.cluster, (place.namespace, place.owner), self._requested, timing.chance)
-        self._saver = source_status_store.Saver(place.cluster, (place.namespace, place.owner), timing.clock)
-        self._status = SourceStatus(place.owner, place.repository, source.branch, since=timing.clock())
+        self._place = replace(
+            place, clock=timing.clock, wrote=self._caches.wrote, contents=listed.read
+        )
+        self._requests = Requests(
+            place.cluster, (place.namespace, place.owner), self._requested, timing.chance
+        )
+        self._saver = source_status_store.Saver(
+            place.cluster, (place.namespace, place.owner), timing.clock
+        )
+        self._status = SourceStatus(
+            place.owner, place.repository, source.branch, since=timing.clock()
+        )
         self._ended: PassEnded | None = None
         self._waiting: int | None = None
         self._expected: tuple[CommitId, float] | None = None
@@ -118,7 +152,9 @@ class Loop:
                 well = True
                 return found
             finally:
-                self._given(GitTook(self._timing.clock(), asyncio.get_running_loop().time() - began, well))
+                self._given(
+                    GitTook(self._timing.clock(), asyncio.get_running_loop().time() - began, well)
+                )
 
         return timed
 
@@ -134,7 +170,9 @@ class Loop:
         return self._status if self._acting else None
 
     def _judge(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
-        """The status after a pass. A Git server that gave no answer stays unreachable until it gives one."""
+        """The status after a pass. A Git server that gave no answer stays unreachable until it
+        gives one.
+        """
         if error is None and self._looks.failing:
             return
         before, now = self._status, self._timing.clock()
@@ -164,7 +202,9 @@ class Loop:
         self.ask()
 
     def rest(self) -> None:
-        """Takes no pass until `act`, and drops the one that goes on; it only keeps what one needs at hand."""
+        """Takes no pass until `act`, and drops the one that goes on; it only keeps what one needs
+        at hand.
+        """
         self._acting = False
         self._saver.rest()
         if self._going is not None:
@@ -201,12 +241,16 @@ class Loop:
         self._wish.set()
 
     def expect(self, commit: CommitId | None) -> None:
-        """Wants a pass, and some more until the server shows the commit: it may tell of a push before it shows it."""
+        """Wants a pass, and some more until the server shows the commit: it may tell of a push
+        before it shows it.
+        """
         self._expected = (commit, asyncio.get_running_loop().time()) if commit else self._expected
         self.ask()
 
     def _hear_of(self, pushed: str) -> None:
-        """A push that another replica was told of; what stood there when the first pass began is over."""
+        """A push that another replica was told of; what stood there when the first pass began is
+        over.
+        """
         if self._pushed is not None and pushed not in ("", self._pushed):
             self._emit(PassedOn(self._timing.clock(), commit := pushed_commit(pushed)))
             self.expect(commit)
@@ -227,15 +271,19 @@ class Loop:
         self._member = claims.join(self._place.owner, rank, self.stirred)
 
     def stirred(self) -> None:
-        """Something changed that a plan looks at: wants a pass soon, so that several changes are looked at together.
+        """Something changed that a plan looks at: wants a pass soon, so that several changes are
+        looked at together.
 
-        While the API server refuses what each pass asks, a change in the cluster wakes it no sooner than its back-off.
+        While the API server refuses what each pass asks, a change in the cluster wakes it no sooner
+        than its back-off.
         """
         self._stir += 1
         self._ask_in(max(SETTLE, self._held_off - asyncio.get_running_loop().time()))
 
     def _ask_in(self, seconds: float) -> None:
-        """Wants a pass then, unless one is wanted earlier; a pass that begins takes every such wish with it."""
+        """Wants a pass then, unless one is wanted earlier; a pass that begins takes every such wish
+        with it.
+        """
         loop = asyncio.get_running_loop()
         if self._alarm is not None:
             if self._alarm.when() <= loop.time() + seconds:
@@ -280,7 +328,9 @@ class Loop:
             await ended(going)
 
     async def _warm(self) -> None:
-        """Reads what a pass reads. A choice is kept when the leader has met its commit, for it told of that."""
+        """Reads what a pass reads. A choice is kept when the leader has met its commit, for it told
+        of that.
+        """
         stir = self._stir
         try:
             seen = await self._looks.look(self._tip)
@@ -288,12 +338,18 @@ class Loop:
                 raise seen.error or errors.SourceUnreachable("the Git server gave no answer yet")
             if self._settled == (tip := seen.tip, stir):
                 return
-            known = await state_store.load(self._place.cluster, self._place.namespace, self._place.owner)
+            known = await state_store.load(
+                self._place.cluster, self._place.namespace, self._place.owner
+            )
             if self._choice is None or self._choice.tip != tip:
                 self._choice = await self._choosing.choose(tip, known, "")
             if self._choice.prepared is not None:
-                bundle = await live_state.with_namespaces(self._place.cluster, self._choice.prepared.bundle)
-                await self._caches.live((await live_state.resources_of(self._place.cluster, bundle, known.inventory))[0])
+                bundle = await live_state.with_namespaces(
+                    self._place.cluster, self._choice.prepared.bundle
+                )
+                await self._caches.live(
+                    (await live_state.resources_of(self._place.cluster, bundle, known.inventory))[0]
+                )
             self._tip = tip
             if known.last_attempted != tip:
                 self._choice = None
@@ -304,7 +360,12 @@ class Loop:
             self._failed(error)
 
     async def _pass(self) -> None:
-        began, self._outcome, self._spent, steering = asyncio.get_running_loop().time(), "", False, Steering()
+        began, self._outcome, self._spent, steering = (
+            asyncio.get_running_loop().time(),
+            "",
+            False,
+            Steering(),
+        )
         try:
             with spans.span("pass", owner=self._place.owner):
                 if self._requests.changed:
@@ -352,18 +413,28 @@ class Loop:
             self._emit(PassFailed(self._timing.clock(), str(error), wait))
         self._complaint = str(error)
         self._left = self.remembers
-        self._state = None  # somebody may have written it, to agree to a rewind or as another process: it is read again
+        # somebody may have written it, to agree to a rewind or as another process: it is read again
+        self._state = None
 
     def _later(self, tries: int, longest: float = LONGEST_RETRY) -> float:
         """Seconds until the next try, after so many that failed."""
-        return min(self._timing.retry * 2.0 ** min(tries - 1, 16), longest) * (1 + self._timing.chance() / 10)
+        return min(self._timing.retry * 2.0 ** min(tries - 1, 16), longest) * (
+            1 + self._timing.chance() / 10
+        )
 
     def _try_again(self, refusals: Sequence[Refusal]) -> None:
-        """When what a pass left undone is tried again: soon what waits for others, later and later what was refused."""
+        """When what a pass left undone is tried again: soon what waits for others, later and later
+        what was refused.
+        """
         now = asyncio.get_running_loop().time()
-        deferred = {refusal.key: refusal for refusal in refusals if refusal.key and reconcile.is_tried_again(refusal)}
+        deferred = {
+            refusal.key: refusal
+            for refusal in refusals
+            if refusal.key and reconcile.is_tried_again(refusal)
+        }
         if now < self._retry_at and deferred.keys() <= self._deferred.keys():
-            self._again = self._retry_at  # a pass that something else woke: what was refused was not tried
+            # a pass that something else woke: what was refused was not tried
+            self._again = self._retry_at
             return
         self._tries = self._tries + 1 if reconcile.may_pass(refusals) else 0
         self._retry_at, self._deferred = 0.0, {}
@@ -373,7 +444,9 @@ class Loop:
                 self._retry_at, self._deferred = self._again, deferred
         elif any(refusal.guard == "waits" for refusal in refusals):
             self._again = now + self._timing.retry
-        waiting = [refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key]
+        waiting = [
+            refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key
+        ]
         self._again = min(self._again, drift_damping.due(self._damped, waiting))
 
     async def _answer(self, steering: Steering) -> None:
@@ -409,11 +482,15 @@ class Loop:
             raise error
 
     async def _keep_up(self, seen: Seen, steering: Steering) -> errors.SourceError | None:
-        """Makes the cluster as the tip says, or the last good commit. The error that only people can mend, if any."""
+        """Makes the cluster as the tip says, or the last good commit. The error that only people
+        can mend, if any.
+        """
         stir, now, tip = self._stir, asyncio.get_running_loop().time(), seen.tip or CommitId("")
         choice = self._choice
         is_unknown = not seen.answered and (choice is None or choice.kept)  # the tip
-        is_open = choice is not None and (not choice.trusted or choice.blocked is not None or (choice.kept and seen.answered))
+        is_open = choice is not None and (
+            not choice.trusted or choice.blocked is not None or (choice.kept and seen.answered)
+        )
         if is_open and seen.asked:
             self._settled = None
         # A clock that was put back compares, rather than wait for a moment that is far away now.
@@ -439,9 +516,16 @@ class Loop:
         return error
 
     async def _chosen(
-        self, choose: revision_selector.Choose, asked: tuple[CommitId, State, str], before: SelectedRevision | None, *, anew: bool
+        self,
+        choose: revision_selector.Choose,
+        asked: tuple[CommitId, State, str],
+        before: SelectedRevision | None,
+        *,
+        anew: bool,
     ) -> tuple[SelectedRevision, errors.SourceError | None]:
-        """The choice for a tip, as it is or made anew; the one before where Git does not give the files of the tip."""
+        """The choice for a tip, as it is or made anew; the one before where Git does not give the
+        files of the tip.
+        """
         tip, known, held = asked
         if before is not None and (before.tip, before.held) == (tip, held) and not anew:
             return before, before.blocked
@@ -455,7 +539,9 @@ class Loop:
         self._tries, self._retry_at = 0, 0.0
         return choice, choice.blocked
 
-    async def _carry_out(self, choice: SelectedRevision, known: State, steering: Steering, stir: int) -> None:
+    async def _carry_out(
+        self, choice: SelectedRevision, known: State, steering: Steering, stir: int
+    ) -> None:
         """Plans and applies what was chosen."""
         tip, prepared, snapshot = choice.tip, choice.prepared, choice.snapshot
         self._waiting = self._ended = None
@@ -467,13 +553,21 @@ class Loop:
             return
         with spans.span("plan", commit=tip):
             bundle = await live_state.with_namespaces(self._place.cluster, prepared.bundle)
-            resources, _ = await live_state.resources_of(self._place.cluster, bundle, known.inventory)
+            resources, _ = await live_state.resources_of(
+                self._place.cluster, bundle, known.inventory
+            )
             asked = self._asks(bundle.manifests, steering)
-            seen = await self._caches.live({key: resource for key, resource in resources.items() if key not in asked.deferred})
-            draft = await reconcile.draft_with(self._place, bundle, snapshot.commit, asked, known=known, seen=seen)
+            seen = await self._caches.live(
+                {key: resource for key, resource in resources.items() if key not in asked.deferred}
+            )
+            draft = await reconcile.draft_with(
+                self._place, bundle, snapshot.commit, asked, known=known, seen=seen
+            )
         self._said.withheld(draft.plan.refusals)
         if steering.suspended:
-            self._state = await reconcile.compare(self._place, draft, self._emit, self._timing.clock)
+            self._state = await reconcile.compare(
+                self._place, draft, self._emit, self._timing.clock
+            )
             self._outcome, self._waiting = self._said.suspended(draft.plan), len(draft.plan.writes)
             self._settled = (tip, stir)
             return
@@ -481,7 +575,9 @@ class Loop:
             self.ask()  # somebody asked for something meanwhile, maybe to write nothing
             return
         with spans.span("apply", plan=draft.plan.hash):
-            ended, self._state = await reconcile.carry_out(self._place, draft, asked, self._hear, self._timing.clock)
+            ended, self._state = await reconcile.carry_out(
+                self._place, draft, asked, self._hear, self._timing.clock
+            )
         self._ended = ended
         covered = approval.covers(steering.approved, draft.plan.hash)
         self._spent = covered and asked.approved == steering.approved and bool(ended.writes)
@@ -490,14 +586,17 @@ class Loop:
         self._due = reconcile.due(self._state, asked, self._compared)
         self._try_again(ended.refusals)
         if ended.writes:
-            self.stirred()  # what was written comes back through the watches; look once more when it has
+            # what was written comes back through the watches; look once more when it has
+            self.stirred()
         else:
             self._settled = (tip, stir)
 
     def _hear(self, told: Record) -> None:
         if isinstance(told, DriftCorrected):
             now, longest = asyncio.get_running_loop().time(), self._asked.compare_every
-            self._damped = drift_damping.corrected(self._damped, (told.object,), now, (self._timing.retry, longest))
+            self._damped = drift_damping.corrected(
+                self._damped, (told.object,), now, (self._timing.retry, longest)
+            )
         self._said.hear(told)
 
     async def _load(self) -> State:
@@ -506,7 +605,9 @@ class Loop:
         known = await state_store.load(place.cluster, place.namespace, place.owner)
         if known.version:
             return known
-        return await state_store.save(place.cluster, place.namespace, place.owner, replace(known, repository=place.repository))
+        return await state_store.save(
+            place.cluster, place.namespace, place.owner, replace(known, repository=place.repository)
+        )
 
     def _asks(self, named: Iterable[Key], steering: Steering) -> ApplyOptions:
         """What is asked of this pass, among the neighbours, who hear what is named."""

@@ -1,7 +1,9 @@
-"""Who names which objects, among the deployers of one service: Git comes before templates in the cluster, and they never fight.
+"""Who names which objects, among the deployers of one service: Git comes before templates in the
+cluster, and they never fight.
 
-Each deployer tells what it names before it plans, and asks what the others name. What one leaves and another names is handed over:
-it is not deleted in between. Kept in memory alone: after a start nobody deletes or takes anything before all have told once.
+Each deployer tells what it names before it plans, and asks what the others name. What one leaves
+and another names is handed over: it is not deleted in between. Kept in memory alone: after a start
+nobody deletes or takes anything before all have told once.
 """
 
 from __future__ import annotations

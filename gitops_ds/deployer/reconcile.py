@@ -1,7 +1,9 @@
-"""One pass of the deployer: what a commit says, against what the cluster holds, made so, and remembered.
+"""One pass of the deployer: what a commit says, against what the cluster holds, made so, and
+remembered.
 
-Everything a pass needs is read at its start, from Git and the cluster; what it leaves behind is on the objects and in the state. So
-it may end at any instant, and the next one goes on from where the world is.
+Everything a pass needs is read at its start, from Git and the cluster; what it leaves behind is on
+the objects and in the state. So it may end at any instant, and the next one goes on from where the
+world is.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from gitops_ds.model import guards, names
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import Applied, DriftCorrected, Generation, NotApplied, PassEnded, Planned, State
+from gitops_ds.model.deployment import (
+    Applied,
+    DriftCorrected,
+    Generation,
+    NotApplied,
+    PassEnded,
+    Planned,
+    State,
+)
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
@@ -44,10 +54,12 @@ POLL_SECONDS = 1.0
 class ApplyOptions:
     """What a caller wants of a pass.
 
-    `patience` is how many seconds agents are waited for that others depend on; `go_back` the consent to an older commit; `hold_for`
-    the seconds after which drift that is held is corrected, `compare_every` those after which even a cluster that no watch told
-    anything of is compared. `contested` are objects whose drift is not corrected now; `live_words`: annotations that steer us count
-    also where they were written in the cluster. `deferred` are refusals of the API server that are not tried again now.
+    `patience` is how many seconds agents are waited for that others depend on; `go_back` the
+    consent to an older commit; `hold_for` the seconds after which drift that is held is corrected,
+    `compare_every` those after which even a cluster that no watch told anything of is compared.
+    `contested` are objects whose drift is not corrected now; `live_words`: annotations that steer
+    us count also where they were written in the cluster. `deferred` are refusals of the API server
+    that are not tried again now.
     """
 
     guards: Guards = Guards()
@@ -70,10 +82,11 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeployTarget:
-    """Where a deployer works: the cluster, the namespace of its state, the id under which it owns objects, and the time there.
+    """Where a deployer works: the cluster, the namespace of its state, the id under which it owns
+    objects, and the time there.
 
-    `wrote` is told of each object that was written, with its version, and with "" for one that was deleted. `contents` lists what
-    is in a Namespace that would be deleted.
+    `wrote` is told of each object that was written, with its version, and with "" for one that was
+    deleted. `contents` lists what is in a Namespace that would be deleted.
     """
 
     cluster: Cluster
@@ -98,18 +111,30 @@ class PreparedPlan:
 
 
 async def draft(
-    place: DeployTarget, bundle: Bundle, commit: CommitInfo | None, asked: ApplyOptions, *, seen: Live | None = None
+    place: DeployTarget,
+    bundle: Bundle,
+    commit: CommitInfo | None,
+    asked: ApplyOptions,
+    *,
+    seen: Live | None = None,
 ) -> PreparedPlan:
     """The plan for a bundle. `seen` is what caches hold; without it the cluster is asked.
 
-    Raises ClusterError. Sends dry runs, and only for objects that are not plainly as they shall be; writes nothing.
+    Raises ClusterError. Sends dry runs, and only for objects that are not plainly as they shall be;
+    writes nothing.
     """
     known = await state_store.load(place.cluster, place.namespace, place.owner)
     return await draft_with(place, bundle, commit, asked, known=known, seen=seen)
 
 
 async def draft_with(
-    place: DeployTarget, bundle: Bundle, commit: CommitInfo | None, asked: ApplyOptions, *, known: State, seen: Live | None = None
+    place: DeployTarget,
+    bundle: Bundle,
+    commit: CommitInfo | None,
+    asked: ApplyOptions,
+    *,
+    known: State,
+    seen: Live | None = None,
 ) -> PreparedPlan:
     """As `draft`, with a state that was read before."""
     bundle = await live_state.with_namespaces(place.cluster, bundle)
@@ -117,9 +142,13 @@ async def draft_with(
     if seen is None:
         seen = await live_state.read(place.cluster, resources, place.owner)
     # Ours by their label alone, where the inventory was lost.
-    strays, _ = await live_state.resources_of(place.cluster, replace(bundle, manifests={}), seen.objects.keys() - resources.keys())
+    strays, _ = await live_state.resources_of(
+        place.cluster, replace(bundle, manifests={}), seen.objects.keys() - resources.keys()
+    )
     resources = {**resources, **strays}
-    stamp = Stamp(place.owner, place.repository, commit.id if commit else "", commit.subject if commit else "")
+    stamp = Stamp(
+        place.owner, place.repository, commit.id if commit else "", commit.subject if commit else ""
+    )
     terms = PlanContext(
         stamp,
         guards=asked.guards,
@@ -142,7 +171,9 @@ async def draft_with(
         inventory=known.inventory if known.last_attempted else None,
         agents=known.agents,
     )
-    served = replace(bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources})
+    served = replace(
+        bundle, manifests={key: m for key, m in bundle.manifests.items() if key in resources}
+    )
     served = ignore_differences.over(served, seen, asked.ignore)
     gone, _ = deletions.of(served, seen, terms)
     seen = await live_state.with_config_maps_in_use(place.cluster, seen, gone)
@@ -156,14 +187,23 @@ async def draft_with(
         seen = await live_state.with_pods(place.cluster, seen, moving)
         made = planner.plan(served, seen, terms, answers, kept=kept)
     suspended = suspension.refusals(made.changes, seen.objects, live_words=asked.live_words)
-    made = replace(made, changes=_without(made.changes, suspended), refusals=(*refused, *made.refusals, *suspended))
+    made = replace(
+        made,
+        changes=_without(made.changes, suspended),
+        refusals=(*refused, *made.refusals, *suspended),
+    )
     return PreparedPlan(made, bundle, commit, writer, known)
 
 
 async def carry_out(
-    place: DeployTarget, ready: PreparedPlan, asked: ApplyOptions, emit: Emit, clock: Callable[[], float]
+    place: DeployTarget,
+    ready: PreparedPlan,
+    asked: ApplyOptions,
+    emit: Emit,
+    clock: Callable[[], float],
 ) -> tuple[PassEnded, State]:
-    """Applies the plan, tells every write, and saves the state where it changed; how it ended, and the state from now on.
+    """Applies the plan, tells every write, and saves the state where it changed; how it ended, and
+    the state from now on.
 
     Raises Forbidden before the first write where the plan's effect on nodes is unknown.
     """
@@ -173,26 +213,39 @@ async def carry_out(
     _tell_plan(ready, emit, clock)
 
     def tell(done: applier.AppliedObject) -> None:
-        place.wrote(done.change.key, str(done.body["metadata"]["resourceVersion"]) if done.body else "")
+        place.wrote(
+            done.change.key, str(done.body["metadata"]["resourceVersion"]) if done.body else ""
+        )
         emit(Applied(clock(), done.change, done.warnings))
         if drifted := made.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
     ready = await _announced(place, ready)
-    outcome = await applier.perform(ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell)
+    outcome = await applier.perform(
+        ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell
+    )
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), change, refusal))
     after = _remembered(ready, outcome, place)
     if after != ready.state:
         after = await _save(place, after)
-    ended = PassEnded(clock(), made.commit, len(outcome.written), (*made.refusals, *(refusal for _, refusal in outcome.refused)))
+    ended = PassEnded(
+        clock(),
+        made.commit,
+        len(outcome.written),
+        (*made.refusals, *(refusal for _, refusal in outcome.refused)),
+    )
     emit(ended)
     return ended, after
 
 
 def _waits(cluster: Cluster, bundle: Bundle, patience: float) -> applier.Dependencies:
     async def agents(named: Sequence[str]) -> str:
-        keys = [key for key, manifest in bundle.manifests.items() if manifest.agent in named and key.kind == "DaemonSet"]
+        keys = [
+            key
+            for key, manifest in bundle.manifests.items()
+            if manifest.agent in named and key.kind == "DaemonSet"
+        ]
         return await _until(patience, keys, lambda key: _missing(cluster, key))
 
     async def ends(keys: Sequence[Key]) -> str:
@@ -244,17 +297,27 @@ def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Cha
     return tuple(change for change in changes if change.key not in left_out)
 
 
-async def compare(place: DeployTarget, ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> State:
+async def compare(
+    place: DeployTarget, ready: PreparedPlan, emit: Emit, clock: Callable[[], float]
+) -> State:
     """Tells the plan, carries nothing out, and notes what waits; the state from now on."""
     made, terms = ready.plan, ready.writer.terms
     _tell_plan(ready, emit, clock)
     standing = drift.standing(made.drifted, terms.left, terms.now)
-    after = replace(ready.state, waiting=frozenset(change.key for change in made.writes) | _suspended(made), drift=standing)
+    after = replace(
+        ready.state,
+        waiting=frozenset(change.key for change in made.writes) | _suspended(made),
+        drift=standing,
+    )
     return after if after == ready.state else await _save(place, after)
 
 
 def _suspended(made: Plan) -> frozenset[Key]:
-    return frozenset(refusal.key for refusal in made.refusals if refusal.key and refusal.guard == suspension.GUARD)
+    return frozenset(
+        refusal.key
+        for refusal in made.refusals
+        if refusal.key and refusal.guard == suspension.GUARD
+    )
 
 
 def _tell_plan(ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> None:
@@ -266,25 +329,39 @@ def _tell_plan(ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> N
 
 
 async def _announced(place: DeployTarget, ready: PreparedPlan) -> PreparedPlan:
-    """Notes beforehand what will be created, and whose end was approved: a process that is killed in between forgets nothing."""
+    """Notes beforehand what will be created, and whose end was approved: a process that is killed
+    in between forgets nothing.
+    """
     known, made = ready.state, ready.plan
-    inventory = known.inventory | {change.key for change in made.changes if change.operation is Operation.CREATE}
+    inventory = known.inventory | {
+        change.key for change in made.changes if change.operation is Operation.CREATE
+    }
     approved = known.approved | made.approved
     if (inventory, approved) == (known.inventory, known.approved):
         return ready
-    noted = replace(known, repository=place.repository, cluster=made.cluster, inventory=inventory, approved=approved)
+    noted = replace(
+        known,
+        repository=place.repository,
+        cluster=made.cluster,
+        inventory=inventory,
+        approved=approved,
+    )
     return replace(ready, state=await _save(place, noted))
 
 
 def _remembered(ready: PreparedPlan, outcome: applier.ApplyOutcome, place: DeployTarget) -> State:
-    """The state after the pass: a deleted object leaves the inventory only when its delete was taken, or when it is not there.
+    """The state after the pass: a deleted object leaves the inventory only when its delete was
+    taken, or when it is not there.
 
-    What was to be created and was refused stays noted: each try would else write it in and take it out, and so wake the next one.
+    What was to be created and was refused stays noted: each try would else write it in and take it
+    out, and so wake the next one.
     """
     old, made = ready.state, ready.plan
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
-    settled = {change.key: change for change in made.changes if change.operation is Operation.KEEP} | written
+    settled = {
+        change.key: change for change in made.changes if change.operation is Operation.KEEP
+    } | written
     refused = {change.key for change, _ in outcome.refused}
     gone |= old.inventory - settled.keys() - refused - ready.writer.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
@@ -309,7 +386,9 @@ def _remembered(ready: PreparedPlan, outcome: applier.ApplyOutcome, place: Deplo
     )
 
 
-def _generations(ready: PreparedPlan, outcome: applier.ApplyOutcome, gone: set[Key]) -> Mapping[Key, Generation]:
+def _generations(
+    ready: PreparedPlan, outcome: applier.ApplyOutcome, gone: set[Key]
+) -> Mapping[Key, Generation]:
     """Of every DaemonSet that is now as the plan has it; of the others what was known."""
     kept = [change.key for change in ready.plan.changes if change.operation is Operation.KEEP]
     bodies = {key: ready.writer.live.objects.get(key) for key in kept}
@@ -324,7 +403,9 @@ def _generations(ready: PreparedPlan, outcome: applier.ApplyOutcome, gone: set[K
 
 
 def _found_again(ready: PreparedPlan) -> frozenset[Key]:
-    """Objects of ours that a lost inventory held: they are in the new one, also those that a guard keeps."""
+    """Objects of ours that a lost inventory held: they are in the new one, also those that a guard
+    keeps.
+    """
     if ready.writer.terms.inventory is not None:
         return frozenset()
     return frozenset(deletions.of(ready.bundle, ready.writer.live, ready.writer.terms)[0])
@@ -335,7 +416,11 @@ def _agents(old: State, settled: Iterable[Change], inventory: frozenset[Key]) ->
     for change in settled:
         if change.manifest is not None:
             found.pop(change.key, None)
-            found |= {change.key: change.manifest.agent} if change.manifest.agent and change.key in inventory else {}
+            found |= (
+                {change.key: change.manifest.agent}
+                if change.manifest.agent and change.key in inventory
+                else {}
+            )
     return found
 
 
@@ -346,13 +431,20 @@ def _revisions(ready: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int,
         if rollout is None or commit is None or change.operation is Operation.DELETE:
             continue
         kept = {revision.number for revision in ready.writer.live.revisions.get(change.key, ())}
-        newest = max(kept, default=0)  # a number above it was foretold, and its revision is still to come
-        known = {number: commit for number, commit in found.get(change.key, {}).items() if number in kept or number > newest}
+        # a number above it was foretold, and its revision is still to come
+        newest = max(kept, default=0)
+        known = {
+            number: commit
+            for number, commit in found.get(change.key, {}).items()
+            if number in kept or number > newest
+        }
         moved = rollout.old is None or rollout.old != rollout.new
         if change.operation is not Operation.KEEP and moved:
             known[rollout.becomes] = commit
         elif rollout.current is not None:
-            known.setdefault(rollout.current, found.get(change.key, {}).get(rollout.current, commit))
+            known.setdefault(
+                rollout.current, found.get(change.key, {}).get(rollout.current, commit)
+            )
         found[change.key] = known
     return found
 
@@ -365,12 +457,18 @@ def _commit(plan: Plan, change: Change) -> CommitId | None:
 
 def due(known: State, asked: ApplyOptions, now: float) -> float:
     """When a cluster in which nothing moves is to be compared again (seconds since 1970)."""
-    ends = (left.since + asked.hold_for for left in known.drift.values() if left.choice is DriftPolicy.HOLD)
+    ends = (
+        left.since + asked.hold_for
+        for left in known.drift.values()
+        if left.choice is DriftPolicy.HOLD
+    )
     return min([now + asked.compare_every, *(end for end in ends if end > now)])
 
 
 async def _save(place: DeployTarget, after: State) -> State:
-    """Saves; when another process wrote meanwhile, over what it wrote, with all that either knows: both saw the same cluster."""
+    """Saves; when another process wrote meanwhile, over what it wrote, with all that either knows:
+    both saw the same cluster.
+    """
     for _ in range(5):
         try:
             return await state_store.save(place.cluster, place.namespace, place.owner, after)

@@ -1,4 +1,6 @@
-"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what is left undone."""
+"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what
+is left undone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class DeduplicatingEmitter:
         self._left: frozenset[Refusal] = frozenset()
 
     def hear(self, told: Record) -> None:
-        """Tells what a pass tells, but not again what the pass before left undone for the same reason."""
+        """Tells what a pass tells, but not again what the pass before left undone for the same
+        reason.
+        """
         if isinstance(told, NotApplied) and told.refusal in self._left:
             return
         if isinstance(told, PassEnded):
@@ -31,12 +35,20 @@ class DeduplicatingEmitter:
         self._emit(told)
 
     def suspended(self, made: Plan) -> str:
-        """Tells that nothing is written, and again when something else waits; how the pass ended, in words."""
+        """Tells that nothing is written, and again when something else waits; how the pass ended,
+        in words.
+        """
         told = Suspended(self._clock(), made.commit, len(made.writes))
-        if self._suspended is None or (told.commit, told.changes) != (self._suspended.commit, self._suspended.changes):
+        if self._suspended is None or (told.commit, told.changes) != (
+            self._suspended.commit,
+            self._suspended.changes,
+        ):
             self._emit(told)
         self._suspended = told
-        return f"suspended: {counted(len(made.writes), 'change')} of commit {(made.commit or '')[:12]} not applied"
+        return (
+            f"suspended: {counted(len(made.writes), 'change')} of commit "
+            f"{(made.commit or '')[:12]} not applied"
+        )
 
     def steered(self, steering: Steering) -> None:
         """Tells that it is suspended no longer."""
@@ -60,6 +72,8 @@ def outcome(tip: CommitId, ended: PassEnded) -> str:
         return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
     if failed:
         commit = f"commit {(ended.commit or '')[:12]} is not applied as a whole"
-        return f"failure: {commit}: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+        return (
+            f"failure: {commit}: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
+        )
     kept = "; ".join(refusal.message for refusal in ended.refusals)
     return f"success: {applied}" + (f"; {kept}" if kept else "")

@@ -38,13 +38,24 @@ def parse(body: Body) -> Steering:
 
 
 class Requests:
-    """The requests to one deployer. `stirred` is called when something is asked (True), or the state was written (False)."""
+    """The requests to one deployer. `stirred` is called when something is asked (True), or the
+    state was written (False).
+    """
 
     def __init__(
-        self, cluster: Cluster, place: tuple[str, str], stirred: Callable[[bool], None], chance: Callable[[], float]
+        self,
+        cluster: Cluster,
+        place: tuple[str, str],
+        stirred: Callable[[bool], None],
+        chance: Callable[[], float],
     ) -> None:
         """`place` is the namespace of the state and the owner's id."""
-        self._cluster, (self._namespace, id), self._stirred, self._chance = cluster, place, stirred, chance
+        self._cluster, (self._namespace, id), self._stirred, self._chance = (
+            cluster,
+            place,
+            stirred,
+            chance,
+        )
         self._name = state_store.config_map_name(id)
         self._mark: tuple[list[Steering], list[object]] = ([], [])
         self._stale = True
@@ -56,12 +67,17 @@ class Requests:
         await informer.run(self._cluster, CONFIG_MAP, which, self._hear, random=self._chance)
 
     def _hear(self, told: InformerEvent) -> None:
-        if isinstance(told, Failing | WorldVersion) or (not isinstance(told, Listing) and told.type is EventType.BOOKMARK):
+        if isinstance(told, Failing | WorldVersion) or (
+            not isinstance(told, Listing) and told.type is EventType.BOOKMARK
+        ):
             return
         gone = not isinstance(told, Listing) and told.type is EventType.DELETED
         bodies = told.items if isinstance(told, Listing) else () if gone else (told.object,)
         # The data counts too: another process may have released a commit, or agreed to a rewind.
-        before, self._mark = self._mark, ([parse(body) for body in bodies], [body.get("binaryData") for body in bodies])
+        before, self._mark = (
+            self._mark,
+            ([parse(body) for body in bodies], [body.get("binaryData") for body in bodies]),
+        )
         if before != self._mark:
             self._stale = True
             self._stirred(before[0] != self._mark[0])
@@ -72,11 +88,15 @@ class Requests:
         return self._stale
 
     async def look(self, *, anew: bool = False) -> Steering:
-        """What is asked now; asks the cluster only when something changed, or to be sure (`anew`). Raises ClusterError."""
+        """What is asked now; asks the cluster only when something changed, or to be sure (`anew`).
+        Raises ClusterError.
+        """
         if self._stale or anew:
             self._stale = False
             try:
-                self._steering = parse(await self._cluster.get(CONFIG_MAP, self._namespace, self._name))
+                self._steering = parse(
+                    await self._cluster.get(CONFIG_MAP, self._namespace, self._name)
+                )
             except errors.NotFound:
                 self._steering = Steering()
             except errors.ClusterError:
@@ -85,12 +105,19 @@ class Requests:
         return self._steering
 
     async def answer(self, outcome: str, *, spent: bool) -> None:
-        """Tells how the pass ended that was asked for; an approval that was `spent` is taken away. Raises ClusterError."""
+        """Tells how the pass ended that was asked for; an approval that was `spent` is taken away.
+        Raises ClusterError.
+        """
         said: dict[str, str | None] = {names.APPROVE: None} if spent else {}
         if self._steering.requested:
-            said |= {names.HANDLED_AT: self._steering.requested, names.OUTCOME: outcome[:OUTCOME_BYTES]}
+            said |= {
+                names.HANDLED_AT: self._steering.requested,
+                names.OUTCOME: outcome[:OUTCOME_BYTES],
+            }
         self._stale = True
-        await self._cluster.patch(CONFIG_MAP, self._namespace, self._name, {"metadata": {"annotations": said}})
+        await self._cluster.patch(
+            CONFIG_MAP, self._namespace, self._name, {"metadata": {"annotations": said}}
+        )
 
 
 def pushed_commit(pushed: str) -> CommitId | None:
@@ -107,4 +134,9 @@ async def pass_on(cluster: Cluster, place: tuple[str, str], push: Push, at: floa
     namespace, id = place
     said = {names.PUSHED: f"{timestamps.micros(at)} {push.commit or ''}".rstrip()}
     with contextlib.suppress(errors.ClusterError):
-        await cluster.patch(CONFIG_MAP, namespace, state_store.config_map_name(id), {"metadata": {"annotations": said}})
+        await cluster.patch(
+            CONFIG_MAP,
+            namespace,
+            state_store.config_map_name(id),
+            {"metadata": {"annotations": said}},
+        )

@@ -1,8 +1,10 @@
 """Which commit is kept applied: the branch's tip, if it may be; else the last good one; else none.
 
-Before the first answer of Git the commit that was applied last is kept applied, as far as the local copy has it.
+Before the first answer of Git the commit that was applied last is kept applied, as far as the local
+copy has it.
 
-What is met on the way is told once: a new commit, one that is not well formed, one whose signer nobody knows.
+What is met on the way is told once: a new commit, one that is not well formed, one whose signer
+nobody knows.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ async def unasked_alone(commit: CommitId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RevisionSource:
-    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the files mean.
+    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the
+    files mean.
 
-    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we trust; nothing of one that isn't
-    is read, let alone rendered; `verify_kept` does so for the last good commit alone. None: no signature is asked for.
-    `follows_rewrites`: a branch that does not lead on from the last commit is followed without consent. `watched`: the tip is known
-    without asking anybody. `branch`: what is followed, for people.
+    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we
+    trust; nothing of one that isn't is read, let alone rendered; `verify_kept` does so for the last
+    good commit alone. None: no signature is asked for. `follows_rewrites`: a branch that does not
+    lead on from the last commit is followed without consent. `watched`: the tip is known without
+    asking anybody. `branch`: what is followed, for people.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -62,11 +66,13 @@ class RevisionSource:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRevision:
-    """What a tip of the branch means for the cluster: what is applied, or None where no commit was good yet.
+    """What a tip of the branch means for the cluster: what is applied, or None where no commit was
+    good yet.
 
-    One that is not `trusted` is looked at again in the next pass: a person may have added its signer. `held` is why the tip is not
-    to be applied, where somebody said so, `blocked` why only a person can let it be applied, `rejected` its first finding. `kept`:
-    Git has not answered yet; `tip` is the commit that was applied last, whatever the branch's tip is.
+    One that is not `trusted` is looked at again in the next pass: a person may have added its
+    signer. `held` is why the tip is not to be applied, where somebody said so, `blocked` why only a
+    person can let it be applied, `rejected` its first finding. `kept`: Git has not answered yet;
+    `tip` is the commit that was applied last, whatever the branch's tip is.
     """
 
     tip: CommitId
@@ -95,7 +101,9 @@ class Choosing:
         self._distrust: set[str] = set()
 
     async def choose(self, tip: CommitId, known: State, held: str) -> SelectedRevision:
-        """The tip, if it may be applied; else the last good commit, so that drift is still looked after; else nothing."""
+        """The tip, if it may be applied; else the last good commit, so that drift is still looked
+        after; else nothing.
+        """
         if held:
             self._emit(CommitHeld(self._clock(), tip, held))
             return await self._last_good(SelectedRevision(tip, held=held), known)
@@ -110,20 +118,32 @@ class Choosing:
         if prepared.deployable:
             return SelectedRevision(tip, prepared, snapshot)
         found = next((finding for finding in prepared.findings if finding.refused), None)
-        return await self._last_good(SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known)
+        return await self._last_good(
+            SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known
+        )
 
     async def keep(self, last: CommitId, known: State, held: str) -> SelectedRevision:
-        """The commit that was applied last, while the tip of the branch is not known; the last good one where that may not be.
+        """The commit that was applied last, while the tip of the branch is not known; the last good
+        one where that may not be.
 
         Raises SourceUnreachable where it is not in the local copy.
         """
         unknown = SelectedRevision(last, held=held, kept=True)
         try:
             choice = unknown if held else await self._kept(last, unknown)
-            return choice if choice.prepared or known.last_good == last else await self._last_good(choice, known)
+            return (
+                choice
+                if choice.prepared or known.last_good == last
+                else await self._last_good(choice, known)
+            )
         except errors.SourceError as error:
-            lost = f"commit {last[:12]}, which was applied last, is not in the local copy of the repository"
-            raise errors.SourceUnreachable(f"{lost}, so nothing is corrected until Git answers: {error}") from error
+            lost = (
+                f"commit {last[:12]}, which was applied last, is not in the local copy of the "
+                "repository"
+            )
+            raise errors.SourceUnreachable(
+                f"{lost}, so nothing is corrected until Git answers: {error}"
+            ) from error
 
     async def _last_good(self, choice: SelectedRevision, known: State) -> SelectedRevision:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
@@ -133,7 +153,8 @@ class Choosing:
     async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
         """The choice with a commit that was applied before, if it may still be read and applied."""
         found = await self._source.verify_kept(commit)
-        if isinstance(found, Unverified):  # the state says that it was good, and whoever may write ConfigMaps can say that
+        # the state says that it was good, and whoever may write ConfigMaps can say that
+        if isinstance(found, Unverified):
             self._distrusts(found)
             return replace(choice, trusted=False)
         good = await self._source.snapshot(commit)
@@ -141,7 +162,9 @@ class Choosing:
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 
     async def _trusts(self, tip: CommitId, known: State) -> bool:
-        """Whether the tip may be read. Told once: a good one when it is new, the other for each reason."""
+        """Whether the tip may be read. Told once: a good one when it is new, the other for each
+        reason.
+        """
         found = await self._source.verify(tip, known.last_good)
         if isinstance(found, Unverified):
             self._distrusts(found)
@@ -156,28 +179,46 @@ class Choosing:
             self._emit(VerificationFailed(self._clock(), found.commit, found.message))
         self._distrust |= {found.message}
 
-    def _tell(self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared) -> None:
+    def _tell(
+        self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared
+    ) -> None:
         """Tells a commit once, also when the pass that met it failed later and is taken again."""
         info = snapshot.commit
         if info is None or info.id == self._told:
             return
         self._told = info.id
         if info.id != known.last_attempted:
-            self._emit(NewCommit(self._clock(), info.id, info.subject, info.author, movement is Movement.REWRITTEN))
+            self._emit(
+                NewCommit(
+                    self._clock(),
+                    info.id,
+                    info.subject,
+                    info.author,
+                    movement is Movement.REWRITTEN,
+                )
+            )
         if not prepared.deployable:
             refused = tuple(finding for finding in prepared.findings if finding.refused)
             self._emit(CommitRejected(self._clock(), info.id, refused))
 
-    def _unwanted(self, tip: CommitId, movement: Movement, known: State) -> errors.HistoryRewound | None:
+    def _unwanted(
+        self, tip: CommitId, movement: Movement, known: State
+    ) -> errors.HistoryRewound | None:
         last = (known.last_attempted or "")[:12]
         consent = f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
         if movement is Movement.REWOUND:
             told = f"the branch went back from {last} to {tip[:12]}, an older commit"
-            return errors.HistoryRewound(f"{told}: nothing is applied until a newer one comes, {consent}")
+            return errors.HistoryRewound(
+                f"{told}: nothing is applied until a newer one comes, {consent}"
+            )
         if movement is Movement.REWRITTEN and not self._source.follows_rewrites:
-            # No signature names a branch or a repository: that a commit is signed does not say that it was meant for here.
+            # No signature names a branch or a repository: that a commit is signed does not say that
+            # it was meant for here.
             told = f"the branch was rewritten from {last} to {tip[:12]}, which does not lead on from it"
-            advice = f"until the branch leads on from {last}, {consent} (repository.verify.forcePush: follow)"
+            advice = (
+                f"until the branch leads on from {last}, {consent} (repository.verify.forcePush: "
+                "follow)"
+            )
             return errors.HistoryRewound(f"{told}: nothing of it is applied {advice}")
         return None
 

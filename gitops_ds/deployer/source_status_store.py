@@ -1,7 +1,9 @@
-"""The status of each followed repository: judged after each pass, and saved in a ConfigMap of its own for whoever has no service.
+"""The status of each followed repository: judged after each pass, and saved in a ConfigMap of its
+own for whoever has no service.
 
-It is written when it changes, and else each HEARTBEAT, so that a status that is older than FRESH belongs to a service that ended.
-A Node's Lease says the same of a kubelet: https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats
+It is written when it changes, and else each HEARTBEAT, so that a status that is older than FRESH
+belongs to a service that ended. A Node's Lease says the same of a kubelet:
+https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _BYTES = 1024  # of a message
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a pass saw. `waiting`: the changes that wait because the repository is suspended, None where it is not."""
+    """What a pass saw. `waiting`: the changes that wait because the repository is suspended, None
+    where it is not.
+    """
 
     choice: SelectedRevision | None
     known: State | None
@@ -58,17 +62,26 @@ def judge(facts: Facts) -> tuple[Condition, str]:
     if choice.rejected:
         return Condition.REJECTED, f"commit {tip} is not applied: {choice.rejected}; {stays}"
     if not choice.trusted:
-        return Condition.UNVERIFIED, f"commit {tip} is not applied: it is not signed by a trusted key; {stays}"
+        return (
+            Condition.UNVERIFIED,
+            f"commit {tip} is not applied: it is not signed by a trusted key; {stays}",
+        )
     if choice.held:
         return Condition.HELD, f"commit {tip} is on hold ({choice.held}); {stays}"
     if facts.waiting is not None:
-        return Condition.SUSPENDED, f"suspended: {counted(facts.waiting, 'change')} of commit {tip} not applied"
+        return (
+            Condition.SUSPENDED,
+            f"suspended: {counted(facts.waiting, 'change')} of commit {tip} not applied",
+        )
     failed, waiting = (ended.failed, ended.suspended) if ended else ((), ())
     if failed and not any(guards.of(refusal.guard).stuck for refusal in failed):
         return Condition.PROGRESSING, f"commit {tip} is being applied: {failed[0].message}"
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        return Condition.PARTLY_APPLIED, f"commit {tip} is applied in part: {failed[0].message}{more}"
+        return (
+            Condition.PARTLY_APPLIED,
+            f"commit {tip} is applied in part: {failed[0].message}{more}",
+        )
     if waiting:
         more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
         return Condition.SUSPENDED, f"commit {tip} is applied in part: {waiting[0].message}{more}"
@@ -90,10 +103,17 @@ def of_error(error: errors.GitopsError) -> Condition:
             return Condition.FAILED
 
 
-def after(before: SourceStatus, facts: Facts, steering: Steering, error: errors.GitopsError | None, now: float) -> SourceStatus:
+def after(
+    before: SourceStatus,
+    facts: Facts,
+    steering: Steering,
+    error: errors.GitopsError | None,
+    now: float,
+) -> SourceStatus:
     """The status after a pass. Pure."""
     condition, message = judge(facts) if error is None else (of_error(error), str(error))
-    in_part = facts.ended is not None and not facts.ended.whole  # such a commit may be the last good one
+    # such a commit may be the last good one
+    in_part = facts.ended is not None and not facts.ended.whole
     return replace(
         before,
         condition=condition,
@@ -116,12 +136,15 @@ def _newest(facts: Facts) -> CommitId | None:
 class Saver:
     """Keeps the ConfigMap of one repository as its status is. `clock` gives seconds since 1970."""
 
-    def __init__(self, cluster: Cluster, place: tuple[str, str], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, place: tuple[str, str], clock: Callable[[], float]
+    ) -> None:
         """`place` is the namespace of the state and the owner's id."""
         self._cluster, (self._namespace, self._id), self._clock = cluster, place, clock
         self._status: SourceStatus | None = None
         self._changed = asyncio.Event()
-        self._full_at = 0.0  # when all writes of a burst are available again, in the event loop's time
+        # when all writes of a burst are available again, in the event loop's time
+        self._full_at = 0.0
 
     def show(self, status: SourceStatus, *, write: bool) -> None:
         """This is the status now; `write`: it says something else than the one before."""
@@ -159,7 +182,12 @@ class Saver:
         if self._status is None:
             return
         self._status = replace(self._status, written=self._clock())
-        await self._cluster.apply(CONFIG_MAP, _body(self._namespace, self._status), manager=names.FIELD_MANAGER, force=True)
+        await self._cluster.apply(
+            CONFIG_MAP,
+            _body(self._namespace, self._status),
+            manager=names.FIELD_MANAGER,
+            force=True,
+        )
 
 
 def config_map_name(id: str) -> str:
@@ -179,20 +207,39 @@ def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "looked": timestamps.text(status.looked) if status.looked else "",
     }
     whole = orjson.dumps(asdict(status), option=orjson.OPT_SORT_KEYS).decode()
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**flat, "status.json": whole}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {**flat, "status.json": whole},
+    }
 
 
 async def known(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
-    """The status of each repository by the owner's id; not `active` where it is too old to count. Raises ClusterError."""
+    """The status of each repository by the owner's id; not `active` where it is too old to count.
+    Raises ClusterError.
+    """
     found = await cluster.list(CONFIG_MAP, Selection(namespace, labels=_LABEL))
     read = [status for body in found.items if (status := _read(body.get("data") or {})) is not None]
-    return {status.id: replace(status, active=status.active and now - status.written <= FRESH) for status in read}
+    return {
+        status.id: replace(status, active=status.active and now - status.written <= FRESH)
+        for status in read
+    }
 
 
 def _read(data: Mapping[str, str]) -> SourceStatus | None:
     try:
         told = orjson.loads(data["status.json"])
-        commits = {name: CommitId(told[name]) if told[name] else None for name in ("newest", "applied")}
-        return SourceStatus(**{**told, **commits, "condition": Condition(told["condition"]), "held": tuple(told["held"])})
+        commits = {
+            name: CommitId(told[name]) if told[name] else None for name in ("newest", "applied")
+        }
+        return SourceStatus(
+            **{
+                **told,
+                **commits,
+                "condition": Condition(told["condition"]),
+                "held": tuple(told["held"]),
+            }
+        )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None

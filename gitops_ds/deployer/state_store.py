@@ -1,7 +1,8 @@
 """The deployer's memory: one ConfigMap for each repository and cluster, written under its version.
 
-Compressed JSON by schemas/state.schema.json; what passes half a MiB goes on in further ConfigMaps, named by their content and
-written before the first one names them, so that a crash in between leaves the old state whole.
+Compressed JSON by schemas/state.schema.json; what passes half a MiB goes on in further ConfigMaps,
+named by their content and written before the first one names them, so that a crash in between
+leaves the old state whole.
 """
 
 from __future__ import annotations
@@ -30,14 +31,18 @@ _PARTS = f"{names.DOMAIN}/parts"
 
 
 def identity(hint: str, repository: str, path: str, cluster: str) -> str:
-    """The id under which objects are owned: the repository's own name with the cluster's, else a hash of where all comes from."""
+    """The id under which objects are owned: the repository's own name with the cluster's, else a
+    hash of where all comes from.
+    """
     if hint:
         return f"{hint}.{cluster}" if cluster else hint
     return hashlib.sha256("\0".join((repository, path, cluster)).encode()).hexdigest()[:12]
 
 
 async def load(cluster: Cluster, namespace: str, id: str) -> State:
-    """The state, or an empty one where there is none. Raises ClusterError, also for a state that can't be read."""
+    """The state, or an empty one where there is none. Raises ClusterError, also for a state that
+    can't be read.
+    """
     name = config_map_name(id)
     try:
         first = await cluster.get(CONFIG_MAP, namespace, name)
@@ -46,28 +51,57 @@ async def load(cluster: Cluster, namespace: str, id: str) -> State:
     try:
         rest = [await cluster.get(CONFIG_MAP, namespace, part) for part in _parts(first)]
         data = b"".join(base64.b64decode(body["binaryData"][_KEY]) for body in (first, *rest))
-        return _parse(orjson.loads(gzip.decompress(data)), str(first["metadata"]["resourceVersion"]))
-    except (errors.NotFound, KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error) as error:
+        return _parse(
+            orjson.loads(gzip.decompress(data)), str(first["metadata"]["resourceVersion"])
+        )
+    except (
+        errors.NotFound,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OSError,
+        EOFError,
+        zlib.error,
+    ) as error:
         raise errors.ClusterError(
-            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to begin anew; no agent is touched"
+            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to begin "
+            "anew; no agent is touched"
         ) from error
 
 
 def _parts(first: Body) -> list[str]:
-    return [part for part in (first["metadata"].get("annotations") or {}).get(_PARTS, "").split(",") if part]
+    return [
+        part
+        for part in (first["metadata"].get("annotations") or {}).get(_PARTS, "").split(",")
+        if part
+    ]
 
 
-async def save(cluster: Cluster, namespace: str, id: str, state: State, *, chunk: int = CHUNK_BYTES) -> State:
+async def save(
+    cluster: Cluster, namespace: str, id: str, state: State, *, chunk: int = CHUNK_BYTES
+) -> State:
     """Writes the state over the version that it was read at, and returns it at its new one.
 
     Raises Conflict or AlreadyExists when somebody was faster.
     """
     data = gzip.compress(orjson.dumps(show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
     head, *rest = [data[at : at + chunk] for at in range(0, len(data), chunk)]
-    parts = {f"{config_map_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest}
-    old = _parts(await cluster.get(CONFIG_MAP, namespace, config_map_name(id))) if state.version and len(data) > chunk else []
+    parts = {
+        f"{config_map_name(id)}-{hashlib.sha256(piece).hexdigest()[:12]}": piece for piece in rest
+    }
+    old = (
+        _parts(await cluster.get(CONFIG_MAP, namespace, config_map_name(id)))
+        if state.version and len(data) > chunk
+        else []
+    )
     for name, piece in parts.items():
-        await cluster.apply(CONFIG_MAP, _config_map(namespace, name, piece, ()), manager=names.FIELD_MANAGER, force=True)
+        await cluster.apply(
+            CONFIG_MAP,
+            _config_map(namespace, name, piece, ()),
+            manager=names.FIELD_MANAGER,
+            force=True,
+        )
     body = _config_map(namespace, config_map_name(id), head, parts)
     if state.version:
         # A patch, for annotations of others stand there too: requests, and who knows what.
@@ -86,7 +120,10 @@ async def _create(cluster: Cluster, namespace: str, body: Body) -> Body:
         return await cluster.create(CONFIG_MAP, body)
     except errors.NotFound:
         with contextlib.suppress(errors.AlreadyExists):
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            )
         return await cluster.create(CONFIG_MAP, body)
 
 
@@ -102,7 +139,12 @@ def _config_map(namespace: str, name: str, piece: bytes, parts: Iterable[str]) -
         "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
         "annotations": {_PARTS: ",".join(parts)},
     }
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {_KEY: base64.b64encode(piece).decode()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "binaryData": {_KEY: base64.b64encode(piece).decode()},
+    }
 
 
 def show(state: State) -> dict[str, Any]:
@@ -113,17 +155,27 @@ def show(state: State) -> dict[str, Any]:
         "cluster": state.cluster,
         "lastGoodCommit": state.last_good,
         "lastAttemptedCommit": state.last_attempted,
-        "heldCommits": [{"commit": held.commit, "reason": held.reason, "at": held.at} for held in state.held],
+        "heldCommits": [
+            {"commit": held.commit, "reason": held.reason, "at": held.at} for held in state.held
+        ],
         "inventory": [list(_words(key)) for key in sorted(state.inventory)],
         "agents": [[*_words(key), agent] for key, agent in sorted(state.agents.items())],
         "digests": [[*_words(key), digest] for key, digest in sorted(state.digests.items())],
         "revisions": {
-            f"{key.namespace}/{key.name}": {str(number): commit for number, commit in sorted(known.items())}
+            f"{key.namespace}/{key.name}": {
+                str(number): commit for number, commit in sorted(known.items())
+            }
             for key, known in sorted(state.revisions.items())
         },
-        "drift": [[*_words(key), left.choice.value, left.since, left.words] for key, left in sorted(state.drift.items())],
+        "drift": [
+            [*_words(key), left.choice.value, left.since, left.words]
+            for key, left in sorted(state.drift.items())
+        ],
         "approved": [list(_words(key)) for key in sorted(state.approved)],
-        "generations": [[*_words(key), one.generation, one.commit] for key, one in sorted(state.generations.items())],
+        "generations": [
+            [*_words(key), one.generation, one.commit]
+            for key, one in sorted(state.generations.items())
+        ],
         "waiting": [list(_words(key)) for key in sorted(state.waiting)],
     }
 
@@ -138,7 +190,9 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
     revisions = {}
     for name, known in told["revisions"].items():
         namespace, _, short = name.partition("/")
-        revisions[Key("apps", "DaemonSet", namespace, short)] = {int(n): CommitId(commit) for n, commit in known.items()}
+        revisions[Key("apps", "DaemonSet", namespace, short)] = {
+            int(n): CommitId(commit) for n, commit in known.items()
+        }
     return State(
         repository=told["repository"],
         cluster=told["cluster"],
@@ -149,16 +203,24 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         agents={Key(*words): agent for *words, agent in told.get("agents", ())},
         digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
         revisions=revisions,
-        drift={Key(*words): Left(DriftPolicy(choice), since, said) for *words, choice, since, said in told.get("drift", ())},
+        drift={
+            Key(*words): Left(DriftPolicy(choice), since, said)
+            for *words, choice, since, said in told.get("drift", ())
+        },
         approved=frozenset(Key(*words) for words in told.get("approved", ())),
-        generations={Key(*words): Generation(number, commit) for *words, number, commit in told.get("generations", ())},
+        generations={
+            Key(*words): Generation(number, commit)
+            for *words, number, commit in told.get("generations", ())
+        },
         waiting=frozenset(Key(*words) for words in told.get("waiting", ())),
         version=version,
     )
 
 
 async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
-    """The ConfigMaps that hold the state of an owner, the first one first; none where there is no state."""
+    """The ConfigMaps that hold the state of an owner, the first one first; none where there is no
+    state.
+    """
     try:
         first = await cluster.get(CONFIG_MAP, namespace, config_map_name(id))
     except errors.NotFound:
@@ -173,9 +235,15 @@ async def known(cluster: Cluster, namespace: str) -> Mapping[str, State]:
 
 async def owners(cluster: Cluster, namespace: str) -> list[str]:
     """The ids of all whose state is in the namespace. Raises ClusterError."""
-    found = await cluster.list(CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds"))
+    found = await cluster.list(
+        CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
+    )
     bodies = [body for body in found.items if _KEY in (body.get("binaryData") or {})]
     parts = {part for body in bodies for part in _parts(body)}
     prefix = config_map_name("")
-    named = [name for body in bodies if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts]
+    named = [
+        name
+        for body in bodies
+        if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts
+    ]
     return sorted(name.removeprefix(prefix) for name in named)

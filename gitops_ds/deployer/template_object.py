@@ -1,4 +1,6 @@
-"""One ConfigMap or Secret with templates: its keys as files, and what they say, rendered and checked as files of Git are. Pure."""
+"""One ConfigMap or Secret with templates: its keys as files, and what they say, rendered and
+checked as files of Git are. Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from gitops_ds.pipeline import prepare
 
 OWNER = "templates-in-cluster"
 _SUFFIXES = (".yaml", ".yml", ".json")
-# A key of any name holds a template when a line of its text begins an object as YAML or JSON writes it.
-# Blanks of one line alone: over the ends of lines each line would look at all that follow, in the event loop.
+# A key of any name holds a template when a line of its text begins an object as YAML or JSON writes
+# it. Blanks of one line alone: over the ends of lines each line would look at all that follow, in
+# the event loop.
 _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
 
 
@@ -28,8 +31,8 @@ _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTI
 class Chosen:
     """Which objects hold templates: labels in selector syntax, namespaces (`*`: all), kinds.
 
-    Those in `home`, the namespace of the service itself, may name any object; others only what is in their own namespace, unless
-    `anywhere`. `cluster` is the name of the cluster, perhaps empty.
+    Those in `home`, the namespace of the service itself, may name any object; others only what is
+    in their own namespace, unless `anywhere`. `cluster` is the name of the cluster, perhaps empty.
     """
 
     selector: str = f"{names.TEMPLATE}=true"
@@ -76,7 +79,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an object says, and what of it is left out: all, when something is `broken`. `keeps`: nothing it made is deleted."""
+    """What an object says, and what of it is left out: all, when something is `broken`. `keeps`:
+    nothing it made is deleted.
+    """
 
     manifests: Mapping[Key, Manifest]
     refusals: tuple[Refusal, ...] = ()
@@ -89,7 +94,9 @@ class Taken:
 
 
 def read(body: Body) -> Held:
-    """The object with its texts; a Secret's are decoded. Keys that are no manifests by name or look are left out."""
+    """The object with its texts; a Secret's are decoded. Keys that are no manifests by name or look
+    are left out.
+    """
     metadata, kind = body["metadata"], str(body.get("kind"))
     source = PurePosixPath(kind.lower(), metadata["namespace"], metadata["name"])
     files, unread = {}, list(body.get("binaryData") or ())
@@ -99,8 +106,19 @@ def read(body: Body) -> Held:
             unread.append(key)
         elif key.endswith(_SUFFIXES) or _OBJECT.search(data):
             files[source / key] = data
-    uid, version, created = (str(metadata.get(name) or "") for name in ("uid", "resourceVersion", "creationTimestamp"))
-    return Held(kind, metadata["namespace"], metadata["name"], uid, version, created, files, tuple(sorted(unread)))
+    uid, version, created = (
+        str(metadata.get(name) or "") for name in ("uid", "resourceVersion", "creationTimestamp")
+    )
+    return Held(
+        kind,
+        metadata["namespace"],
+        metadata["name"],
+        uid,
+        version,
+        created,
+        files,
+        tuple(sorted(unread)),
+    )
 
 
 def _decoded(text: str) -> bytes | None:
@@ -114,18 +132,30 @@ def _decoded(text: str) -> bytes | None:
 
 
 def render(held: Held, chosen: Chosen) -> Taken:
-    """What the object's keys say, each as a file of plain manifests; of what names no namespace, in the object's own."""
+    """What the object's keys say, each as a file of plain manifests; of what names no namespace, in
+    the object's own.
+    """
     named = {_as_yaml(path): str(path) for path in held.files}
     snapshot = Snapshot(None, {_as_yaml(path): data for path, data in held.files.items()})
     prepared = prepare.prepare(snapshot, namespace=held.namespace, advice=False)
-    broken = tuple(_placed(finding, named, secret=held.secret) for finding in prepared.findings if finding.refused)
+    broken = tuple(
+        _placed(finding, named, secret=held.secret)
+        for finding in prepared.findings
+        if finding.refused
+    )
     unread = tuple(
-        Refusal("no-text", f"{held.source}/{key} is left out: templates are text") for key in held.unread if key.endswith(_SUFFIXES)
+        Refusal("no-text", f"{held.source}/{key} is left out: templates are text")
+        for key in held.unread
+        if key.endswith(_SUFFIXES)
     )
     if broken:
         return Taken({}, unread, broken)
     outside = {key for key in prepared.bundle.manifests if not _may_name(key, held, chosen)}
-    manifests = {key: _held_by(manifest, held, named) for key, manifest in prepared.bundle.manifests.items() if key not in outside}
+    manifests = {
+        key: _held_by(manifest, held, named)
+        for key, manifest in prepared.bundle.manifests.items()
+        if key not in outside
+    }
     return Taken(manifests, (*unread, *(_outside(key, held) for key in sorted(outside))))
 
 
@@ -147,16 +177,23 @@ def _may_name(key: Key, held: Held, chosen: Chosen) -> bool:
 
 
 def _outside(key: Key, held: Held) -> Refusal:
-    what = f"{held.source} may name only objects of its own namespace (templates.anywhere permits others)"
+    what = (
+        f"{held.source} may name only objects of its own namespace (templates.anywhere permits "
+        "others)"
+    )
     return Refusal("not-allowed", f"{key} is not allowed: {what}", key)
 
 
 def _placed(finding: Finding, named: Mapping[PurePosixPath, str], *, secret: bool) -> Finding:
-    """The finding at its key; of what a Secret holds only the rule and the place are told, for a message may quote a value."""
+    """The finding at its key; of what a Secret holds only the rule and the place are told, for a
+    message may quote a value.
+    """
     place = finding.place
     if place is not None:
         place = replace(place, file=named.get(PurePosixPath(place.file), place.file))
     if secret:
         message = "what is wrong is not told, for a Secret holds it; the rule's page says what it looks at"
-        return Finding(finding.rule, finding.severity, message, place, refused=True, object=finding.object)
+        return Finding(
+            finding.rule, finding.severity, message, place, refused=True, object=finding.object
+        )
     return replace(finding, place=place)

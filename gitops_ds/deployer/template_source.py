@@ -1,8 +1,10 @@
-"""Templates that people keep in ConfigMaps and Secrets of the cluster: watched, and made so by the same loop that follows Git.
+"""Templates that people keep in ConfigMaps and Secrets of the cluster: watched, and made so by the
+same loop that follows Git.
 
-A `choosing.Source`: the keys of the chosen objects are its files, the versions of all of them its tip. Each object is rendered and
-checked by itself, so that one with a mistake is quarantined (what it made stays as it is) and the others go on. Of an object that
-two name, the older one counts. What a Secret holds is applied, and told to nobody.
+A `choosing.Source`: the keys of the chosen objects are its files, the versions of all of them its
+tip. Each object is rendered and checked by itself, so that one with a mistake is quarantined (what
+it made stays as it is) and the others go on. Of an object that two name, the older one counts. What
+a Secret holds is applied, and told to nobody.
 """
 
 from __future__ import annotations
@@ -40,10 +42,18 @@ async def at_once(all_held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId,
 
 
 class Templates:
-    """The source of a loop, kept up to date by watches. `changed` is called when an object came, changed or went."""
+    """The source of a loop, kept up to date by watches. `changed` is called when an object came,
+    changed or went.
+    """
 
     def __init__(
-        self, cluster: Cluster, chosen: Chosen, discreet: Discreet, clock: Callable[[], float], *, render: Render = at_once
+        self,
+        cluster: Cluster,
+        chosen: Chosen,
+        discreet: Discreet,
+        clock: Callable[[], float],
+        *,
+        render: Render = at_once,
     ) -> None:
         """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
         self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
@@ -68,12 +78,16 @@ class Templates:
                 store = InformerStore(template_object.read, heard)
                 which = Selection(namespace=space, labels=self._chosen.selector)
                 self._stores.append(store)
-                run = functools.partial(informer.run, self._cluster, resource, which, store.hear, random=chance)
+                run = functools.partial(
+                    informer.run, self._cluster, resource, which, store.hear, random=chance
+                )
                 self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
 
     def as_source(self) -> revision_selector.RevisionSource:
         """For the loop."""
-        return revision_selector.RevisionSource(self.tip, self.snapshot, self.movement, self.prepare, watched=True)
+        return revision_selector.RevisionSource(
+            self.tip, self.snapshot, self.movement, self.prepare, watched=True
+        )
 
     def stop(self) -> None:
         """Ends the watches."""
@@ -81,10 +95,14 @@ class Templates:
             task.cancel()
 
     async def tip(self) -> CommitId:
-        """What names all objects at their versions. Waits for the first list of each watch; raises ClusterError when one fails."""
+        """What names all objects at their versions. Waits for the first list of each watch; raises
+        ClusterError when one fails.
+        """
         for store in self._stores:
             await store.listed()
-        self._held = {held.source: held for store in self._stores for held in store.objects.values()}
+        self._held = {
+            held.source: held for store in self._stores for held in store.objects.values()
+        }
         return _tip(self._held.values())
 
     async def snapshot(self, tip: CommitId) -> Snapshot:
@@ -93,7 +111,9 @@ class Templates:
         self._subject = self._changes(now) or self._subject
         self._before = now
         info = CommitInfo(tip, (), datetime.fromtimestamp(self._clock(), UTC), "", self._subject)
-        return Snapshot(info, {path: data for held in self._held.values() for path, data in held.files.items()})
+        return Snapshot(
+            info, {path: data for held in self._held.values() for path, data in held.files.items()}
+        )
 
     async def movement(self, last: CommitId, tip: CommitId) -> Movement:
         """There is no way but forward: an object that was put back is a new version."""
@@ -110,7 +130,9 @@ class Templates:
             taken = self._rendered[held.commit]
             if taken.broken and held.commit not in known:
                 self._tell(CommitRejected(self._clock(), held.commit, taken.broken))
-        return self._merged(snapshot, [(held, self._rendered[held.commit]) for held in eldest_first])
+        return self._merged(
+            snapshot, [(held, self._rendered[held.commit]) for held in eldest_first]
+        )
 
     def _merged(self, snapshot: Snapshot, all_taken: list[tuple[Held, Taken]]) -> Prepared:
         manifests: dict[Key, Manifest] = {}
@@ -122,9 +144,15 @@ class Templates:
                 if first is not manifest:
                     elder = first.origin.base.file.rpartition("/")[0]
                     refusals.append(
-                        Refusal("named-twice", f"{key} is named by {elder} and by {held.source}: the older one counts", key)
+                        Refusal(
+                            "named-twice",
+                            f"{key} is named by {elder} and by {held.source}: the older one counts",
+                            key,
+                        )
                     )
-        self._tell.secret = frozenset(key for held, taken in all_taken if held.secret for key in taken.manifests)
+        self._tell.secret = frozenset(
+            key for held, taken in all_taken if held.secret for key in taken.manifests
+        )
         bundle = Bundle(
             snapshot.commit.id if snapshot.commit else None,
             ClusterFacts(self._chosen.cluster),
@@ -139,7 +167,11 @@ class Templates:
         if self._before is None:
             return counted(len(now), "object holds templates", "objects hold templates")
         moved = {commit.partition("@")[0]: "changed" for commit in now - self._before}
-        moved |= {gone: "is gone" for commit in self._before if (gone := commit.partition("@")[0]) not in self._held}
+        moved |= {
+            gone: "is gone"
+            for commit in self._before
+            if (gone := commit.partition("@")[0]) not in self._held
+        }
         told = [f"{source} {what}" for source, what in sorted(moved.items())]
         more = f" and {len(told) - NAMED_AT_MOST} more" if len(told) > NAMED_AT_MOST else ""
         return ", ".join(told[:NAMED_AT_MOST]) + more

@@ -1,6 +1,8 @@
-"""When Git is asked for the tip of the branch, so that a Git server that is away or hangs holds up no other work.
+"""When Git is asked for the tip of the branch, so that a Git server that is away or hangs holds up
+no other work.
 
-The schedule, a webhook and a request want a look; a change in the cluster does not, and is planned with the tip that is known.
+The schedule, a webhook and a request want a look; a change in the cluster does not, and is planned
+with the tip that is known.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from dataclasses import dataclass
 from gitops_ds import errors
 from gitops_ds.model.objects import CommitId
 
-PATIENCE = 5.0  # seconds that a pass waits for the answer while a commit is there to be kept applied
+# seconds that a pass waits for the answer while a commit is there to be kept applied
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The tip as far as it is known, None before the first answer. `asked`: Git answered just now, or failed with `error`."""
+    """The tip as far as it is known, None before the first answer. `asked`: Git answered just now,
+    or failed with `error`.
+    """
 
     tip: CommitId | None
     asked: bool = False
@@ -31,12 +36,20 @@ class Seen:
 
 
 class Looks:
-    """The looks of one loop at its source. `wake` is called when an answer came that no pass waited for.
+    """The looks of one loop at its source. `wake` is called when an answer came that no pass waited
+    for.
 
-    `due` is when the next look is wanted, in the time of the event loop; `failing`: the last one gave an error.
+    `due` is when the next look is wanted, in the time of the event loop; `failing`: the last one
+    gave an error.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[CommitId]], wake: Callable[[], None], *, always: bool = False) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[CommitId]],
+        wake: Callable[[], None],
+        *,
+        always: bool = False,
+    ) -> None:
         """`always`: an answer costs nothing, so every pass gets one."""
         self._ask, self._wake, self._always = ask, wake, always
         self.due = 0.0
@@ -44,7 +57,9 @@ class Looks:
         self.failing = False
 
     def want(self, seconds: float = 0.0) -> None:
-        """Wants a look by the next pass that begins so many seconds from now, or by an earlier one that was wanted before."""
+        """Wants a look by the next pass that begins so many seconds from now, or by an earlier one
+        that was wanted before.
+        """
         self.due = min(self.due, asyncio.get_running_loop().time() + seconds if seconds else 0.0)
 
     async def look(self, known: CommitId | None) -> Seen:
@@ -53,7 +68,11 @@ class Looks:
         Raises ClusterError where the source is in the cluster.
         """
         # A timer may be early by the resolution of the clock.
-        is_due = self._always or self._asking is not None or asyncio.get_running_loop().time() + 0.01 >= self.due
+        is_due = (
+            self._always
+            or self._asking is not None
+            or asyncio.get_running_loop().time() + 0.01 >= self.due
+        )
         if known is not None and not is_due:
             return Seen(known)
         self.due = math.inf

@@ -1,4 +1,5 @@
-"""What the deployer needs of the cluster, kept up to date by watches, so that an unchanged cluster is asked nothing.
+"""What the deployer needs of the cluster, kept up to date by watches, so that an unchanged cluster
+is asked nothing.
 
 DaemonSets, their revisions and nodes are watched whole; every other kind only by our owner label.
 """
@@ -20,40 +21,66 @@ from gitops_ds.deployer import live_state
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NODE,
+    Body,
+    Key,
+    Resource,
+    key_of,
+)
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
 LAG = 10.0  # seconds that a look waits for the watches
-# Seconds. A watch that works shows so with an event or a bookmark about each minute; one that was silent for its whole life, which
-# is at most 605 s, is followed by a list (controller/informer).
+# Seconds. A watch that works shows so with an event or a bookmark about each minute; one that was
+# silent for its whole life, which is at most 605 s, is followed by a list (controller/informer).
 OLDEST_PICTURE = 660.0
 
 
 class Caches:
-    """The stores of one deployer. `stirred` is called when something changed that may matter to a plan."""
+    """The stores of one deployer. `stirred` is called when something changed that may matter to a
+    plan.
+    """
 
     def __init__(
-        self, cluster: Cluster, owner: str, stirred: Callable[[], None], chance: Callable[[], float], supervisor: Supervisor
+        self,
+        cluster: Cluster,
+        owner: str,
+        stirred: Callable[[], None],
+        chance: Callable[[], float],
+        supervisor: Supervisor,
     ) -> None:
         self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
         self._supervisor = supervisor
         self._stores: dict[Resource, InformerStore[Body]] = {}
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
-        self._current_at: dict[Resource, float] = {}  # when a store was last known to be up to date, in the event loop's time
+        # when a store was last known to be up to date, in the event loop's time
+        self._current_at: dict[Resource, float] = {}
         self._wanted: frozenset[Resource] = frozenset()
         self._marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
         self._hurry = asyncio.Event()
 
     def _follow(self, wanted: Set[Resource]) -> None:
-        """Watches these kinds as well, and gives up on those that could never be listed and are wanted no more."""
-        for resource in [known for known, store in self._stores.items() if known not in wanted and not store.synced.is_set()]:
+        """Watches these kinds as well, and gives up on those that could never be listed and are
+        wanted no more.
+        """
+        for resource in [
+            known
+            for known, store in self._stores.items()
+            if known not in wanted and not store.synced.is_set()
+        ]:
             self._tasks.pop(resource).cancel()
             del self._stores[resource]
         for resource in sorted(wanted):
             if resource not in self._stores:
                 store = self._stores[resource] = InformerStore(_lean, self._heard)
-                which = EVERYTHING if resource in _WHOLE else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
+                which = (
+                    EVERYTHING
+                    if resource in _WHOLE
+                    else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
+                )
                 sink = self._sink(resource, store)
                 follow = functools.partial(informer.run, self._cluster, resource, which, sink)
                 run = functools.partial(follow, sleep=self._pause, random=self._chance)
@@ -64,9 +91,11 @@ class Caches:
         await ended(*self._tasks.values())
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
-        """The objects that are wanted or ours; only what is wanted and in no cache is asked for: not yet ours, or not there.
+        """The objects that are wanted or ours; only what is wanted and in no cache is asked for:
+        not yet ours, or not there.
 
-        Raises ClusterError when a watch can't go on because the API server is away, and Forbidden where a kind may not be listed.
+        Raises ClusterError when a watch can't go on because the API server is away, and Forbidden
+        where a kind may not be listed.
         """
         kinds = {*_WHOLE, *wanted.values()}
         self._follow(kinds)
@@ -79,10 +108,21 @@ class Caches:
         for resource, store in self._stores.items():
             if resource not in (NODE, CONTROLLER_REVISION):
                 objects.update(store.objects)
-        missing = {key: resource for key, resource in wanted.items() if key not in objects and resource != DAEMONSET}
+        missing = {
+            key: resource
+            for key, resource in wanted.items()
+            if key not in objects and resource != DAEMONSET
+        }
         objects |= await live_state.single(self._cluster, missing)
-        relevant = {key: body for key, body in objects.items() if key in wanted or live_state.label(body) == self._owner}
-        known, nodes = self._stores[CONTROLLER_REVISION].objects.values(), self._stores[NODE].objects.values()
+        relevant = {
+            key: body
+            for key, body in objects.items()
+            if key in wanted or live_state.label(body) == self._owner
+        }
+        known, nodes = (
+            self._stores[CONTROLLER_REVISION].objects.values(),
+            self._stores[NODE].objects.values(),
+        )
         return live_state.assemble(relevant, known, nodes)
 
     async def _listed(self, kind: Resource) -> None:
@@ -93,13 +133,18 @@ class Caches:
             raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
 
     def require_current(self) -> None:
-        """Raises ClusterError where a kind that the last look wanted could not be read for long: its objects may have changed."""
+        """Raises ClusterError where a kind that the last look wanted could not be read for long:
+        its objects may have changed.
+        """
         now = asyncio.get_running_loop().time()
         for kind in sorted(self._wanted):
             failing = self._stores[kind].failing
             if failing is not None and now - self._current_at.get(kind, -math.inf) > OLDEST_PICTURE:
                 error = failing.error
-                message = f"the last list of {kind.plural} is more than {OLDEST_PICTURE / 60:.0f} minutes old: {error}"
+                message = (
+                    f"the last list of {kind.plural} is more than {OLDEST_PICTURE / 60:.0f} "
+                    f"minutes old: {error}"
+                )
                 raise type(error)(message, error.status, error.reason)
 
     def _sink(self, resource: Resource, store: InformerStore[Body]) -> informer.Sink:
@@ -111,8 +156,9 @@ class Caches:
             if not isinstance(told, Failing):
                 self._current_at[resource] = time()
             elif isinstance(told.error, errors.NotFound) and store.synced.is_set() and is_custom:
-                # The kind is not served any longer: its definition was deleted, and its objects with it. A built-in kind is
-                # always served, so its 404 is the answer of something else, such as a proxy.
+                # The kind is not served any longer: its definition was deleted, and its objects
+                # with it. A built-in kind is always served, so its 404 is the answer of something
+                # else, such as a proxy.
                 self._current_at[resource] = time()
                 store.hear(Listing((), store.version))
             store.hear(told)
@@ -120,19 +166,24 @@ class Caches:
         return hear
 
     def wrote(self, key: Key, version: str) -> None:
-        """An object was written, and this is its version; "" for one that was deleted. The next look is one that has it."""
+        """An object was written, and this is its version; "" for one that was deleted. The next
+        look is one that has it.
+        """
         for resource, store in self._stores.items():
             if (resource.group, resource.kind) == (key.group, key.kind):
                 store.expect(key, version)
 
     async def _level(self) -> None:
-        """Waits until the watches go on and have shown what we wrote; on an older picture it would be written again and again."""
+        """Waits until the watches go on and have shown what we wrote; on an older picture it would
+        be written again and again.
+        """
         if any(store.away for store in self._stores.values()):
             self._hurry.set()  # whoever waits now tries at once
             self._hurry.clear()
         try:
             async with asyncio.timeout(LAG):
-                # All at once: a store whose watch fails is level for a moment only, after each of its lists.
+                # All at once: a store whose watch fails is level for a moment only, after each of
+                # its lists.
                 await asyncio.gather(*(store.level.wait() for store in self._stores.values()))
         except TimeoutError:
             for store in self._stores.values():
@@ -182,9 +233,26 @@ def _mark(body: Body) -> object:
 def _lean(body: Body) -> Body:
     """Without what no plan looks at: the status, and of a node nearly everything."""
     if body.get("kind") == "Node":
-        metadata, conditions = body.get("metadata") or {}, (body.get("status") or {}).get("conditions") or ()
-        ready = [{"type": c["type"], "status": c["status"]} for c in conditions if c.get("type") == "Ready"]
+        metadata, conditions = (
+            body.get("metadata") or {},
+            (body.get("status") or {}).get("conditions") or (),
+        )
+        ready = [
+            {"type": c["type"], "status": c["status"]}
+            for c in conditions
+            if c.get("type") == "Ready"
+        ]
         kept = {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata}
-        spec = {key: value for key, value in (body.get("spec") or {}).items() if key in ("taints", "unschedulable")}
-        return {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": spec, "status": {"conditions": ready}}
+        spec = {
+            key: value
+            for key, value in (body.get("spec") or {}).items()
+            if key in ("taints", "unschedulable")
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": kept,
+            "spec": spec,
+            "status": {"conditions": ready},
+        }
     return {key: value for key, value in body.items() if key != "status"}

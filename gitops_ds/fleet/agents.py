@@ -1,4 +1,6 @@
-"""What runs where: every DaemonSet of a cluster with its counters, commit, revision and health, from one look at the cluster."""
+"""What runs where: every DaemonSet of a cluster with its counters, commit, revision and health,
+from one look at the cluster.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One DaemonSet, looked at once. `source`: the status of its owner's repository; None where no service follows one.
+    """One DaemonSet, looked at once. `source`: the status of its owner's repository; None where no
+    service follows one.
 
     `stale`: why the picture of the cluster is too old to say anything about it, else empty.
     """
@@ -52,16 +55,25 @@ class Agent:
     def history(self) -> tuple[Revision, ...]:
         """The revisions that it owns, oldest first."""
         uid = self.seen.daemonset.uid
-        return tuple(r for r in self.seen.revisions if (owner := revisions.owner_of(r)) is not None and owner.uid == uid)
+        return tuple(
+            r
+            for r in self.seen.revisions
+            if (owner := revisions.owner_of(r)) is not None and owner.uid == uid
+        )
 
     @property
     def current(self) -> Revision | None:
         """The revision that holds its template."""
         template = self.seen.daemonset.template
-        return next((r for r in reversed(self.history) if revisions.same_template(r.template, template)), None)
+        return next(
+            (r for r in reversed(self.history) if revisions.same_template(r.template, template)),
+            None,
+        )
 
     def commit_of(self, revision: Revision) -> str:
-        """The commit behind a revision number; of a template that came back, the commit that brought it back."""
+        """The commit behind a revision number; of a template that came back, the commit that
+        brought it back.
+        """
         known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
         return known.get(revision.number) or str(annotations.get(names.COMMIT) or "")
@@ -74,13 +86,16 @@ class Agent:
 async def look(
     cluster: Cluster, state_namespace: str, now: float, say: Callable[[str], None] = lambda _: None
 ) -> tuple[Agent, ...]:
-    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises ClusterError.
+    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises
+    ClusterError.
 
-    Without the right to list nodes, as with the ClusterRole view, the health is that of the DaemonSet's status, and `say` gets
-    what is missing.
+    Without the right to list nodes, as with the ClusterRole view, the health is that of the
+    DaemonSet's status, and `say` gets what is missing.
     """
     known, unseen = cache.Cache(), ""
-    lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True)
+    lists = await asyncio.gather(
+        *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
+    )
     for resource, found in zip(cache.WATCHED, lists, strict=True):
         if isinstance(found, errors.Forbidden) and resource == NODE:
             unseen = found.said
@@ -90,14 +105,35 @@ async def look(
         else:
             known.replace(resource, found.items, found.version)
     if unseen:
-        say(f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's status")
+        say(
+            f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
+            "status"
+        )
     observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = sorted({owner(one) for one in seen} - {""})
-    states = dict(zip(owners, await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)), strict=True))
+    states = dict(
+        zip(
+            owners,
+            await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)),
+            strict=True,
+        )
+    )
     followed = await _sources(cluster, state_namespace, now) if owners else {}
-    healths = {one.daemonset.key: _by_status(one) for one in seen} if unseen else await _healths(cluster, seen, now)
-    return tuple(Agent(one, healths[one.daemonset.key], states.get(owner(one), State()), followed.get(owner(one))) for one in seen)
+    healths = (
+        {one.daemonset.key: _by_status(one) for one in seen}
+        if unseen
+        else await _healths(cluster, seen, now)
+    )
+    return tuple(
+        Agent(
+            one,
+            healths[one.daemonset.key],
+            states.get(owner(one), State()),
+            followed.get(owner(one)),
+        )
+        for one in seen
+    )
 
 
 def _by_status(seen: Observation) -> Health:
@@ -106,13 +142,17 @@ def _by_status(seen: Observation) -> Health:
     return Health(HealthState.HEALTHY if told.done else HealthState.PROGRESSING, told.message)
 
 
-async def _healths(cluster: Cluster, seen: Sequence[Observation], now: float) -> Mapping[Key, Health]:
+async def _healths(
+    cluster: Cluster, seen: Sequence[Observation], now: float
+) -> Mapping[Key, Health]:
     """As the service judges: with the reason why pods are refused, where nodes wait for one."""
     found = {one.daemonset.key: health.judge(one) for one in seen}
     if any(map(failed_create_events.waits, found.values())):
         why = await failed_create_events.read(cluster, now)
         for one in seen:
-            if failed_create_events.waits(found[one.daemonset.key]) and (refused := why.get(one.daemonset.uid)):
+            if failed_create_events.waits(found[one.daemonset.key]) and (
+                refused := why.get(one.daemonset.uid)
+            ):
                 found[one.daemonset.key] = health.judge(one, refused)
     return found
 
@@ -127,12 +167,18 @@ async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str,
 async def _state(cluster: Cluster, namespace: str, id: str) -> State:
     try:
         return await state_store.load(cluster, namespace, id)
-    except (errors.Forbidden, errors.Invalid, errors.BadRequest):  # a reader without that right still sees the fleet
+    except (
+        errors.Forbidden,
+        errors.Invalid,
+        errors.BadRequest,
+    ):  # a reader without that right still sees the fleet
         return State()
 
 
 async def described(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
-    """The agent with what its owner remembers and the status of its repository. Raises ClusterError."""
+    """The agent with what its owner remembers and the status of its repository. Raises
+    ClusterError.
+    """
     if not (id := owner(agent.seen)):
         return agent
     followed = await _sources(cluster, state_namespace, agent.seen.now)
@@ -141,7 +187,10 @@ async def described(cluster: Cluster, state_namespace: str, agent: Agent) -> Age
 
 def owner(seen: Observation) -> str:
     """The id of who applied it; empty where nobody of ours did."""
-    return str(((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+    return str(
+        ((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL)
+        or ""
+    )
 
 
 def missing(key: Key, known: State, now: float, source: SourceStatus | None = None) -> Agent:
@@ -152,16 +201,28 @@ def missing(key: Key, known: State, now: float, source: SourceStatus | None = No
 
 def named(text: str) -> str:
     """The name in `ds/NAME`, or the text itself."""
-    return text.partition("/")[2] if text.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")) else text
+    return (
+        text.partition("/")[2]
+        if text.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/"))
+        else text
+    )
 
 
 def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     """The agent that `ds/NAME` or `NAME` means. Raises UsageError when there is none, or several."""
     short = named(name)
-    found = [agent for agent in agents if agent.key.name == short and namespace in ("", agent.key.namespace)]
+    found = [
+        agent
+        for agent in agents
+        if agent.key.name == short and namespace in ("", agent.key.namespace)
+    ]
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
-        raise errors.NotFound(f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them', 404, "NotFound")
+        raise errors.NotFound(
+            f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them',
+            404,
+            "NotFound",
+        )
     if len(found) > 1:
         spaces = ", ".join(agent.key.namespace for agent in found)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
@@ -169,18 +230,24 @@ def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
 
 
 def check_in_git(agent: Agent) -> None:
-    """Raises Refused for an agent whose template is kept in the cluster: no commit leads back there."""
+    """Raises Refused for an agent whose template is kept in the cluster: no commit leads back
+    there.
+    """
     commit = agent.seen.daemonset.annotations.get(names.COMMIT, "")
     if source := template_of(commit):
         kind, namespace, name = source.split("/")
         raise errors.Refused(
-            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: the way back is to change that object "
-            f"(kubectl -n {namespace} edit {kind} {name}); `gitops-ds history ds/{agent.key.name} --revision N` shows a template"
+            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: the way back is to "
+            "change that object "
+            f"(kubectl -n {namespace} edit {kind} {name}); `gitops-ds history ds/{agent.key.name} "
+            "--revision N` shows a template"
         )
 
 
 def sync_of(agent: Agent) -> tuple[str, str]:
-    """Synced, OutOfSync, Held, Suspended or Unknown, and the reason. Synced only where a service compares the agent with Git."""
+    """Synced, OutOfSync, Held, Suspended or Unknown, and the reason. Synced only where a service
+    compares the agent with Git.
+    """
     annotations, source = agent.seen.daemonset.annotations, agent.source
     if not annotations.get(names.COMMIT):
         return "Unknown", "not applied by gitops-ds"
@@ -205,15 +272,22 @@ UNFOLLOWED = "no running service follows its repository; `gitops-ds drift` compa
 
 
 def changed_since(agent: Agent) -> bool:
-    """Whether its spec was written by somebody else since it was last applied or compared. The annotation stays the same then."""
+    """Whether its spec was written by somebody else since it was last applied or compared. The
+    annotation stays the same then.
+    """
     daemonset, applied = agent.seen.daemonset, agent.state.generations.get(agent.key)
     if applied is None or not daemonset.uid:
         return False
-    return daemonset.generation != applied.generation and daemonset.annotations.get(names.COMMIT) == applied.commit
+    return (
+        daemonset.generation != applied.generation
+        and daemonset.annotations.get(names.COMMIT) == applied.commit
+    )
 
 
 def commit_of(agent: Agent) -> str:
-    """The commit that its spec comes from; empty where that is unknown, for somebody else wrote the spec since."""
+    """The commit that its spec comes from; empty where that is unknown, for somebody else wrote the
+    spec since.
+    """
     return "" if changed_since(agent) else agent.seen.daemonset.annotations.get(names.COMMIT, "")
 
 
@@ -261,7 +335,9 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
         )
     for node, trouble in troubles.items():
         told = {"reason": trouble.reason, "blame": trouble.blame.value, "message": trouble.message}
-        found.append({"node": node, "pod": "", "revision": None, "commit": "", "state": "Missing", **told})
+        found.append(
+            {"node": node, "pod": "", "revision": None, "commit": "", "state": "Missing", **told}
+        )
     return sorted(found, key=lambda entry: str(entry["node"]))
 
 

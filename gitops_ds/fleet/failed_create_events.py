@@ -1,7 +1,9 @@
-"""Why pods are refused, from the events FailedCreate and FailedPlacement on their DaemonSet: no status has it.
+"""Why pods are refused, from the events FailedCreate and FailedPlacement on their DaemonSet: no
+status has it.
 
-The built-in controller reports a quota, a policy or a webhook only there. It tries again after at most 1,000 s, so an older event
-does not count. https://kubernetes.io/docs/concepts/policy/resource-quotas/
+The built-in controller reports a quota, a policy or a webhook only there. It tries again after at
+most 1,000 s, so an older event does not count.
+https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def waits(health: Health) -> bool:
 
 
 async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
-    """The last message about each DaemonSet, by its uid; nothing where events may not be listed. Raises ClusterError."""
+    """The last message about each DaemonSet, by its uid; nothing where events may not be listed.
+    Raises ClusterError.
+    """
     found: list[Body] = []
     for reason in REASONS:
         try:
@@ -39,14 +43,26 @@ async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
 
 
 def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
-    """The last word about each DaemonSet, by its uid, of those said after `since` (seconds since 1970)."""
+    """The last word about each DaemonSet, by its uid, of those said after `since` (seconds since
+    1970).
+    """
     found: dict[str, tuple[float, str]] = {}
     for event in events:
         about = event.get("involvedObject") or {}
-        moment = (event.get("series") or {}).get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
+        moment = (
+            (event.get("series") or {}).get("lastObservedTime")
+            or event.get("lastTimestamp")
+            or event.get("eventTime")
+            or ""
+        )
         at = timestamps.seconds(str(moment)) or 0.0
         uid = str(about.get("uid") or "")
         is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
         if is_ours and at > max(since, found.get(uid, (0.0,))[0]):
-            found[uid] = at, _POD.sub("pods are ", str(event.get("message") or "").removeprefix("Error creating: "))
+            found[uid] = (
+                at,
+                _POD.sub(
+                    "pods are ", str(event.get("message") or "").removeprefix("Error creating: ")
+                ),
+            )
     return {uid: words for uid, (_, words) in found.items()}

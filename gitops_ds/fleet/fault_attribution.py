@@ -1,8 +1,10 @@
-"""Whose fault it is, node by node, that an agent is not well there: the template's, the node's, the cluster's, nobody's.
+"""Whose fault it is, node by node, that an agent is not well there: the template's, the node's, the
+cluster's, nobody's.
 
-A node that is ill itself is to blame whatever its pod says. Else pods are compared: a template that fails on more nodes of a kind
-than it runs on is to blame, and otherwise the nodes are. Nodes that joined after the template was written are no evidence against
-it: the set of nodes that a change is judged by is frozen when it begins.
+A node that is ill itself is to blame whatever its pod says. Else pods are compared: a template that
+fails on more nodes of a kind than it runs on is to blame, and otherwise the nodes are. Nodes that
+joined after the template was written are no evidence against it: the set of nodes that a change is
+judged by is frozen when it begins.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from gitops_ds.model.live import Node
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
 
-# What a container or pod waits for when something in its template can be wrong. Any other reason is taken as the node's.
+# What a container or pod waits for when something in its template can be wrong. Any other reason is
+# taken as the node's.
 _TEMPLATE_REASONS = frozenset(
     {
         "CrashLoopBackOff",
@@ -38,11 +41,26 @@ _TEMPLATE_REASONS = frozenset(
 ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
 OUTDATED, JOINING = "Outdated", "Joining"
 
-# Taints that others put on a node for its own state: no agent is meant, and without them it would belong there.
+# Taints that others put on a node for its own state: no agent is meant, and without them it would
+# belong there.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
-_ILL = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
-_COMING = frozenset({"node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"})
-_GOING = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "node.cloudprovider.kubernetes.io/shutdown"})
+_ILL = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/out-of-service",
+    }
+)
+_COMING = frozenset(
+    {"node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"}
+)
+_GOING = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    }
+)
 NODES_OWN = _ILL | _COMING | _GOING
 
 
@@ -56,7 +74,8 @@ class FaultScope:
 
 @dataclass(frozen=True, slots=True)
 class NodeFaults:
-    """The nodes that shall run an agent (`eligible`), and an entry for each that has no well one of the wanted template.
+    """The nodes that shall run an agent (`eligible`), and an entry for each that has no well one of
+    the wanted template.
 
     `again` is when time alone changes the answer.
     """
@@ -70,7 +89,9 @@ def by_itself(placer: Placer, node: Node) -> Placement:
     """Where the pod belongs by what people say of the node, whatever state it is in."""
     if not any(taint.key in NODES_OWN for taint in node.taints):
         return placer.place(node)
-    return placer.place(replace(node, taints=tuple(taint for taint in node.taints if taint.key not in NODES_OWN)))
+    return placer.place(
+        replace(node, taints=tuple(taint for taint in node.taints if taint.key not in NODES_OWN))
+    )
 
 
 def judge(spread: NodePodLayout, scope: FaultScope) -> NodeFaults:
@@ -92,7 +113,9 @@ class _Judge:
     def all(self) -> NodeFaults:
         placer = node_eligibility.read(self.spread.seen.daemonset.template)
         spots = [spot for spot in self.spread.spots if spot.wanted or self._would_run(spot, placer)]
-        frozen = {spot.node for spot in spots if not self._joined(spot.node)} or {spot.node for spot in spots}
+        frozen = {spot.node for spot in spots if not self._joined(spot.node)} or {
+            spot.node for spot in spots
+        }
         open_spots = []
         for spot in spots:
             pod = self._pod(spot)
@@ -100,14 +123,23 @@ class _Judge:
                 self.well[self._kind(pod, spot.node)] += 1
                 if self.spread.updated(pod):
                     continue
-            elif pod is not None and spot.node in frozen and not self._ill(spot.node) and self._reason(pod) in _TEMPLATE_REASONS:
+            elif (
+                pod is not None
+                and spot.node in frozen
+                and not self._ill(spot.node)
+                and self._reason(pod) in _TEMPLATE_REASONS
+            ):
                 self.failing[self._kind(pod, spot.node)] += 1
             open_spots.append((spot, pod))
         found = tuple(self._blame(spot, pod, spot.node in frozen) for spot, pod in open_spots)
-        return NodeFaults(len(spots), found, min((time for time in self.times if time > self.now), default=None))
+        return NodeFaults(
+            len(spots), found, min((time for time in self.times if time > self.now), default=None)
+        )
 
     def _would_run(self, spot: NodePods, placer: Placer) -> bool:
-        """Whether only the node's own state keeps the agent away; a node that is about to go has no claim to one."""
+        """Whether only the node's own state keeps the agent away; a node that is about to go has no
+        claim to one.
+        """
         node = self.nodes.get(spot.node)
         if node is None or not node.taints or any(taint.key in _GOING for taint in node.taints):
             return False
@@ -121,7 +153,11 @@ class _Judge:
         """The template, and the sort of node that may or may not run it."""
         labels = self.nodes[name].labels
         wanted = self.spread.updated(pod)
-        return ("" if wanted else pod.hash), labels.get("kubernetes.io/os", ""), labels.get("kubernetes.io/arch", "")
+        return (
+            ("" if wanted else pod.hash),
+            labels.get("kubernetes.io/os", ""),
+            labels.get("kubernetes.io/arch", ""),
+        )
 
     def _pod(self, spot: NodePods) -> Pod | None:
         staying = spot.staying
@@ -134,11 +170,17 @@ class _Judge:
         if pod is not None and self.spread.available(pod):
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
-        reason, message = self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
+        reason, message = (
+            self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
+        )
         if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
-            return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself")
+            return NodeHealth(
+                name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself"
+            )
         if reason in ON_ITS_WAY and self._joins(name):
-            return NodeHealth(name, JOINING, Blame.UNKNOWN, "the node joined after the change began")
+            return NodeHealth(
+                name, JOINING, Blame.UNKNOWN, "the node joined after the change began"
+            )
         if reason == "Refused":
             return NodeHealth(name, reason, Blame.CLUSTER, message)
         if reason in ON_ITS_WAY:
@@ -146,7 +188,12 @@ class _Judge:
         if pod is None or reason not in _TEMPLATE_REASONS:
             return NodeHealth(name, reason, Blame.NODE, message)
         if not self.parks and not self.spread.updated(pod):
-            return NodeHealth(name, OUTDATED, Blame.UNKNOWN, f"{pod.name} runs an earlier template, and fails: {reason}")
+            return NodeHealth(
+                name,
+                OUTDATED,
+                Blame.UNKNOWN,
+                f"{pod.name} runs an earlier template, and fails: {reason}",
+            )
         kind = self._kind(pod, name)
         blame = Blame.TEMPLATE if frozen and self.failing[kind] > self.well[kind] else Blame.NODE
         return NodeHealth(name, reason, blame, message)
@@ -179,7 +226,9 @@ class _Judge:
         return self.now < until
 
     def _reason(self, pod: Pod) -> str:
-        """Why a pod is not available. One that crashed a moment ago has that reason also while it runs for its next try."""
+        """Why a pod is not available. One that crashed a moment ago has that reason also while it
+        runs for its next try.
+        """
         if pod.trouble:
             return pod.trouble
         if pod.ready:

@@ -1,7 +1,9 @@
-"""How a DaemonSet does, for people: one state, by what its controller has seen, its nodes, and whose fault each one's trouble is.
+"""How a DaemonSet does, for people: one state, by what its controller has seen, its nodes, and
+whose fault each one's trouble is.
 
-Only the template's fault, or a deadline without progress that no node is to blame for, makes it Failed. A node that dies, joins
-or is worked on never does; a template that fails never leaves it Healthy.
+Only the template's fault, or a deadline without progress that no node is to blame for, makes it
+Failed. A node that dies, joins or is worked on never does; a template that fails never leaves it
+Healthy.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, Nod
 
 @dataclass(frozen=True, slots=True)
 class ProgressMarker:
-    """What is remembered from look to look: what the last progress came to, and when it was made (seconds since 1970)."""
+    """What is remembered from look to look: what the last progress came to, and when it was made
+    (seconds since 1970).
+    """
 
     mark: object = None
     at: float = 0.0
@@ -35,7 +39,8 @@ class Judged:
 
 
 def judge(seen: Observation | None, refused: str = "") -> Health:
-    """The health of a DaemonSet at a single look, which knows nothing of progress; None stands for one that is not there.
+    """The health of a DaemonSet at a single look, which knows nothing of progress; None stands for
+    one that is not there.
 
     `refused`: why its pods are refused just now, else empty.
     """
@@ -45,7 +50,9 @@ def judge(seen: Observation | None, refused: str = "") -> Health:
 
 
 def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None = None) -> Judged:
-    """The health at this look. A new commit or generation, and each node more that is done, begins the deadline anew."""
+    """The health at this look. A new commit or generation, and each node more that is done, begins
+    the deadline anew.
+    """
     scope = scope or FaultScope()
     daemonset = seen.daemonset
     if daemonset.selector is None:
@@ -55,12 +62,22 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     spread = decide.layout(seen)
     blames = fault_attribution.judge(spread, scope)
     tally = _tally(blames)
-    mark = daemonset.uid, daemonset.generation, daemonset.annotations.get(names.COMMIT), tally.updated, _current(spread)
+    mark = (
+        daemonset.uid,
+        daemonset.generation,
+        daemonset.annotations.get(names.COMMIT),
+        tally.updated,
+        _current(spread),
+    )
     waits = _waits(seen, tally)
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     due = course.at + scope.deadline
     state, message = _sum_up(_Sum(spread, blames, tally, seen.now >= due, scope.deadline))
-    again = [time for time in (blames.again, due if waits else None) if time is not None and time > seen.now]
+    again = [
+        time
+        for time in (blames.again, due if waits else None)
+        if time is not None and time > seen.now
+    ]
     return Judged(Health(state, message, blames.nodes, tally, min(again, default=None)), course)
 
 
@@ -77,11 +94,17 @@ class _Sum:
     @property
     def available(self) -> int:
         """How many nodes have an agent that runs, of whatever template."""
-        return sum(1 for spot in self.spread.spots if spot.wanted and any(map(self.spread.available, spot.staying)))
+        return sum(
+            1
+            for spot in self.spread.spots
+            if spot.wanted and any(map(self.spread.available, spot.staying))
+        )
 
     def of(self, *blames: Blame) -> list[NodeHealth]:
         """The nodes of these blames, without those that only join."""
-        return [node for node in self.blames.nodes if node.blame in blames and node.reason != JOINING]
+        return [
+            node for node in self.blames.nodes if node.blame in blames and node.reason != JOINING
+        ]
 
     def listed(self, found: Sequence[NodeHealth]) -> str:
         """`3 of 5 nodes (ImagePullBackOff: node-1, node-2, node-3)`; five names at most."""
@@ -101,7 +124,11 @@ def _sum_up(told: _Sum) -> tuple[HealthState, str]:
         return HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}{more}"
     if daemonset.observed_generation != daemonset.generation:
         waits = f"no controller has taken up generation {daemonset.generation} yet"
-        return (HealthState.FAILED, f"{waits}, for {told.deadline:.0f} s") if told.late else (HealthState.PROGRESSING, waits)
+        return (
+            (HealthState.FAILED, f"{waits}, for {told.deadline:.0f} s")
+            if told.late
+            else (HealthState.PROGRESSING, waits)
+        )
     if failing := told.of(Blame.TEMPLATE):
         return HealthState.FAILED, f"the template fails on {told.listed(failing)}"
     ill, refused, coming = told.of(Blame.NODE), told.of(Blame.CLUSTER), told.of(Blame.UNKNOWN)
@@ -113,7 +140,10 @@ def _sum_up(told: _Sum) -> tuple[HealthState, str]:
     if told.late and coming:
         return _stands_still(told, coming)
     if coming:
-        return HealthState.PROGRESSING, f"{told.blames.eligible - len(told.blames.nodes)} of {told.blames.eligible} nodes done"
+        return (
+            HealthState.PROGRESSING,
+            f"{told.blames.eligible - len(told.blames.nodes)} of {told.blames.eligible} nodes done",
+        )
     return HealthState.HEALTHY, _well(told)
 
 
@@ -133,7 +163,10 @@ def _well(told: _Sum) -> str:
     if not told.tally.parked:
         text = f"{all} of {all} nodes available"
     else:
-        text = f"{told.available} of {all} available; {told.tally.parked} run an earlier revision until their pods are deleted"
+        text = (
+            f"{told.available} of {all} available; {told.tally.parked} run an earlier revision "
+            "until their pods are deleted"
+        )
     return text + (f"; {len(joining)} joining" if joining else "")
 
 
@@ -167,4 +200,7 @@ def _current(spread: NodePodLayout) -> int:
 
 def _waits(seen: Observation, tally: NodeCounts) -> bool:
     """Whether something is to come yet, so that time runs."""
-    return bool(tally.starting or tally.old or tally.refused) or seen.daemonset.observed_generation != seen.daemonset.generation
+    return (
+        bool(tally.starting or tally.old or tally.refused)
+        or seen.daemonset.observed_generation != seen.daemonset.generation
+    )

@@ -1,4 +1,6 @@
-"""Why pods are refused where another controller makes them: its events, looked at only while nodes wait for a pod."""
+"""Why pods are refused where another controller makes them: its events, looked at only while nodes
+wait for a pod.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccess
 class Complaints:
     """Tells `standings` what it finds. `clock` gives seconds since 1970."""
 
-    def __init__(self, cluster: Cluster, standings: StatusTracker, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: Cluster, standings: StatusTracker, clock: Callable[[], float]
+    ) -> None:
         """Nothing is asked for yet."""
         self._cluster, self._standings, self._clock = cluster, standings, clock
 
@@ -28,7 +32,11 @@ class Complaints:
         waited, may = frozenset[Key](), False
         while True:
             await asyncio.sleep(EVERY)
-            waiting = {agent.key: agent for agent in self._standings.agents() if failed_create_events.waits(agent.health)}
+            waiting = {
+                agent.key: agent
+                for agent in self._standings.agents()
+                if failed_create_events.waits(agent.health)
+            }
             # At once twice: a pod that only comes is no question.
             if still := [agent for key, agent in waiting.items() if key in waited]:
                 try:
@@ -47,7 +55,16 @@ class Complaints:
             waited = frozenset(waiting)
 
     async def _may(self) -> bool:
-        """Whether we may list events: asked, so that no refused request of ours stands in the audit log."""
+        """Whether we may list events: asked, so that no refused request of ours stands in the audit
+        log.
+        """
         asked = {"verb": "list", "group": EVENT.group, "resource": EVENT.plural}
-        body = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "metadata": {}, "spec": {"resourceAttributes": asked}}
-        return bool(((await self._cluster.create(_REVIEW, body)).get("status") or {}).get("allowed"))
+        body = {
+            "apiVersion": _REVIEW.api_version,
+            "kind": _REVIEW.kind,
+            "metadata": {},
+            "spec": {"resourceAttributes": asked},
+        }
+        return bool(
+            ((await self._cluster.create(_REVIEW, body)).get("status") or {}).get("allowed")
+        )

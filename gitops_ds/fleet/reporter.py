@@ -1,4 +1,6 @@
-"""How the agents of a cluster stand, as a part of the service: looked at always, told and written down by whoever leads."""
+"""How the agents of a cluster stand, as a part of the service: looked at always, told and written
+down by whoever leads.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ AGED = 30.0  # seconds between two looks at how old the picture is
 
 @dataclass(frozen=True, slots=True)
 class StatusTarget:
-    """Where the status objects are written: the cluster, and the namespace of the state; `deadline` is a rollout's, in seconds.
+    """Where the status objects are written: the cluster, and the namespace of the state; `deadline`
+    is a rollout's, in seconds.
 
     `beside`: another controller makes the pods.
     """
@@ -37,7 +40,9 @@ class StatusTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReporterInput:
-    """What other parts know: the `states` and `sources` of each owner by its id, and how long each watch was silent in seconds."""
+    """What other parts know: the `states` and `sources` of each owner by its id, and how long each
+    watch was silent in seconds.
+    """
 
     states: Callable[[], Mapping[str, State]] = dict
     sources: Callable[[], Mapping[str, SourceStatus]] = dict
@@ -50,16 +55,27 @@ class Observing:
     unready = ""
     standing_for = 0.0
 
-    def __init__(self, home: StatusTarget, controller: WatchedController, known: ReporterInput, emit: Emit) -> None:
+    def __init__(
+        self, home: StatusTarget, controller: WatchedController, known: ReporterInput, emit: Emit
+    ) -> None:
         self._ages = known.ages
         self._emit, self._acting = emit, asyncio.Event()
         self._acting.set()
         self._stopping = asyncio.Event()
         self.standings = StatusTracker(
-            controller, known.states, time.time, self._tell, deadline=home.deadline, sources=known.sources
+            controller,
+            known.states,
+            time.time,
+            self._tell,
+            deadline=home.deadline,
+            sources=known.sources,
         )
-        self._complaints = Complaints(home.cluster, self.standings, time.time) if home.beside else None
-        self._statuses = StatusWriter(home.cluster, home.namespace, self.standings, known.states, time.time)
+        self._complaints = (
+            Complaints(home.cluster, self.standings, time.time) if home.beside else None
+        )
+        self._statuses = StatusWriter(
+            home.cluster, home.namespace, self.standings, known.states, time.time
+        )
 
     def hear(self, told: Record) -> None:
         """What the other parts tell."""
@@ -84,7 +100,11 @@ class Observing:
     async def run(self) -> None:
         """Runs until `stop`."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.standings.run()), group.create_task(self._write()), group.create_task(self._age())]
+            tasks = [
+                group.create_task(self.standings.run()),
+                group.create_task(self._write()),
+                group.create_task(self._age()),
+            ]
             if self._complaints is not None:
                 tasks.append(group.create_task(self._complaints.run()))
             await self._stopping.wait()
@@ -103,7 +123,11 @@ class Observing:
 
     def lines(self) -> Iterable[AgentLine]:
         """What metrics say of each agent that somebody of ours owns."""
-        return (line(agent, self.standings) for agent in self.standings.agents() if agents.owner(agent.seen))
+        return (
+            line(agent, self.standings)
+            for agent in self.standings.agents()
+            if agents.owner(agent.seen)
+        )
 
 
 def line(agent: Agent, standings: StatusTracker) -> AgentLine:

@@ -1,4 +1,6 @@
-"""What is told of a rollout: that it began, how it ended, that it failed. A fold over looks; each thing is told once."""
+"""What is told of a rollout: that it began, how it ended, that it failed. A fold over looks; each
+thing is told once.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from dataclasses import dataclass, replace
 from gitops_ds.apimachinery import daemonsets, revisions, timestamps
 from gitops_ds.model import names
 from gitops_ds.model.decision import Health, HealthState, Observation
-from gitops_ds.model.events.agents import CommitArrived, RolloutCompleted, RolloutFailed, RolloutStarted
+from gitops_ds.model.events.agents import (
+    CommitArrived,
+    RolloutCompleted,
+    RolloutFailed,
+    RolloutStarted,
+)
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId
@@ -15,7 +22,9 @@ from gitops_ds.model.objects import CommitId
 
 @dataclass(frozen=True, slots=True)
 class TrackedRollout:
-    """The last one of an agent: of which commit and revision, since when, whether it goes on, and whether its failure was told."""
+    """The last one of an agent: of which commit and revision, since when, whether it goes on, and
+    whether its failure was told.
+    """
 
     uid: str
     commit: CommitId
@@ -30,7 +39,8 @@ def follow(
 ) -> tuple[TrackedRollout | None, tuple[Record, ...]]:
     """The rollout after a look, and what to tell.
 
-    The first look at a DaemonSet that is older than `since` only learns what goes on: it may have been told before.
+    The first look at a DaemonSet that is older than `since` only learns what goes on: it may have
+    been told before.
     """
     daemonset, current = seen.daemonset, current_revision(seen)
     if current is None:
@@ -39,18 +49,31 @@ def follow(
     if before is None or before.uid != daemonset.uid:
         if created_at(seen) < since:
             began = daemonsets.changed_at(daemonset) or seen.now
-            return TrackedRollout(daemonset.uid, commit, current.hash, began, not _is_done(health)), ()
+            return TrackedRollout(
+                daemonset.uid, commit, current.hash, began, not _is_done(health)
+            ), ()
         before = TrackedRollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
     now, told = before, list[Record]()
     if commit and commit != before.commit:
         now = replace(now, commit=commit)
         told.append(
-            CommitArrived(seen.now, daemonset.key, daemonset.uid, commit, daemonset.annotations.get(names.CHANGE_CAUSE, ""))
+            CommitArrived(
+                seen.now,
+                daemonset.key,
+                daemonset.uid,
+                commit,
+                daemonset.annotations.get(names.CHANGE_CAUSE, ""),
+            )
         )
     whose = seen.now, daemonset.key, daemonset.uid, commit, current.number
     if current.hash != before.revision:
         now = replace(now, revision=current.hash, began=seen.now, open=True, failed=False)
-        told.append(RolloutStarted(*whose, sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash)))
+        told.append(
+            RolloutStarted(
+                *whose,
+                sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash),
+            )
+        )
     if now.open and _is_done(health):
         now = replace(now, open=False)
         told.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
@@ -62,17 +85,30 @@ def follow(
 
 def created_at(seen: Observation) -> float:
     """When the DaemonSet was made; 0 where it does not say."""
-    return timestamps.seconds(str((seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")) or 0.0
+    return (
+        timestamps.seconds(
+            str((seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")
+        )
+        or 0.0
+    )
 
 
 def current_revision(seen: Observation) -> Revision | None:
     """The newest of its own revisions that holds its template; None while there is none."""
     uid, template = seen.daemonset.uid, seen.daemonset.template
-    own = (r for r in reversed(seen.revisions) if (owner := revisions.owner_of(r)) is not None and owner.uid == uid)
+    own = (
+        r
+        for r in reversed(seen.revisions)
+        if (owner := revisions.owner_of(r)) is not None and owner.uid == uid
+    )
     return next((r for r in own if revisions.same_template(r.template, template)), None)
 
 
 def _is_done(health: Health) -> bool:
-    """Whether every node that can runs the wanted template; a node that is not well itself is no part of it."""
+    """Whether every node that can runs the wanted template; a node that is not well itself is no
+    part of it.
+    """
     tally = health.tally
-    return not (tally.starting or tally.old or tally.parked or tally.template_fault or tally.refused) and bool(tally.updated)
+    return not (
+        tally.starting or tally.old or tally.parked or tally.template_fault or tally.refused
+    ) and bool(tally.updated)

@@ -1,7 +1,9 @@
-"""A small object for each agent that tells how it stands, for whoever waits or watches without us: written when that changes.
+"""A small object for each agent that tells how it stands, for whoever waits or watches without us:
+written when that changes.
 
-It is a ConfigMap in the namespace of the state, or an AgentStatus where its CustomResourceDefinition (deploy/crd/) is installed:
-then `kubectl wait --for=condition=Ready` and every tool that reads kstatus understand it.
+It is a ConfigMap in the namespace of the state, or an AgentStatus where its
+CustomResourceDefinition (deploy/crd/) is installed: then `kubectl wait --for=condition=Ready` and
+every tool that reads kstatus understand it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _LONGEST = 253  # characters of a name
 
 
 class StatusWriter:
-    """Keeps the objects of all owners in `states` as `standings` are. `clock` gives seconds since 1970."""
+    """Keeps the objects of all owners in `states` as `standings` are. `clock` gives seconds since
+    1970.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,9 @@ class StatusWriter:
         self._next: dict[Key, float] = {}
 
     async def run(self, acting: Callable[[], bool] = lambda: True) -> None:
-        """Writes what changes, as long as we are `acting`, or until it is cancelled. What can't be written now is written later."""
+        """Writes what changes, as long as we are `acting`, or until it is cancelled. What can't be
+        written now is written later.
+        """
         self._known, self._owners = {}, set()  # another may have written since
         changes, loop = self._standings.changed(), asyncio.get_running_loop()
         pending = {agent.key for agent in self._standings.agents()}
@@ -71,19 +77,31 @@ class StatusWriter:
                     pending.discard(key)
             except errors.ClusterError:
                 self._next |= dict.fromkeys(pending, loop.time() + RETRY)
-            self._next = {key: at for key, at in self._next.items() if at > loop.time() or key in pending}
+            self._next = {
+                key: at for key, at in self._next.items() if at > loop.time() or key in pending
+            }
 
     async def _learn(self) -> None:
-        """What an earlier process left of these owners; what tells of nothing that is there is taken away."""
+        """What an earlier process left of these owners; what tells of nothing that is there is
+        taken away.
+        """
         owners = self._states().keys() - self._owners
         if not owners:
             return
         if self._kind is None:
-            self._kind = (await self._cluster.resources(anew=True)).get((names.DOMAIN, KIND), CONFIG_MAP)
-        there = {self._name(agent.key): agent.key for agent in self._standings.agents() if self._owner(agent)}
+            self._kind = (await self._cluster.resources(anew=True)).get(
+                (names.DOMAIN, KIND), CONFIG_MAP
+            )
+        there = {
+            self._name(agent.key): agent.key
+            for agent in self._standings.agents()
+            if self._owner(agent)
+        }
         for resource in {CONFIG_MAP, self._kind}:
             for owner in sorted(owners):
-                found = await self._cluster.list(resource, Selection(self._namespace, f"{OF}={owner}"))
+                found = await self._cluster.list(
+                    resource, Selection(self._namespace, f"{OF}={owner}")
+                )
                 for body in found.items:
                     name = str(body["metadata"]["name"])
                     if resource == self._kind and name in there:
@@ -108,13 +126,24 @@ class StatusWriter:
             return False
         if self._kind == CONFIG_MAP:
             body = {**self._named(name, owner), "data": _flat(status)}
-            self._known[name] = (await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)).body
+            self._known[name] = (
+                await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
+            ).body
             return True
         if before is None:
-            body = {**self._named(name, owner), "spec": {"daemonSet": {"namespace": key.namespace, "name": key.name}}}
-            before = (await self._cluster.apply(self._kind, body, manager=names.FIELD_MANAGER, force=True)).body
-        patch = {"status": {**status, "observedGeneration": before["metadata"].get("generation", 1)}}
-        written = await self._cluster.patch(self._kind, self._namespace, name, patch, type=PatchType.MERGE, subresource="status")
+            body = {
+                **self._named(name, owner),
+                "spec": {"daemonSet": {"namespace": key.namespace, "name": key.name}},
+            }
+            before = (
+                await self._cluster.apply(self._kind, body, manager=names.FIELD_MANAGER, force=True)
+            ).body
+        patch = {
+            "status": {**status, "observedGeneration": before["metadata"].get("generation", 1)}
+        }
+        written = await self._cluster.patch(
+            self._kind, self._namespace, name, patch, type=PatchType.MERGE, subresource="status"
+        )
         self._known[name] = written
         return True
 
@@ -127,7 +156,11 @@ class StatusWriter:
         """The id of its owner; of a missing agent that of who applied it."""
         states = self._states()
         owner = agents.owner(agent.seen)
-        return owner if owner in states else next((id for id, state in states.items() if agent.key in state.inventory), "")
+        return (
+            owner
+            if owner in states
+            else next((id for id, state in states.items() if agent.key in state.inventory), "")
+        )
 
     def _named(self, name: str, owner: str) -> dict[str, Any]:
         labels = {"app.kubernetes.io/managed-by": "gitops-ds", OF: owner}
@@ -136,19 +169,34 @@ class StatusWriter:
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
     def _name(self, key: Key) -> str:
-        """`gitops-ds-status-NAMESPACE.NAME` of a ConfigMap, `NAMESPACE.NAME` of an AgentStatus; what is too long ends in a hash."""
+        """`gitops-ds-status-NAMESPACE.NAME` of a ConfigMap, `NAMESPACE.NAME` of an AgentStatus;
+        what is too long ends in a hash.
+        """
         prefix = "gitops-ds-status-" if self._kind == CONFIG_MAP else ""
         whole = f"{prefix}{key.namespace}.{key.name}"
-        return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 13]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+        return (
+            whole
+            if len(whole) <= _LONGEST
+            else f"{whole[: _LONGEST - 13]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+        )
 
 
 def told(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The status of an agent; equal to `before` where nothing changed but time."""
     daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
     current, (sync, why) = agent.current, agents.sync_of(agent)
-    nodes = {"updated": tally.updated, "starting": tally.starting, "old": tally.old, "parked": tally.parked}
+    nodes = {
+        "updated": tally.updated,
+        "starting": tally.starting,
+        "old": tally.old,
+        "parked": tally.parked,
+    }
     nodes["joining"] = tally.joining
-    faults = {"nodeFault": tally.node_fault, "templateFault": tally.template_fault, "refused": tally.refused}
+    faults = {
+        "nodeFault": tally.node_fault,
+        "templateFault": tally.template_fault,
+        "refused": tally.refused,
+    }
     return {
         "observedGeneration": before.get("observedGeneration", 1),
         "daemonSet": {
@@ -163,7 +211,11 @@ def told(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
         "sync": sync,
         "nodes": {**nodes, **faults},
         "conditions": kstatus.conditions(
-            health, why if sync == "OutOfSync" else "", before.get("observedGeneration", 1), now, before.get("conditions") or ()
+            health,
+            why if sync == "OutOfSync" else "",
+            before.get("observedGeneration", 1),
+            now,
+            before.get("conditions") or (),
         ),
     }
 
@@ -180,7 +232,9 @@ def _status(body: Body | None) -> dict[str, Any]:
 
 
 def _flat(status: Mapping[str, Any]) -> dict[str, str]:
-    """The data of a ConfigMap: the whole as JSON, and what `kubectl get` and `kubectl wait --for=jsonpath` are asked for."""
+    """The data of a ConfigMap: the whole as JSON, and what `kubectl get` and `kubectl wait
+    --for=jsonpath` are asked for.
+    """
     ready = status["conditions"][0]
     short = {name: str(status[name]) for name in ("health", "commit", "revision", "sync")}
     return {

@@ -1,4 +1,5 @@
-"""How every agent stands, kept current from what the controller's watches show: no request, and work only for what changed.
+"""How every agent stands, kept current from what the controller's watches show: no request, and
+work only for what changed.
 
 The page, the status objects, the metrics and the events read it.
 """
@@ -60,7 +61,9 @@ class WatchedController(Protocol):
 
 
 class Changes:
-    """The keys that changed since the last step; an endless asynchronous iterator of sets that are not empty."""
+    """The keys that changed since the last step; an endless asynchronous iterator of sets that are
+    not empty.
+    """
 
     def __init__(self) -> None:
         self._keys: set[Key] = set()
@@ -96,9 +99,10 @@ class _AgentMemory:
 class StatusTracker:
     """All agents of one cluster as they stand now.
 
-    `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after `deadline` seconds without progress
-    a rollout has failed. `sources` gives the status of each owner's repository.
-    `emit` is told what becomes of agents. Nothing is looked at until `run` runs.
+    `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after
+    `deadline` seconds without progress a rollout has failed. `sources` gives the status of each
+    owner's repository. `emit` is told what becomes of agents. Nothing is looked at until `run`
+    runs.
     """
 
     def __init__(
@@ -112,7 +116,13 @@ class StatusTracker:
         sources: Callable[[], Mapping[str, SourceStatus]] = dict,
     ) -> None:
         self._sources = sources
-        self._controller, self._states, self._clock, self._emit, self._deadline = controller, states, clock, emit, deadline
+        self._controller, self._states, self._clock, self._emit, self._deadline = (
+            controller,
+            states,
+            clock,
+            emit,
+            deadline,
+        )
         self._since = clock() - 1.0  # the API server's times are whole seconds
         self._memories: dict[Key, _AgentMemory] = {}
         self._agents: dict[Key, Agent] = {}
@@ -127,7 +137,9 @@ class StatusTracker:
         self._news.set()
 
     def agents(self) -> tuple[Agent, ...]:
-        """Every DaemonSet of the cluster, and those that an owner applied and that are missing; sorted by key."""
+        """Every DaemonSet of the cluster, and those that an owner applied and that are missing;
+        sorted by key.
+        """
         if self._sorted is None:
             self._sorted = tuple(self._shown(self._agents[key]) for key in sorted(self._agents))
         return self._sorted
@@ -141,16 +153,24 @@ class StatusTracker:
         return replace(agent, stale=self._stale) if self._stale else agent
 
     def age(self, silent: Mapping[str, float]) -> None:
-        """For how many seconds each watch was silent, by the plural of its kind: past the bound no agent is in sync."""
+        """For how many seconds each watch was silent, by the plural of its kind: past the bound no
+        agent is in sync.
+        """
         oldest = max(silent, key=lambda kind: silent[kind], default="")
         is_old = bool(oldest) and silent[oldest] > OLDEST_PICTURE
-        stale = f"the watch of {oldest} shows nothing for more than {OLDEST_PICTURE / 60:.0f} minutes" if is_old else ""
+        stale = (
+            f"the watch of {oldest} shows nothing for more than {OLDEST_PICTURE / 60:.0f} minutes"
+            if is_old
+            else ""
+        )
         if stale != self._stale:
             self._stale = stale
             self._tell(set(self._agents))
 
     def changed(self) -> Changes:
-        """The keys of agents that come, go, or stand otherwise from now on: `async for keys in standings.changed()`."""
+        """The keys of agents that come, go, or stand otherwise from now on: `async for keys in
+        standings.changed()`.
+        """
         changes = Changes()
         self._changes.add(changes)
         return changes
@@ -161,16 +181,26 @@ class StatusTracker:
         self._news.set()
 
     def hear(self, told: Record) -> None:
-        """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let in."""
+        """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let
+        in.
+        """
         match told:
             case PassEnded() | SourceChanged():
-                ours = {agent.key for agent in self.agents() if fleet_agents.owner(agent.seen) or not agent.seen.daemonset.uid}
+                ours = {
+                    agent.key
+                    for agent in self.agents()
+                    if fleet_agents.owner(agent.seen) or not agent.seen.daemonset.uid
+                }
                 self.wake(ours | self._applied())
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
                 self._memory(key).refused = str(error)
                 self.wake({key})
-            case Decided(daemonset=key, decision=decision) if decision.unplaced or key in self._unplaced:
-                self._unplaced = self._unplaced | {key} if decision.unplaced else self._unplaced - {key}
+            case Decided(daemonset=key, decision=decision) if (
+                decision.unplaced or key in self._unplaced
+            ):
+                self._unplaced = (
+                    self._unplaced | {key} if decision.unplaced else self._unplaced - {key}
+                )
                 self.refuse(key, next(iter(decision.unplaced.values()), ""))
             case Performed(daemonset=key, action=CreatePod()):
                 self._memory(key).refused = ""
@@ -178,7 +208,9 @@ class StatusTracker:
                 pass
 
     def refuse(self, key: Key, why: str) -> None:
-        """Why the pods of one are refused just now, as another controller tells; empty: they are not."""
+        """Why the pods of one are refused just now, as another controller tells; empty: they are
+        not.
+        """
         memory = self._memories.get(key)
         if memory is not None and memory.refused != why:
             memory.refused = why
@@ -215,13 +247,21 @@ class StatusTracker:
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
         before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
-        if seen is not None and competing_controller.is_probe(seen.daemonset.raw):  # our own, and no agent
+        # our own, and no agent
+        if seen is not None and competing_controller.is_probe(seen.daemonset.raw):
             return set()
         agent: Agent | None = None
         if seen is not None:
             owner = fleet_agents.owner(seen)
-            agent = Agent(seen, self._judged(key, before, seen), states.get(owner, NOTHING), self._sources().get(owner))
-        elif (by := next((id for id, state in states.items() if key in state.inventory), None)) is not None:
+            agent = Agent(
+                seen,
+                self._judged(key, before, seen),
+                states.get(owner, NOTHING),
+                self._sources().get(owner),
+            )
+        elif (
+            by := next((id for id, state in states.items() if key in state.inventory), None)
+        ) is not None:
             agent = fleet_agents.missing(key, states[by], self._clock(), self._sources().get(by))
         if agent is None:
             self._agents.pop(key, None)
@@ -236,7 +276,9 @@ class StatusTracker:
         memory = self._memory(key)
         judged = health.follow(memory.course, seen, FaultScope(self._deadline, memory.refused))
         memory.course = judged.course
-        memory.rollout, told = rollout_tracker.follow(memory.rollout, seen, judged.health, self._since)
+        memory.rollout, told = rollout_tracker.follow(
+            memory.rollout, seen, judged.health, self._since
+        )
         for record in told:
             self._emit(record)
         again = [judged.health.again]
@@ -247,7 +289,9 @@ class StatusTracker:
             self._alarms[key] = asyncio.get_running_loop().call_later(wait, self.wake, {key})
         return judged.health
 
-    def _watch_coverage(self, memory: _AgentMemory, before: Agent, seen: Observation) -> float | None:
+    def _watch_coverage(
+        self, memory: _AgentMemory, before: Agent, seen: Observation
+    ) -> float | None:
         """Tells losses that are complete; returns when to look for others to be so."""
         memory.lost = node_coverage.look(memory.lost, before.seen, seen, memory.refused)
         if (due := memory.lost.due) is None or due > seen.now:
@@ -264,20 +308,30 @@ class StatusTracker:
         others = (agent.seen for agent in self.agents() if agent.key != seen.daemonset.key)
         family = node_coverage.family(seen.daemonset)
         return {
-            node for other in others if node_coverage.family(other.daemonset) == family for node in node_coverage.covered(other)
+            node
+            for other in others
+            if node_coverage.family(other.daemonset) == family
+            for node in node_coverage.covered(other)
         }
 
     def _tell_health(self, before: Agent | None, agent: Agent) -> None:
         was, daemonset = before.health.state if before else None, agent.seen.daemonset
         if was is not agent.health.state:
             commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
-            self._emit(HealthChanged(agent.seen.now, agent.key, daemonset.uid, was, agent.health, commit))
+            self._emit(
+                HealthChanged(agent.seen.now, agent.key, daemonset.uid, was, agent.health, commit)
+            )
 
     def _memory(self, key: Key) -> _AgentMemory:
         return self._memories.setdefault(key, _AgentMemory())
 
     def _applied(self) -> set[Key]:
-        return {key for state in self._states().values() for key in state.inventory if key.kind == DAEMONSET.kind}
+        return {
+            key
+            for state in self._states().values()
+            for key in state.inventory
+            if key.kind == DAEMONSET.kind
+        }
 
     def _tell(self, changed: Set[Key]) -> None:
         if changed:
@@ -287,7 +341,9 @@ class StatusTracker:
 
 
 def is_refusal(error: ClusterError) -> bool:
-    """Whether the API server took the request and said no: a quota, a policy, a webhook, also one that does not answer."""
+    """Whether the API server took the request and said no: a quota, a policy, a webhook, also one
+    that does not answer.
+    """
     return (
         isinstance(error, BadRequest | Forbidden | Invalid)
         or "admission webhook" in str(error)
@@ -304,7 +360,15 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
 
 def _marks(agent: Agent) -> object:
     seen, known = agent.seen, agent.state
-    of_agent = known.revisions.get(agent.key), known.drift.get(agent.key), known.generations.get(agent.key)
+    of_agent = (
+        known.revisions.get(agent.key),
+        known.drift.get(agent.key),
+        known.generations.get(agent.key),
+    )
     remembered = known.last_good, known.last_attempted, *of_agent
-    source = (agent.source.condition, agent.source.message, agent.source.active) if agent.source else None
+    source = (
+        (agent.source.condition, agent.source.message, agent.source.active)
+        if agent.source
+        else None
+    )
     return seen.daemonset.uid, seen.daemonset.version, seen.pods, seen.revisions, remembered, source

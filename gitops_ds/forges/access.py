@@ -1,4 +1,6 @@
-"""Where a forge is and as whom we come: tokens are taken from the environment only. Pure: the environment is an argument."""
+"""Where a forge is and as whom we come: tokens are taken from the environment only. Pure: the
+environment is an argument.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _NAMES: Final[Mapping[ForgeKind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ForgeToken:
-    """A token and the variable that it comes from; `of_job`: the one that GitLab makes for a job. Its text is never shown."""
+    """A token and the variable that it comes from; `of_job`: the one that GitLab makes for a job.
+    Its text is never shown.
+    """
 
     name: str
     value: str = field(repr=False)
@@ -33,7 +37,9 @@ class ForgeToken:
 
 @dataclass(frozen=True, slots=True)
 class ForgeAccess:
-    """A forge's API, the token for it, and a repository there: OWNER/NAME, with GitLab also its number."""
+    """A forge's API, the token for it, and a repository there: OWNER/NAME, with GitLab also its
+    number.
+    """
 
     kind: ForgeKind
     url: str
@@ -44,7 +50,8 @@ class ForgeAccess:
 def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
     """The token for that forge. Raises UsageError where there is none, or it can't be one.
 
-    Gitea and Forgejo call the token of their jobs GITHUB_TOKEN, as everything else; elsewhere one of that name is GitHub's.
+    Gitea and Forgejo call the token of their jobs GITHUB_TOKEN, as everything else; elsewhere one
+    of that name is GitHub's.
     """
     names = _NAMES[kind]
     if kind in (ForgeKind.GITEA, ForgeKind.FORGEJO) and environ.get("GITHUB_REPOSITORY"):
@@ -59,11 +66,24 @@ def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
 
 
 def address(kind: ForgeKind, url: str, *, allow_http: bool) -> str:
-    """The API's address for what was named. Raises UsageError for one that is none, or that would show the token on the way."""
+    """The API's address for what was named. Raises UsageError for one that is none, or that would
+    show the token on the way.
+    """
     found = requests.api_address(kind, url)
     parts = urlsplit(found)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise errors.UsageError("--url: name the server's address, https://HOST; a token is taken from the environment")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username
+        or parts.query
+        or parts.fragment
+    ):
+        raise errors.UsageError(
+            "--url: name the server's address, https://HOST; a token is taken from the environment"
+        )
     if requests.exposed(found) and not allow_http:
-        raise errors.UsageError(f"{found} is not https, and the token could be read on the way: use https, or --allow-http")
+        raise errors.UsageError(
+            f"{found} is not https, and the token could be read on the way: use https, or "
+            "--allow-http"
+        )
     return found

@@ -1,7 +1,8 @@
-"""What a CI tells its jobs of forge, repository, pull request and commit. Pure: the environment is an argument.
+"""What a CI tells its jobs of forge, repository, pull request and commit. Pure: the environment is
+an argument.
 
-GitHub: https://docs.github.com/actions/reference/variables-reference; Gitea and Forgejo set the same and their own mark.
-GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
+GitHub: https://docs.github.com/actions/reference/variables-reference; Gitea and Forgejo set the
+same and their own mark. GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from gitops_ds.forges.requests import ForgeKind
 class CiEnvironment:
     """Where a job runs; what is not known is empty (the forge: None).
 
-    `sha` is the head of the pull request, not the merge commit that GitHub checks out. `branch` is `OWNER:BRANCH` where the
-    pull request has to be looked for. `link` shows the run, and `run` are its numbers: a later run has greater ones.
+    `sha` is the head of the pull request, not the merge commit that GitHub checks out. `branch` is
+    `OWNER:BRANCH` where the pull request has to be looked for. `link` shows the run, and `run` are
+    its numbers: a later run has greater ones.
     """
 
     kind: ForgeKind | None = None
@@ -42,11 +44,18 @@ def read(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironment:
 
 def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironment:
     forgejo = environ.get("FORGEJO_ACTIONS")
-    kind = ForgeKind.FORGEJO if forgejo else ForgeKind.GITEA if environ.get("GITEA_ACTIONS") else ForgeKind.GITHUB
+    kind = (
+        ForgeKind.FORGEJO
+        if forgejo
+        else ForgeKind.GITEA
+        if environ.get("GITEA_ACTIONS")
+        else ForgeKind.GITHUB
+    )
     of_pull = re.fullmatch(r"refs/pull/(\d+)/(?:merge|head)", environ.get("GITHUB_REF", ""))
     found = CiEnvironment(
         kind,
-        environ.get("GITHUB_API_URL") or requests.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
+        environ.get("GITHUB_API_URL")
+        or requests.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
         environ["GITHUB_REPOSITORY"],
         _number(_at(event, "pull_request", "number")) or (int(of_pull[1]) if of_pull else 0),
         head(environ, event),
@@ -58,7 +67,8 @@ def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironm
 
 
 def _after(found: CiEnvironment, finished: Mapping[str, Any]) -> CiEnvironment:
-    """A job that runs when another workflow has ended, with rights that the other had not: it is about the other's commit.
+    """A job that runs when another workflow has ended, with rights that the other had not: it is
+    about the other's commit.
 
     https://docs.github.com/actions/reference/events-that-trigger-workflows#workflow_run
     """
@@ -71,7 +81,9 @@ def _after(found: CiEnvironment, finished: Mapping[str, Any]) -> CiEnvironment:
         found.project,
         _number(first.get("number")),
         _commit(finished.get("head_sha")),
-        f"{owner}:{branch}" if isinstance(owner, str) and isinstance(branch, str) and finished.get("event") != "push" else "",
+        f"{owner}:{branch}"
+        if isinstance(owner, str) and isinstance(branch, str) and finished.get("event") != "push"
+        else "",
         str(finished.get("html_url") or found.link),
         _numbers(finished.get("id"), finished.get("run_attempt")),
     )
@@ -96,15 +108,23 @@ def checked_out(environ: Mapping[str, str]) -> str:
 
 
 def head(environ: Mapping[str, str], event: Mapping[str, Any]) -> str:
-    """The commit that the job is about: the head of the pull request, else the one that is checked out."""
-    of_pull = _at(event, "pull_request", "head", "sha") or environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")
+    """The commit that the job is about: the head of the pull request, else the one that is checked
+    out.
+    """
+    of_pull = _at(event, "pull_request", "head", "sha") or environ.get(
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"
+    )
     return _commit(of_pull) or _commit(checked_out(environ))
 
 
 def run_link(environ: Mapping[str, str]) -> str:
     """Where the run is shown."""
     run = environ.get("GITHUB_RUN_ID")
-    return f"{_home(environ)}/actions/runs/{run}" if run and environ.get("GITHUB_REPOSITORY") else environ.get("CI_JOB_URL", "")
+    return (
+        f"{_home(environ)}/actions/runs/{run}"
+        if run and environ.get("GITHUB_REPOSITORY")
+        else environ.get("CI_JOB_URL", "")
+    )
 
 
 def files_link(environ: Mapping[str, str], sha: str) -> str:
@@ -119,7 +139,9 @@ def files_link(environ: Mapping[str, str], sha: str) -> str:
 
 
 def _home(environ: Mapping[str, str]) -> str:
-    return f"{environ.get('GITHUB_SERVER_URL') or 'https://github.com'}/{environ['GITHUB_REPOSITORY']}"
+    return (
+        f"{environ.get('GITHUB_SERVER_URL') or 'https://github.com'}/{environ['GITHUB_REPOSITORY']}"
+    )
 
 
 def _at(document: Any, *path: str) -> Any:

@@ -1,7 +1,8 @@
 """A forge over HTTP: a comment that is written again and again, and the status of a commit.
 
-What passes (no connection, 5xx, too many requests) is tried again until the time is over. A comment whose writing may have gone
-through is looked for first, so that there is never a second one. The token goes to one host only.
+What passes (no connection, 5xx, too many requests) is tried again until the time is over. A comment
+whose writing may have gone through is looked for first, so that there is never a second one. The
+token goes to one host only.
 """
 
 from __future__ import annotations
@@ -74,9 +75,17 @@ class _Passing(Exception):
 
 
 class Forge:
-    """One repository on a forge. Use it as an async context manager; `patience` bounds all that is done with it, in seconds."""
+    """One repository on a forge. Use it as an async context manager; `patience` bounds all that is
+    done with it, in seconds.
+    """
 
-    def __init__(self, access: ForgeAccess, patience: float, user_agent: str = "gitops-ds", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        access: ForgeAccess,
+        patience: float,
+        user_agent: str = "gitops-ds",
+        clock: Clock | None = None,
+    ) -> None:
         """Nothing is sent yet."""
         self._access, self._user_agent, self._clock = access, user_agent, clock or Clock()
         self._dialect = requests.dialect(access.kind)
@@ -85,28 +94,43 @@ class Forge:
 
     async def __aenter__(self) -> Forge:
         """Opens the connections."""
-        self._session = aiohttp.ClientSession(headers={"User-Agent": self._user_agent}, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = aiohttp.ClientSession(
+            headers={"User-Agent": self._user_agent}, cookie_jar=aiohttp.DummyCookieJar()
+        )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Closes them."""
         if self._session:
             await self._session.close()
 
     async def head(self, number: int) -> str:
-        """The commit that a pull request is at now. Raises ForgeDenied where there is no such pull request."""
+        """The commit that a pull request is at now. Raises ForgeDenied where there is no such pull
+        request.
+        """
         return await self._asked(self._dialect.pull(self._place(number)), self._dialect.head)
 
     async def find(self, branch: str, sha: str) -> int:
-        """The number of the open pull request from `OWNER:BRANCH` that is at that commit; 0 where there is none."""
+        """The number of the open pull request from `OWNER:BRANCH` that is at that commit; 0 where
+        there is none.
+        """
         request = self._dialect.open_from(self._place(), branch)
         if request is None:
             return 0
-        found = await self._asked(request, lambda reply: [(int(one["number"]), self._dialect.head(one)) for one in reply])
+        found = await self._asked(
+            request, lambda reply: [(int(one["number"]), self._dialect.head(one)) for one in reply]
+        )
         return next((number for number, head in found if head == sha), 0)
 
     async def comment(self, number: int, wanted: Sticky) -> Posted:
-        """Writes the comment under a pull request: over our own with the same marker, else a new one."""
+        """Writes the comment under a pull request: over our own with the same marker, else a new
+        one.
+        """
         place = self._place(number)
         me = await self._asked(self._dialect.whoami(), self._dialect.me)
         done = Posted.UNCHANGED
@@ -118,7 +142,11 @@ class Forge:
                 return Posted.NEWER
             done = Posted.UPDATED if there else Posted.CREATED
             try:
-                request = self._dialect.update(place, there.id, wanted.body) if there else self._dialect.create(place, wanted.body)
+                request = (
+                    self._dialect.update(place, there.id, wanted.body)
+                    if there
+                    else self._dialect.create(place, wanted.body)
+                )
                 await self._once(request, attempt)
                 return done
             except _Passing as passing:  # it may have gone through all the same: look again
@@ -130,7 +158,9 @@ class Forge:
         await self._asked(self._dialect.status(self._place(), sha, status), lambda reply: reply)
 
     async def open(self, opening: Opening) -> str:
-        """Opens a pull request; where it is shown. There is one for a branch: a second try is refused there."""
+        """Opens a pull request; where it is shown. There is one for a branch: a second try is
+        refused there.
+        """
         return await self._asked(self._dialect.open(self._place(), opening), self._dialect.opened)
 
     async def _own(self, place: PullRequestRef, me: str, wanted: Sticky) -> Comment | None:
@@ -142,7 +172,9 @@ class Forge:
                 return found
             if 'rel="next"' not in reply.headers.get("Link", ""):
                 return None
-        raise errors.ForgeError(f"{self._dialect.name} has more than {_MOST_PAGES} pages of comments there")
+        raise errors.ForgeError(
+            f"{self._dialect.name} has more than {_MOST_PAGES} pages of comments there"
+        )
 
     def _place(self, number: int = 0) -> PullRequestRef:
         return PullRequestRef(self._access.project, number)
@@ -155,7 +187,8 @@ class Forge:
             return read(orjson.loads(reply.body))
         except (ValueError, LookupError, TypeError, AttributeError):
             raise errors.ForgeError(
-                f"{self._access.url} does not answer as {self._dialect.name} does: are --forge and --url right?"
+                f"{self._access.url} does not answer as {self._dialect.name} does: are --forge "
+                "and --url right?"
             ) from None
 
     async def _sent(self, request: ForgeRequest) -> _ForgeReply:
@@ -169,8 +202,14 @@ class Forge:
 
     async def _pause(self, passing: _Passing) -> None:
         if self._clock.now() + passing.wait >= self._ends:
-            asked = f"; it would take {passing.wait:.0f} s more" if passing.wait > retries.LONGEST_BACK_OFF else ""
-            raise errors.ForgeUnreachable(f"{passing}{asked}: the time of --timeout is over, try again later")
+            asked = (
+                f"; it would take {passing.wait:.0f} s more"
+                if passing.wait > retries.LONGEST_BACK_OFF
+                else ""
+            )
+            raise errors.ForgeUnreachable(
+                f"{passing}{asked}: the time of --timeout is over, try again later"
+            )
         await self._clock.sleep(passing.wait)
 
     async def _once(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
@@ -179,34 +218,57 @@ class Forge:
         if reply.status < 300:
             return reply
         words = self._words(reply)
-        if request.doing is Doing.MARK and reply.status == 400 and "cannot transition status" in words.lower():
+        if (
+            request.doing is Doing.MARK
+            and reply.status == 400
+            and "cannot transition status" in words.lower()
+        ):
             return reply  # GitLab's way to say that it has this status already
         wait = retries.wait(reply.status, reply.headers, words, attempt, self._clock.now())
         if wait is not None:
-            raise _Passing(f"{self._dialect.name} can't {request.doing.value} now ({f'{reply.status} {words}'.strip()})", wait)
-        raise error_messages.error(self._dialect, request.doing, reply.status, words, self._access.token)
+            raise _Passing(
+                f"{self._dialect.name} can't {request.doing.value} now "
+                f"({f'{reply.status} {words}'.strip()})",
+                wait,
+            )
+        raise error_messages.error(
+            self._dialect, request.doing, reply.status, words, self._access.token
+        )
 
     async def _followed(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
-        """The answer behind redirects (a repository that was renamed), as long as they stay on the host."""
+        """The answer behind redirects (a repository that was renamed), as long as they stay on the
+        host.
+        """
         url = requests.address(self._access.url, request.path)
         reply = await self._exchanged(request, url, attempt)
         for _ in range(_MOST_REDIRECTS):
-            # Of the others a client makes a GET, which would write nothing: https://www.rfc-editor.org/rfc/rfc9110#status.3xx
-            if reply.status not in ((301, 302, 307, 308) if request.method == "GET" else (307, 308)):
+            # Of the others a client makes a GET, which would write nothing:
+            # https://www.rfc-editor.org/rfc/rfc9110#status.3xx
+            if reply.status not in (
+                (301, 302, 307, 308) if request.method == "GET" else (307, 308)
+            ):
                 break
             url = urljoin(url, reply.headers.get("Location", ""))
             if urlsplit(url)[:2] != urlsplit(self._access.url)[:2]:
-                raise errors.ForgeError(f"{self._access.url} leads to another server, {_host(url)}: name that one, if it is right")
+                raise errors.ForgeError(
+                    f"{self._access.url} leads to another server, {_host(url)}: name that one, if "
+                    "it is right"
+                )
             reply = await self._exchanged(request, url, attempt)
         if 300 <= reply.status < 400:
-            raise errors.ForgeError(f"{self._access.url} answers with a redirect ({reply.status}): is --url right?")
+            raise errors.ForgeError(
+                f"{self._access.url} answers with a redirect ({reply.status}): is --url right?"
+            )
         return reply
 
     async def _exchanged(self, request: ForgeRequest, url: str, attempt: int) -> _ForgeReply:
         if self._session is None:
             raise errors.ForgeError("the connection is not open")
         token = self._access.token
-        headers = {**self._dialect.headers(token.value, of_job=token.of_job), "Content-Type": "application/json"}
+        headers = {
+            **self._dialect.headers(token.value, of_job=token.of_job),
+            "Content-Type": "application/json",
+        }
         seconds = min(_REQUEST_SECONDS, max(self._ends - self._clock.now(), 1.0))
         try:
             async with self._session.request(
@@ -220,7 +282,11 @@ class Forge:
             ) as reply:
                 return _ForgeReply(reply.status, reply.headers, await reply.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split()) or type(error).__name__
+            why = (
+                "no answer in time"
+                if isinstance(error, TimeoutError)
+                else " ".join(str(error).split()) or type(error).__name__
+            )
             told = f"{self._access.url} can't be reached: {why}"
             raise _Passing(told, retries.back_off(attempt)) from error
 
@@ -241,7 +307,9 @@ def _host(url: str) -> str:
 
 
 def proxy(url: str) -> str | None:
-    """The proxy that the environment names for it; aiohttp's own way would also take a password from ~/.netrc."""
+    """The proxy that the environment names for it; aiohttp's own way would also take a password
+    from ~/.netrc.
+    """
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None

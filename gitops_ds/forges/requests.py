@@ -1,7 +1,8 @@
 """How each forge is asked, and how its answers are read. Pure.
 
-GitHub: https://docs.github.com/rest; GitLab: https://docs.gitlab.com/api/rest/; Gitea and Forgejo: /api/swagger of a server.
-A pull request is what GitLab calls a merge request, a comment what it calls a note.
+GitHub: https://docs.github.com/rest; GitLab: https://docs.gitlab.com/api/rest/; Gitea and Forgejo:
+/api/swagger of a server. A pull request is what GitLab calls a merge request, a comment what it
+calls a note.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class ForgeKind(StrEnum):
 
 
 class StatusState(StrEnum):
-    """What a commit's status says. Only GitLab knows running and canceled; elsewhere both are pending."""
+    """What a commit's status says. Only GitLab knows running and canceled; elsewhere both are
+    pending.
+    """
 
     PENDING = "pending"
     RUNNING = "running"
@@ -59,7 +62,9 @@ class ForgeRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What is said of a commit: under which name, in a few words, and where to read more. `run` is the CI's own run, for GitLab."""
+    """What is said of a commit: under which name, in a few words, and where to read more. `run` is
+    the CI's own run, for GitLab.
+    """
 
     name: str
     state: StatusState
@@ -80,7 +85,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment as it stands there; `author` is in the form in which `Dialect.me` tells us who we are."""
+    """A comment as it stands there; `author` is in the form in which `Dialect.me` tells us who we
+    are.
+    """
 
     id: int
     author: str
@@ -89,14 +96,18 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class PullRequestRef:
-    """A repository on a forge (GitLab takes its number as well), and one of its pull requests (0: none)."""
+    """A repository on a forge (GitLab takes its number as well), and one of its pull requests (0:
+    none).
+    """
 
     project: str
     number: int = 0
 
 
 class Dialect(Protocol):
-    """One forge's way. What reads an answer raises LookupError, TypeError or ValueError for one that is none of the forge's."""
+    """One forge's way. What reads an answer raises LookupError, TypeError or ValueError for one
+    that is none of the forge's.
+    """
 
     @property
     def name(self) -> str:
@@ -192,26 +203,52 @@ class GitHub:
 
     def comment(self, item: Any) -> Comment:
         """The user is null where the account is gone."""
-        return Comment(int(item["id"]), _text((item.get("user") or {}).get("login") or "").lower(), _text(item["body"] or ""))
+        return Comment(
+            int(item["id"]),
+            _text((item.get("user") or {}).get("login") or "").lower(),
+            _text(item["body"] or ""),
+        )
 
     def create(self, place: PullRequestRef, body: str) -> ForgeRequest:
         """A pull request is an issue here."""
-        return ForgeRequest(Doing.WRITE, "POST", f"repos/{_project(place)}/issues/{place.number}/comments", {"body": body})
+        return ForgeRequest(
+            Doing.WRITE,
+            "POST",
+            f"repos/{_project(place)}/issues/{place.number}/comments",
+            {"body": body},
+        )
 
     def update(self, place: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """https://docs.github.com/rest/issues/comments#update-an-issue-comment"""
-        return ForgeRequest(Doing.WRITE, "PATCH", f"repos/{_project(place)}/issues/comments/{id}", {"body": body})
+        return ForgeRequest(
+            Doing.WRITE, "PATCH", f"repos/{_project(place)}/issues/comments/{id}", {"body": body}
+        )
 
     def status(self, place: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
-        """https://docs.github.com/rest/commits/statuses; the description has at most 140 characters."""
-        state = StatusState.PENDING if status.state in (StatusState.RUNNING, StatusState.CANCELED) else status.state
-        body = {"state": state.value, "context": status.name, "description": _cut(status.description, 140)}
+        """https://docs.github.com/rest/commits/statuses; the description has at most 140
+        characters.
+        """
+        state = (
+            StatusState.PENDING
+            if status.state in (StatusState.RUNNING, StatusState.CANCELED)
+            else status.state
+        )
+        body = {
+            "state": state.value,
+            "context": status.name,
+            "description": _cut(status.description, 140),
+        }
         body |= {"target_url": status.url} if status.url else {}
         return ForgeRequest(Doing.MARK, "POST", f"repos/{_project(place)}/statuses/{sha}", body)
 
     def open(self, place: PullRequestRef, opening: Opening) -> ForgeRequest:
         """https://docs.github.com/rest/pulls/pulls#create-a-pull-request"""
-        body = {"head": opening.source, "base": opening.target, "title": opening.title, "body": opening.text}
+        body = {
+            "head": opening.source,
+            "base": opening.target,
+            "title": opening.title,
+            "body": opening.text,
+        }
         return ForgeRequest(Doing.OPEN, "POST", f"repos/{_project(place)}/pulls", body)
 
     def opened(self, reply: Any) -> str:
@@ -224,9 +261,15 @@ class GitHub:
             case Doing.KNOW | Doing.LOOK | Doing.FIND:
                 return "`pull-requests: read`"
             case Doing.WRITE:
-                return "`pull-requests: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
+                return (
+                    "`pull-requests: write` (in a workflow under `permissions:`; a pull request "
+                    "from a fork never has it)"
+                )
             case Doing.MARK:
-                return "`statuses: write` (in a workflow under `permissions:`; a pull request from a fork never has it)"
+                return (
+                    "`statuses: write` (in a workflow under `permissions:`; a pull request from a "
+                    "fork never has it)"
+                )
             case Doing.OPEN:
                 return "`pull-requests: write`"
 
@@ -265,9 +308,14 @@ class Gitea(GitHub):
             case Doing.WRITE:
                 return "the scope `write:issue`, and an account that may comment there"
             case Doing.MARK:
-                return "the scope `write:repository`, and an account that may write to the repository"
+                return (
+                    "the scope `write:repository`, and an account that may write to the repository"
+                )
             case Doing.OPEN:
-                return "the scopes `write:repository` and `write:issue`, and an account that may see the repository"
+                return (
+                    "the scopes `write:repository` and `write:issue`, and an account that may see "
+                    "the repository"
+                )
 
 
 _GITLAB_STATES: Final[Mapping[StatusState, str]] = {
@@ -301,7 +349,9 @@ class GitLab:
 
     def pull(self, place: PullRequestRef) -> ForgeRequest:
         """https://docs.gitlab.com/api/merge_requests/#get-single-mr"""
-        return ForgeRequest(Doing.LOOK, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}")
+        return ForgeRequest(
+            Doing.LOOK, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}"
+        )
 
     def head(self, reply: Any) -> str:
         """The tip of the source branch."""
@@ -314,15 +364,28 @@ class GitLab:
     def comments(self, place: PullRequestRef, page: int) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/, the oldest first"""
         query = f"per_page={PER_PAGE}&page={page}&sort=asc&order_by=created_at"
-        return ForgeRequest(Doing.FIND, "GET", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes?{query}")
+        return ForgeRequest(
+            Doing.FIND,
+            "GET",
+            f"projects/{_encoded(place)}/merge_requests/{place.number}/notes?{query}",
+        )
 
     def comment(self, item: Any) -> Comment:
         """A note."""
-        return Comment(int(item["id"]), str((item.get("author") or {}).get("id") or ""), _text(item["body"] or ""))
+        return Comment(
+            int(item["id"]),
+            str((item.get("author") or {}).get("id") or ""),
+            _text(item["body"] or ""),
+        )
 
     def create(self, place: PullRequestRef, body: str) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/#create-new-merge-request-note"""
-        return ForgeRequest(Doing.WRITE, "POST", f"projects/{_encoded(place)}/merge_requests/{place.number}/notes", {"body": body})
+        return ForgeRequest(
+            Doing.WRITE,
+            "POST",
+            f"projects/{_encoded(place)}/merge_requests/{place.number}/notes",
+            {"body": body},
+        )
 
     def update(self, place: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """https://docs.gitlab.com/api/notes/#modify-existing-merge-request-note"""
@@ -332,7 +395,8 @@ class GitLab:
     def status(self, place: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
         """https://docs.gitlab.com/api/commits/#set-commit-pipeline-status
 
-        The pipeline is named, because several may run for a commit, and GitLab would take the newest.
+        The pipeline is named, because several may run for a commit, and GitLab would take the
+        newest.
         """
         body: dict[str, Any] = {"state": _GITLAB_STATES[status.state], "name": status.name}
         body |= {"description": _cut(status.description, 255)}
@@ -342,7 +406,11 @@ class GitLab:
 
     def open(self, place: PullRequestRef, opening: Opening) -> ForgeRequest:
         """https://docs.gitlab.com/api/merge_requests/#create-mr"""
-        branches = {"source_branch": opening.source, "target_branch": opening.target, "remove_source_branch": True}
+        branches = {
+            "source_branch": opening.source,
+            "target_branch": opening.target,
+            "remove_source_branch": True,
+        }
         body = {**branches, "title": opening.title, "description": opening.text}
         return ForgeRequest(Doing.OPEN, "POST", f"projects/{_encoded(place)}/merge_requests", body)
 
@@ -353,7 +421,10 @@ class GitLab:
     def needed(self, doing: Doing, *, of_job: bool) -> str:
         """https://docs.gitlab.com/user/permissions/"""
         if of_job:
-            return "more than a job's own may do: put a project access token with the scope `api` into a masked GITLAB_TOKEN"
+            return (
+                "more than a job's own may do: put a project access token with the scope `api` "
+                "into a masked GITLAB_TOKEN"
+            )
         match doing:
             case Doing.KNOW | Doing.LOOK | Doing.FIND:
                 return "the scope `api`, and a member who may see the project"
@@ -384,11 +455,16 @@ _API: Final[Mapping[ForgeKind, str]] = {
     ForgeKind.GITEA: "/api/v1",
     ForgeKind.FORGEJO: "/api/v1",
 }
-_PUBLIC: Final[Mapping[ForgeKind, str]] = {ForgeKind.GITHUB: "https://github.com", ForgeKind.GITLAB: "https://gitlab.com"}
+_PUBLIC: Final[Mapping[ForgeKind, str]] = {
+    ForgeKind.GITHUB: "https://github.com",
+    ForgeKind.GITLAB: "https://gitlab.com",
+}
 
 
 def api_address(kind: ForgeKind, url: str = "") -> str:
-    """The address of the API for that of a server, or of the API itself; without any the public one. Empty where there is none."""
+    """The address of the API for that of a server, or of the API itself; without any the public
+    one. Empty where there is none.
+    """
     url = (url or _PUBLIC.get(kind, "")).rstrip("/")
     if not url or url == "https://api.github.com" or url.endswith(_API[kind]):
         return url

@@ -1,7 +1,9 @@
 """Whether a request is sent again, and when. Pure: the time is an argument.
 
-https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api: a limit comes as 403 or 429, with `Retry-After`, with
-`X-RateLimit-Remaining: 0` and the time of the reset, or (the secondary one) with words alone, and then a minute is asked for.
+https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api: a limit comes as 403
+or 429, with `Retry-After`, with
+`X-RateLimit-Remaining: 0` and the time of the reset, or (the secondary one) with words alone, and
+then a minute is asked for.
 https://docs.gitlab.com/security/rate_limits/: 429 with `Retry-After`.
 """
 
@@ -16,16 +18,25 @@ _MINUTE: Final = 60.0
 _LIMITED: Final = ("rate limit", "abuse detection")
 
 
-def wait(status: int, headers: Mapping[str, str], message: str, attempt: int, now: float) -> float | None:
+def wait(
+    status: int, headers: Mapping[str, str], message: str, attempt: int, now: float
+) -> float | None:
     """Seconds until the request may be sent again; None where that would not help.
 
-    `attempt` counts from 0, `headers` are asked for as they are written here, `now` is in seconds since the epoch.
+    `attempt` counts from 0, `headers` are asked for as they are written here, `now` is in seconds
+    since the epoch.
     """
     if limited(status, headers, message):
         by_clock = _reset(headers, now)
         told = _retry_after(headers, now)
         told = by_clock if told is None else told
-        return told if told is not None else _MINUTE * 2**attempt if status == 403 else back_off(attempt)
+        return (
+            told
+            if told is not None
+            else _MINUTE * 2**attempt
+            if status == 403
+            else back_off(attempt)
+        )
     if status >= 500 or status == 408:
         told = _retry_after(headers, now)
         return back_off(attempt) if told is None else told

@@ -1,6 +1,8 @@
-"""The one comment that is written again and again: what it begins with, whose it is, and which report is the newer one. Pure.
+"""The one comment that is written again and again: what it begins with, whose it is, and which
+report is the newer one. Pure.
 
-Its first line is the report's marker, its second is ours and tells commit and run. Both are HTML comments, which forges hide.
+Its first line is the report's marker, its second is ours and tells commit and run. Both are HTML
+comments, which forges hide.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from gitops_ds.forges.requests import Comment
 
 @dataclass(frozen=True, slots=True)
 class Sticky:
-    """What is to stand there: the marker (a line), the text below it, the commit it is of, and the numbers of the run."""
+    """What is to stand there: the marker (a line), the text below it, the commit it is of, and the
+    numbers of the run.
+    """
 
     marker: str
     text: str
@@ -29,8 +33,12 @@ class Sticky:
 
 
 def own(comments: Iterable[Comment], me: str, sticky: Sticky) -> Comment | None:
-    """Our comment with that marker, the first if there are several; another's with the same marker is none of ours."""
-    return next((one for one in comments if one.author == me and _lines(one.body)[0] == sticky.marker), None)
+    """Our comment with that marker, the first if there are several; another's with the same marker
+    is none of ours.
+    """
+    return next(
+        (one for one in comments if one.author == me and _lines(one.body)[0] == sticky.marker), None
+    )
 
 
 def same(there: Comment, sticky: Sticky) -> bool:

@@ -1,1 +1,3 @@
-"""Where commits come from, and where reverts go: the only package that starts processes (git, kustomize)."""
+"""Where commits come from, and where reverts go: the only package that starts processes (git,
+kustomize).
+"""

@@ -1,4 +1,6 @@
-"""A repository's URL, checked once: https, ssh, or a local path where the user named it; never an option, never a secret."""
+"""A repository's URL, checked once: https, ssh, or a local path where the user named it; never an
+option, never a secret.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ class Scheme(StrEnum):
 class Address:
     """Where a repository is.
 
-    `url` is what git gets, `display` what people see; neither holds a password. `origin` is scheme and host (with the port where
-    it is not the usual one), to which credentials are bound; empty for a local path. `login` is what stood in the URL.
+    `url` is what git gets, `display` what people see; neither holds a password. `origin` is scheme
+    and host (with the port where it is not the usual one), to which credentials are bound; empty
+    for a local path. `login` is what stood in the URL.
     """
 
     scheme: Scheme
@@ -50,10 +53,11 @@ class Address:
 
 
 def parse(text: str, *, allow_local: bool = False) -> Address:
-    """The address that a text means: https, ssh (also `git@host:path`), or with `allow_local` a path or file:// URL.
+    """The address that a text means: https, ssh (also `git@host:path`), or with `allow_local` a
+    path or file:// URL.
 
-    Raises UsageError for what can't be an address, SourceDenied for a local one that was not allowed. The scp form is read as
-    git reads it: https://git-scm.com/docs/git-clone#_git_urls
+    Raises UsageError for what can't be an address, SourceDenied for a local one that was not
+    allowed. The scp form is read as git reads it: https://git-scm.com/docs/git-clone#_git_urls
     """
     if (
         not text
@@ -61,7 +65,10 @@ def parse(text: str, *, allow_local: bool = False) -> Address:
         or text != text.strip()
         or any(ord(c) < 32 or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in text)
     ):
-        raise errors.UsageError("the repository's URL is empty or too long, or has spaces around it or control characters in it")
+        raise errors.UsageError(
+            "the repository's URL is empty or too long, or has spaces around it or control "
+            "characters in it"
+        )
     if text.startswith("-"):
         raise errors.UsageError(f"a repository's URL can't begin with a dash: {scrub(text)}")
     if scheme := _SCHEME.match(text):
@@ -79,10 +86,14 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
     if scheme == "file" and text.lower().startswith("file://"):
         rest = urls.urlsplit(text)
         if rest.netloc not in {"", "localhost"}:
-            raise errors.UsageError(f"a file:// URL has no host: write file:///path instead of {shown}")
+            raise errors.UsageError(
+                f"a file:// URL has no host: write file:///path instead of {shown}"
+            )
         return _local(urls.unquote(rest.path), shown, allow_local=allow_local)
     if scheme not in {"https", "ssh"}:
-        raise errors.UsageError(f"{shown}: {scheme} is not supported; use https:// or ssh:// (git@host:path)")
+        raise errors.UsageError(
+            f"{shown}: {scheme} is not supported; use https:// or ssh:// (git@host:path)"
+        )
     try:
         parts = urls.urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -90,14 +101,20 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
         raise errors.UsageError(f"{shown} is not a URL: {error}") from None
     netloc = f"[{host}]" if ":" in host else host
     if not _HOST.fullmatch(netloc):
-        raise errors.UsageError(f"{shown} names no host that could be one; write {scheme}://host/path")
+        raise errors.UsageError(
+            f"{shown} names no host that could be one; write {scheme}://host/path"
+        )
     if parts.query or parts.fragment or len(parts.path) < 2:
-        raise errors.UsageError(f"{shown} must be {scheme}://host/path, without a query or fragment")
+        raise errors.UsageError(
+            f"{shown} must be {scheme}://host/path, without a query or fragment"
+        )
     where = netloc if port is None else f"{netloc}:{port}"
     if scheme == "ssh":
         user = urls.unquote(parts.username or "")
         if parts.password is not None:
-            raise errors.UsageError(f"{shown}: ssh takes no password from a URL; give a private key")
+            raise errors.UsageError(
+                f"{shown}: ssh takes no password from a URL; give a private key"
+            )
         _check_ssh(text, user, netloc, parts.path)
         url = f"ssh://{user}@{where}{parts.path}" if user else f"ssh://{where}{parts.path}"
         return Address(Scheme.SSH, url, url, f"ssh://{where}")
@@ -113,8 +130,14 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
 
 
 def _check_ssh(text: str, user: str, host: str, path: str) -> None:
-    if not _HOST.fullmatch(host) or (user and not _USER.fullmatch(user)) or path.lstrip("/").startswith("-"):
-        raise errors.UsageError(f"{scrub(text)} is not an ssh address; write git@host:path or ssh://git@host/path")
+    if (
+        not _HOST.fullmatch(host)
+        or (user and not _USER.fullmatch(user))
+        or path.lstrip("/").startswith("-")
+    ):
+        raise errors.UsageError(
+            f"{scrub(text)} is not an ssh address; write git@host:path or ssh://git@host/path"
+        )
 
 
 def _local(path: str, shown: str, *, allow_local: bool) -> Address:
@@ -128,5 +151,7 @@ def _local(path: str, shown: str, *, allow_local: bool) -> Address:
 
 
 def scrub(text: str) -> str:
-    """The text without anything that stands between `//` and `@` in a URL, so that no password is printed."""
+    """The text without anything that stands between `//` and `@` in a URL, so that no password is
+    printed.
+    """
     return re.sub(r"(//)[^/\s'\"]*@", r"\1", text)

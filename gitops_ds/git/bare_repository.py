@@ -1,4 +1,6 @@
-"""Our own bare repository for one address, and the one door through which git is run on it. Not safe for threads."""
+"""Our own bare repository for one address, and the one door through which git is run on it. Not
+safe for threads.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,13 @@ class Output:
 class Bare:
     """A bare repository in the cache directory that we made ourselves; only this user can read it."""
 
-    def __init__(self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False) -> None:
+    def __init__(
+        self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False
+    ) -> None:
         """Knows nobody yet: `authorize` comes before the first `talk`.
 
-        `existing`: another process made it and may be writing to it; it is only read, and nothing is left behind by a kill.
+        `existing`: another process made it and may be writing to it; it is only read, and nothing
+        is left behind by a kill.
         """
         self.address, self.limits = address, limits
         self._credentials: Credentials | None = None
@@ -60,14 +65,18 @@ class Bare:
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._private = None if existing else Private(cache)
         except OSError as error:
-            raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
+            raise errors.SourceError(
+                f"the cache directory {cache} can't be used: {error.strerror}"
+            ) from None
         try:
             self.path = cache / f"{address.slug}.git"
             self._local = hardening.local(self.path)
             self._repo = self._open(existing=existing)
         except OSError as error:
             self._forget()
-            raise errors.SourceError(f"the cache directory {cache} can't be used: {error.strerror}") from None
+            raise errors.SourceError(
+                f"the cache directory {cache} can't be used: {error.strerror}"
+            ) from None
         except errors.GitopsError:
             self._forget()
             raise
@@ -81,7 +90,9 @@ class Bare:
         if not self.path.exists():
             self.path.mkdir(mode=0o700)
         if self.path.stat().st_uid != os.geteuid():
-            raise errors.SourceError(f"the cache {self.path} belongs to another user; give a directory of your own")
+            raise errors.SourceError(
+                f"the cache {self.path} belongs to another user; give a directory of your own"
+            )
         self.path.chmod(0o700)
         maker = hardening.HardenedGit(self.path)
         maker.update_environment(**self._local)
@@ -99,14 +110,18 @@ class Bare:
         return repo
 
     def authorize(self, credentials: Credentials) -> None:
-        """Comes to the server as these from now on; what was on the disk for others goes away. Raises UsageError."""
+        """Comes to the server as these from now on; what was on the disk for others goes away.
+        Raises UsageError.
+        """
         if credentials == self._credentials:
             return
         assert self._private is not None, "who only reads has nobody to talk to"
         for old in self._private.path.iterdir():
             shutil.rmtree(old)
         # A directory of its own, so that a half-written one is never used.
-        found = credential_files.install(self.address, credentials, Path(tempfile.mkdtemp(dir=self._private.path)))
+        found = credential_files.install(
+            self.address, credentials, Path(tempfile.mkdtemp(dir=self._private.path))
+        )
         self._network = hardening.network(self.path, self.address, found)
         self._secrets, self._credentials = found.secrets, credentials
 
@@ -115,7 +130,9 @@ class Bare:
         """GitPython's view, for commits as objects."""
         return self._repo
 
-    def run(self, *words: str, doing: str = "read", input: bytes | None = None, may_fail: bool = False) -> Output:
+    def run(
+        self, *words: str, doing: str = "read", input: bytes | None = None, may_fail: bool = False
+    ) -> Output:
         """Runs a command that only touches our own repository; no transport is allowed to it.
 
         Raises the SourceError that says why it failed; with `may_fail`, a status of 1 is an answer.
@@ -131,11 +148,14 @@ class Bare:
         may_fail: bool = False,
     ) -> Output:
         """As `run`, with more in the environment: an index file, an author, keys."""
-        return self._run(words, environment, doing, input=input, accepted=(0, 1) if may_fail else (0,))
+        return self._run(
+            words, environment, doing, input=input, accepted=(0, 1) if may_fail else (0,)
+        )
 
     @contextlib.contextmanager
     def stream(self, *words: str, input: bytes) -> Iterator[IO[bytes]]:
-        """What a command writes, as it comes: never all of it at once. The time limit ends what is still read then.
+        """What a command writes, as it comes: never all of it at once. The time limit ends what is
+        still read then.
 
         Raises the SourceError that says why it failed.
         """
@@ -149,15 +169,28 @@ class Bare:
                 assert process.stdout is not None
                 yield process.stdout
                 if process.wait() != 0:
-                    said = process.stderr.read().decode("utf-8", "replace") if process.stderr else ""
+                    said = (
+                        process.stderr.read().decode("utf-8", "replace") if process.stderr else ""
+                    )
                     raise self._failure("read", said or error_messages.TIMEOUT)
             finally:
                 ended.cancel()
                 self._end()
 
-    def talk(self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False) -> Output:
-        """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of any file that it writes."""
-        return self._run(words, self._network, doing, cap=cap, accepted=(0, 1, 128) if may_fail else (0,), apart=True)
+    def talk(
+        self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False
+    ) -> Output:
+        """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of
+        any file that it writes.
+        """
+        return self._run(
+            words,
+            self._network,
+            doing,
+            cap=cap,
+            accepted=(0, 1, 128) if may_fail else (0,),
+            apart=True,
+        )
 
     def _run(
         self,
@@ -175,9 +208,15 @@ class Bare:
             stream.write(input or b"")
             stream.seek(0)
             try:
-                process = self._begun(command if cap is None else hardening.capped(command, cap, memory.here().git), stream, apart)
+                process = self._begun(
+                    command if cap is None else hardening.capped(command, cap, memory.here().git),
+                    stream,
+                    apart,
+                )
             except git.GitCommandNotFound:
-                raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
+                raise errors.SourceError(
+                    "git is not installed; install git 2.39 or newer"
+                ) from None
             except OSError as error:
                 raise errors.SourceError(f"git can't be run: {error.strerror}") from None
             try:
@@ -192,12 +231,16 @@ class Bare:
         return Output(process.returncode, stdout, stderr)
 
     def _begun(self, command: list[str], stream: IO[bytes], apart: bool) -> subprocess.Popen[bytes]:
-        """The process; `apart` from the terminal, with all that it starts, because git lets others talk for it."""
+        """The process; `apart` from the terminal, with all that it starts, because git lets others
+        talk for it.
+        """
         with self._turn:
             if self._interrupted:
                 raise errors.SourceError(f"{self.address.display} is closed")
             git_of_repo: Any = self._repo.git
-            self._held = git_of_repo.execute(command, istream=stream, as_process=True, start_new_session=apart)
+            self._held = git_of_repo.execute(
+                command, istream=stream, as_process=True, start_new_session=apart
+            )
             process: subprocess.Popen[bytes] = self._held.proc
             self._running = process
             return process
@@ -223,11 +266,15 @@ class Bare:
         return self._failure(doing, output.stderr)
 
     def _failure(self, doing: str, words: str) -> errors.SourceError:
-        said = error_messages.Failure(doing, self.address.display, words, str(self.path), self.limits.seconds)
+        said = error_messages.Failure(
+            doing, self.address.display, words, str(self.path), self.limits.seconds
+        )
         return error_messages.translate(said, self._secrets)
 
     def close(self) -> None:
-        """Ends git's helpers and takes the credentials off the disk. The repository stays for the next time."""
+        """Ends git's helpers and takes the credentials off the disk. The repository stays for the
+        next time.
+        """
         self._repo.close()
         self._forget()
 

@@ -1,4 +1,6 @@
-"""New commits without a checkout: reverts, files put back, files written. The same input and date give the same commit id."""
+"""New commits without a checkout: reverts, files put back, files written. The same input and date
+give the same commit id.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from gitops_ds.model.objects import CommitId
 class Signature:
     """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all).
 
-    `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of Origin.
+    `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of
+    Origin.
     """
 
     name: str
@@ -31,8 +34,15 @@ class Signature:
 
     def __post_init__(self) -> None:
         """Raises UsageError for what would break the commit's own format."""
-        if not self.name.strip() or re.search(r"[<>\x00-\x1f]", self.name) or not re.fullmatch(r"[^<>\s]+", self.email):
-            raise errors.UsageError(f"{self.name!r} <{self.email}> is no author of a commit; give a name and an e-mail address")
+        if (
+            not self.name.strip()
+            or re.search(r"[<>\x00-\x1f]", self.name)
+            or not re.fullmatch(r"[^<>\s]+", self.email)
+        ):
+            raise errors.UsageError(
+                f"{self.name!r} <{self.email}> is no author of a commit; give a name and an "
+                "e-mail address"
+            )
         if self.at.tzinfo is None:
             raise errors.UsageError("the date of a commit needs a time zone")
 
@@ -46,14 +56,19 @@ class Why:
 
 
 def revert(bare: Bare, tip: CommitId, commits: Sequence[CommitId], why: Why) -> CommitId:
-    """One revert commit on the tip for each of the commits, in the given order (newest first is the usual one).
+    """One revert commit on the tip for each of the commits, in the given order (newest first is the
+    usual one).
 
-    The three-way merge of `git revert`: base the commit, ours the tip, theirs its first parent. Raises Refused when files
-    conflict (named), when a commit is not in the tip's history, or when nothing would change.
+    The three-way merge of `git revert`: base the commit, ours the tip, theirs its first parent.
+    Raises Refused when files conflict (named), when a commit is not in the tip's history, or when
+    nothing would change.
     """
     for commit in commits:
         if not object_reader.is_ancestor(bare, commit, tip):
-            raise errors.Refused(f"the commit {commit[:12]} is not in the history of {tip[:12]}, so it can't be reverted there")
+            raise errors.Refused(
+                f"the commit {commit[:12]} is not in the history of {tip[:12]}, so it can't be "
+                "reverted there"
+            )
         tip = _revert(bare, tip, commit, why)
     return tip
 
@@ -69,7 +84,9 @@ def _revert(bare: Bare, tip: CommitId, commit: CommitId, why: Why) -> CommitId:
             "revert the later commits too, or restore the files to an older commit"
         )
     if merged == _tree(bare, tip):
-        raise errors.Refused(f"reverting {commit[:12]} ({said.subject}) changes nothing: it is undone already")
+        raise errors.Refused(
+            f"reverting {commit[:12]} ({said.subject}) changes nothing: it is undone already"
+        )
     message = f'Revert "{said.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
     return _commit(bare, merged, tip, message, why.by)
 
@@ -81,12 +98,19 @@ def _reason(why: Why) -> str:
 def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | list[str]:
     """The tree of a three-way merge, or the names of the files in conflict.
 
-    `merge-tree` takes its base from history (an explicit one only since git 2.40), so it gets a small history of its own:
-    two commits on a common parent.
+    `merge-tree` takes its base from history (an explicit one only since git 2.40), so it gets a
+    small history of its own: two commits on a common parent.
     """
     root = _loose_commit(bare, base, (), why.by)
     sides = [_loose_commit(bare, side, (root,), why.by) for side in (ours, theirs)]
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--allow-unrelated-histories")
+    words = (
+        "merge-tree",
+        "--write-tree",
+        "--name-only",
+        "--no-messages",
+        "-z",
+        "--allow-unrelated-histories",
+    )
     output = bare.run(*words, *sides, doing="revert a commit of", may_fail=True)
     parts = [part for part in output.stdout.decode("utf-8", "replace").split("\0") if part]
     if output.status == 0:
@@ -94,8 +118,11 @@ def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | 
     return parts[1:]
 
 
-def restore(bare: Bare, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why) -> CommitId:
-    """A commit on the tip in which each path (a file or a directory) is as it was in the older commit; absent there: removed.
+def restore(
+    bare: Bare, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why
+) -> CommitId:
+    """A commit on the tip in which each path (a file or a directory) is as it was in the older
+    commit; absent there: removed.
 
     Raises Refused when that changes nothing.
     """
@@ -108,13 +135,17 @@ def restore(bare: Bare, tip: CommitId, commit: CommitId, paths: Sequence[str], w
     what = paths[0] if len(paths) == 1 else f"{len(paths)} paths"
     message = (
         f"Restore {what} to {commit[:12]}\n\n{_reason(why)}"
-        f'This restores, from commit {commit} ("{older.subject}"):\n\n' + "".join(f"- {path}\n" for path in paths)
+        f'This restores, from commit {commit} ("{older.subject}"):\n\n'
+        + "".join(f"- {path}\n" for path in paths)
     )
     return _commit(bare, _changed_tree(bare, tip, changes), tip, message, why.by)
 
 
-def commit_files(bare: Bare, parent: CommitId, files: Mapping[str, bytes | None], message: str, by: Signature) -> CommitId:
-    """A commit on the parent in which the files have the given bytes (None: removed), kept byte for byte.
+def commit_files(
+    bare: Bare, parent: CommitId, files: Mapping[str, bytes | None], message: str, by: Signature
+) -> CommitId:
+    """A commit on the parent in which the files have the given bytes (None: removed), kept byte for
+    byte.
 
     A file keeps its mode. Raises Refused when that changes nothing.
     """
@@ -125,8 +156,13 @@ def commit_files(bare: Bare, parent: CommitId, files: Mapping[str, bytes | None]
             changes[name.encode()] = None
             continue
         old = [e for e in _entries(bare, parent, name) if e.name == name.encode()]
-        id = bare.run("hash-object", "-w", "--no-filters", "--stdin", input=content, doing="write to").text
-        changes[name.encode()] = (old[0].mode if old and old[0].kind is tree.EntryKind.FILE else "100644", id)
+        id = bare.run(
+            "hash-object", "-w", "--no-filters", "--stdin", input=content, doing="write to"
+        ).text
+        changes[name.encode()] = (
+            old[0].mode if old and old[0].kind is tree.EntryKind.FILE else "100644",
+            id,
+        )
     return _commit(bare, _changed_tree(bare, parent, changes), parent, message, by)
 
 
@@ -141,7 +177,9 @@ def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.TreeEntry]:
     return list(tree.entries([bare.run(*words).stdout]))
 
 
-def _changed_tree(bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]) -> str:
+def _changed_tree(
+    bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]
+) -> str:
     """The parent's tree with entries (mode, id) set or taken away, made in an index of its own."""
     removed = [b"0 %b\t%b\0" % (b"0" * len(parent), name) for name in changes]
     added = [f"{new[0]} {new[1]}\t".encode() + name + b"\0" for name, new in changes.items() if new]
@@ -174,7 +212,9 @@ def _loose_commit(
     *,
     signed: tuple[tuple[str, ...], Mapping[str, str]] | None = None,
 ) -> CommitId:
-    """A commit of a tree that no ref names; `signed` are the words before the command, and its environment."""
+    """A commit of a tree that no ref names; `signed` are the words before the command, and its
+    environment.
+    """
     date = f"{int(by.at.timestamp())} {by.at.strftime('%z')[:5]}"
     environment = {
         f"GIT_{role}_{what}": value
@@ -183,8 +223,18 @@ def _loose_commit(
     }
     made = bare.run("rev-parse", "--verify", "--end-of-options", made).text
     before, more = signed or ((), {})
-    words = (*before, "commit-tree", *(("-S",) if signed else ()), made, *(word for parent in parents for word in ("-p", parent)))
-    return CommitId(bare.run_as({**environment, **more}, *words, doing="write a commit of", input=message.encode()).text)
+    words = (
+        *before,
+        "commit-tree",
+        *(("-S",) if signed else ()),
+        made,
+        *(word for parent in parents for word in ("-p", parent)),
+    )
+    return CommitId(
+        bare.run_as(
+            {**environment, **more}, *words, doing="write a commit of", input=message.encode()
+        ).text
+    )
 
 
 def _tree(bare: Bare, commit: CommitId) -> str:

@@ -1,7 +1,8 @@
-"""Credentials on their way to git: in its environment and in an owner-only directory; never on a command line or in a repository.
+"""Credentials on their way to git: in its environment and in an owner-only directory; never on a
+command line or in a repository.
 
-They are bound to scheme and host: the askpass helper answers only a question about exactly that host, a header is set only for
-that URL, and git follows no redirect (see `hardening`).
+They are bound to scheme and host: the askpass helper answers only a question about exactly that
+host, a header is set only for that URL, and git follows no redirect (see `hardening`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gitops_ds.git.credentials import (
     SshKey,
 )
 
-# Asked "Username for 'https://host': " and "Password for 'https://user@host': ". Anything else gets no answer.
+# Asked "Username for 'https://host': " and "Password for 'https://user@host': ". Anything else gets
+# no answer.
 _ASKPASS = """\
 #!/bin/sh
 case "$1" in
@@ -46,7 +48,9 @@ _SSH = (
 
 @dataclass(frozen=True, slots=True)
 class GitCredentials:
-    """What git needs to log in: environment variables, configuration pairs, and the texts that no message may hold."""
+    """What git needs to log in: environment variables, configuration pairs, and the texts that no
+    message may hold.
+    """
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -56,7 +60,8 @@ class GitCredentials:
 def install(address: Address, credentials: Credentials, directory: Path) -> GitCredentials:
     """Writes what must be a file into the (owner-only) directory, and says how git finds it.
 
-    Raises UsageError when the credentials don't fit the address: a password for ssh, ssh without known_hosts.
+    Raises UsageError when the credentials don't fit the address: a password for ssh, ssh without
+    known_hosts.
     """
     login = credentials.login or address.login
     match address.scheme:
@@ -77,7 +82,8 @@ def _https(address: Address, login: object, own: Credentials, directory: Path) -
         environment["GIT_SSL_CAINFO"] = str(_write(directory / "authorities.pem", own.authorities))
     if own.proxy:
         config.append(("http.proxy", own.proxy))
-        environment |= {"NO_PROXY": "", "no_proxy": ""}  # who sets a proxy for one repository means it
+        # who sets a proxy for one repository means it
+        environment |= {"NO_PROXY": "", "no_proxy": ""}
     match login:
         case Password(password, user):
             _check_line("password", password)
@@ -97,7 +103,9 @@ def _https(address: Address, login: object, own: Credentials, directory: Path) -
         case None:
             pass
         case _:
-            raise errors.UsageError(f"{address.display} is an https URL: give a user and password or a token, no ssh key")
+            raise errors.UsageError(
+                f"{address.display} is an https URL: give a user and password or a token, no ssh key"
+            )
     return GitCredentials(environment, tuple(config), secrets)
 
 
@@ -109,7 +117,8 @@ def _ssh(address: Address, login: object, directory: Path) -> GitCredentials:
             if not known_hosts.strip():
                 raise errors.UsageError(
                     f"{address.display}: an ssh key needs known_hosts beside it; "
-                    "get the server's lines with ssh-keyscan and compare them with what its operator publishes"
+                    "get the server's lines with ssh-keyscan and compare them with what its "
+                    "operator publishes"
                 )
             key = _write(directory / "identity", private_key.rstrip(b"\n") + b"\n")
             hosts = _write(directory / "known_hosts", known_hosts)
@@ -123,10 +132,13 @@ def _ssh(address: Address, login: object, directory: Path) -> GitCredentials:
                 f"-oUserKnownHostsFile={_ssh_quoted(hosts)}",
             )
             command = shlex.join((*_SSH, *options))
-            return GitCredentials({"HOME": str(directory), "GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"})
+            return GitCredentials(
+                {"HOME": str(directory), "GIT_SSH_COMMAND": command, "GIT_SSH_VARIANT": "ssh"}
+            )
         case _:
             raise errors.UsageError(
-                f"{address.display} is an ssh address: give a private key and known_hosts (or, at your desk, use your own ssh)"
+                f"{address.display} is an ssh address: give a private key and known_hosts (or, at "
+                "your desk, use your own ssh)"
             )
 
 
@@ -138,11 +150,16 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 def _check_line(what: str, text: str) -> None:
     if not text or any(ord(c) < 32 or ord(c) == 127 for c in text):
-        raise errors.UsageError(f"the {what} for the repository is empty or holds a line break; check the file it was read from")
+        raise errors.UsageError(
+            f"the {what} for the repository is empty or holds a line break; check the file it was "
+            "read from"
+        )
 
 
 def _as_git_quotes(user: str) -> str:
-    """The user as it stands in git's question: it percent-encodes all but unreserved characters (credential.c, strbuf.c)."""
+    """The user as it stands in git's question: it percent-encodes all but unreserved characters
+    (credential.c, strbuf.c).
+    """
     kept = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
     return "".join(chr(b) if b in kept else f"%{b:02x}" for b in user.encode())
 

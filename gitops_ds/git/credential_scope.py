@@ -1,6 +1,8 @@
-"""Where credentials may go: to one scheme, host and port, and there to what lies below a path. Pure.
+"""Where credentials may go: to one scheme, host and port, and there to what lies below a path.
+Pure.
 
-Whatever is in doubt does not match: credentials that stay at home are a message, those that leave are a leak.
+Whatever is in doubt does not match: credentials that stay at home are a message, those that leave
+are a leak.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from gitops_ds.git import address
 from gitops_ds.git.address import Address, Scheme
 
 _PORTS = {"https": 443, "ssh": 22}
-# A path in which a server may read something else than stands there: `..`, `%2e`, `//`, a backslash.
+# A path in which a server may read something else than stands there: `..`, `%2e`, `//`, a
+# backslash.
 _ODD = re.compile(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialScope:
-    """A place at a Git server; `path` as its parts, None where it can't be told what it means there."""
+    """A place at a Git server; `path` as its parts, None where it can't be told what it means
+    there.
+    """
 
     scheme: str
     host: str
@@ -35,7 +40,9 @@ def place(where: Address) -> CredentialScope | None:
         return None
     at = urls.urlsplit(where.origin)
     path = urls.urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
-    return CredentialScope(at.scheme, (at.hostname or "").lower(), at.port or _PORTS[at.scheme], _parts(path))
+    return CredentialScope(
+        at.scheme, (at.hostname or "").lower(), at.port or _PORTS[at.scheme], _parts(path)
+    )
 
 
 def _parts(path: str) -> tuple[str, ...] | None:
@@ -46,8 +53,13 @@ def _parts(path: str) -> tuple[str, ...] | None:
 
 
 def parse(text: str) -> CredentialScope:
-    """The place of a setting `match`: https://HOST, ssh://HOST, with :PORT and /PATH where wanted. Raises UsageError."""
-    advice = f"repository.credentials.match {address.scrub(text)!r} must be https://HOST/PATH or ssh://HOST/PATH"
+    """The place of a setting `match`: https://HOST, ssh://HOST, with :PORT and /PATH where wanted.
+    Raises UsageError.
+    """
+    advice = (
+        f"repository.credentials.match {address.scrub(text)!r} must be https://HOST/PATH or "
+        "ssh://HOST/PATH"
+    )
     try:
         found = urls.urlsplit(text)
         port = found.port
@@ -55,23 +67,37 @@ def parse(text: str) -> CredentialScope:
         raise errors.UsageError(advice) from None
     if found.username is not None or found.password is not None:
         raise errors.UsageError(f"{advice}, without a user or a password")
-    if found.scheme not in _PORTS or not found.hostname or found.query or found.fragment or re.search(r"[*\s]", text):
+    if (
+        found.scheme not in _PORTS
+        or not found.hostname
+        or found.query
+        or found.fragment
+        or re.search(r"[*\s]", text)
+    ):
         raise errors.UsageError(f"{advice}; a * stands for nothing in it")
     parts = _parts(found.path)
     if parts is None:
         raise errors.UsageError(f"{advice}, with a plain path: no .., no // and no %")
-    return CredentialScope(found.scheme, found.hostname.lower(), port or _PORTS[found.scheme], parts)
+    return CredentialScope(
+        found.scheme, found.hostname.lower(), port or _PORTS[found.scheme], parts
+    )
 
 
 def covers(given: CredentialScope, where: CredentialScope) -> bool:
-    """Whether credentials for the one place may go to the other: the same origin, and at or below the path, by whole parts."""
+    """Whether credentials for the one place may go to the other: the same origin, and at or below
+    the path, by whole parts.
+    """
     if (given.scheme, given.host, given.port) != (where.scheme, where.host, where.port):
         return False
-    return not given.path or (where.path is not None and where.path[: len(given.path)] == given.path)
+    return not given.path or (
+        where.path is not None and where.path[: len(given.path)] == given.path
+    )
 
 
 def nearest(given: Sequence[CredentialScope], where: Address) -> int | None:
-    """Which of the places is meant for a repository, by its number: the longest path that covers it, the first of equals."""
+    """Which of the places is meant for a repository, by its number: the longest path that covers
+    it, the first of equals.
+    """
     at = place(where)
     fitting = [number for number, one in enumerate(given) if at is not None and covers(one, at)]
     return max(fitting, key=lambda number: (len(given[number].path or ()), -number), default=None)

@@ -1,4 +1,6 @@
-"""Who we are for a Git server, as frozen values; `access` hands them to git, and nothing ever prints them."""
+"""Who we are for a Git server, as frozen values; `access` hands them to git, and nothing ever
+prints them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A user and a password for https. An access token goes in as the password (hosts take any user name with it)."""
+    """A user and a password for https. An access token goes in as the password (hosts take any user
+    name with it).
+    """
 
     password: str = field(repr=False)
     user: str = "git"
@@ -23,7 +27,9 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True)
 class SshKey:
-    """A private key without passphrase, and the lines of known_hosts that the server's key is checked against."""
+    """A private key without passphrase, and the lines of known_hosts that the server's key is
+    checked against.
+    """
 
     private_key: bytes = field(repr=False)
     known_hosts: bytes = field(repr=False)
@@ -31,7 +37,9 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True)
 class OwnSsh:
-    """The person's own ssh: its configuration, agent and known_hosts. For a command at a desk, never for the service."""
+    """The person's own ssh: its configuration, agent and known_hosts. For a command at a desk,
+    never for the service.
+    """
 
 
 Login = Password | Bearer | SshKey | OwnSsh
@@ -39,7 +47,8 @@ Login = Password | Bearer | SshKey | OwnSsh
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to log in (None: as nobody), the only authorities to trust (PEM; empty: the system's), and the proxy for https.
+    """How to log in (None: as nobody), the only authorities to trust (PEM; empty: the system's),
+    and the proxy for https.
 
     Without a `proxy` the variables of the environment count.
     """

@@ -1,6 +1,8 @@
-"""git's complaints, turned into our errors: what is wrong, where, and what to do; without any secret.
+"""git's complaints, turned into our errors: what is wrong, where, and what to do; without any
+secret.
 
-Pure. The patterns are the C-locale words of git, libcurl (GnuTLS and OpenSSL), OpenSSH and the large hosts.
+Pure. The patterns are the C-locale words of git, libcurl (GnuTLS and OpenSSL), OpenSSH and the
+large hosts.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from gitops_ds.git import address
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A command of git that failed: what it was for ("fetch from"), the repository as people see it, and git's words."""
+    """A command of git that failed: what it was for ("fetch from"), the repository as people see
+    it, and git's words.
+    """
 
     doing: str
     where: str
@@ -43,7 +47,10 @@ _RULES: tuple[_Rule, ...] = (
     (
         r"File too large|died of signal 25|[Ff]ile size limit|pack exceeds maximum",
         errors.SourceTooLarge,
-        "it would bring more than the cap on size allows; raise repository.limits.bytes or use a smaller repository",
+        (
+            "it would bring more than the cap on size allows; raise repository.limits.bytes or use a "
+            "smaller repository"
+        ),
     ),
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -56,12 +63,18 @@ _RULES: tuple[_Rule, ...] = (
     (
         r"Host key verification failed|host key is known for",
         errors.SourceDenied,
-        "the server's host key is not in known_hosts; add its line (ssh-keyscan HOST, compared with what its operator publishes)",
+        (
+            "the server's host key is not in known_hosts; add its line (ssh-keyscan HOST, compared "
+            "with what its operator publishes)"
+        ),
     ),
     (
         r"(?:Load key .*|Couldn't load public key .*): ([^\n\r]*)",
         errors.SourceDenied,
-        "the ssh key can't be read ({0}): give a private key in OpenSSH or PEM form, without a passphrase",
+        (
+            "the ssh key can't be read ({0}): give a private key in OpenSSH or PEM form, without a "
+            "passphrase"
+        ),
     ),
     (
         r"Permission denied \(",
@@ -76,11 +89,15 @@ _RULES: tuple[_Rule, ...] = (
     (
         r"unable to update url base from redirection|returned error: 30\d",
         errors.SourceDenied,
-        "the server redirects to another address, and credentials are not sent after a redirect; use the new URL",
+        (
+            "the server redirects to another address, and credentials are not sent after a redirect; "
+            "use the new URL"
+        ),
     ),
     (
         (
-            r"certificate verification failed|SSL certificate problem|certificate (?:is not trusted|has expired)"
+            r"certificate verification failed|SSL certificate problem|certificate (?:is not "
+            r"trusted|has expired)"
             r"|does not match target host|issuer is unknown|no alternative certificate"
         ),
         errors.SourceDenied,
@@ -90,24 +107,42 @@ _RULES: tuple[_Rule, ...] = (
         ),
     ),
     (
-        r"error setting certificate|Problem with the SSL CA cert|CAfile|Error reading ca cert|unable to get.*trust",
+        (
+            r"error setting certificate|Problem with the SSL CA cert|CAfile|Error reading ca "
+            r"cert|unable to get.*trust"
+        ),
         errors.SourceDenied,
         "the given authority's certificate can't be read; give it in PEM form",
     ),
     (
         r"could not read (?:Username|Password)|unable to read askpass|terminal prompts disabled",
         errors.SourceDenied,
-        "the server asks for credentials; give a user and password or a token (repository.credentials)",
+        (
+            "the server asks for credentials; give a user and password or a token "
+            "(repository.credentials)"
+        ),
     ),
     (
-        r"Authentication failed|returned error: 401|HTTP Basic: Access denied|[Ii]nvalid (?:username|credentials)",
+        (
+            r"Authentication failed|returned error: 401|HTTP Basic: Access denied|[Ii]nvalid "
+            r"(?:username|credentials)"
+        ),
         errors.SourceDenied,
-        "the server refused the credentials (401); check that the token is right and has not expired",
+        (
+            "the server refused the credentials (401); check that the token is right and has not "
+            "expired"
+        ),
     ),
     (
-        r"returned error: 403|Write access to repository not granted|access denied|not allowed to (?:push|upload)",
+        (
+            r"returned error: 403|Write access to repository not granted|access denied|not allowed to "
+            r"(?:push|upload)"
+        ),
         errors.SourceDenied,
-        "the credentials are known there but have no right to do this (403); give the token or key that right",
+        (
+            "the credentials are known there but have no right to do this (403); give the token or "
+            "key that right"
+        ),
     ),
     (
         r"transport '(\w+)' not allowed",
@@ -121,15 +156,20 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         (
-            r"returned error: 404|repository '[^']*' not found|[Rr]epository not found|[Pp]roject you were looking for"
+            r"returned error: 404|repository '[^']*' not found|[Rr]epository not found|[Pp]roject "
+            r"you were looking for"
             r"|does not appear to be a git repository|not a git repository: ''"
         ),
         errors.SourceDenied,
-        "there is no such repository, or these credentials may not see it; check the URL and the token's rights",
+        (
+            "there is no such repository, or these credentials may not see it; check the URL and the "
+            "token's rights"
+        ),
     ),
     (
         (
-            r"not our ref|couldn't find remote ref|no such remote ref|unadvertised object|bad revision|[Uu]nknown revision"
+            r"not our ref|couldn't find remote ref|no such remote ref|unadvertised object|bad "
+            r"revision|[Uu]nknown revision"
             r"|Not a valid object name|not a tree object|unable to find"
         ),
         errors.RevisionUnknown,
@@ -142,7 +182,8 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         (
-            r"objects?/.*(?:is corrupt|is empty)|packfile .*(?:corrupt|cannot be accessed|is invalid)|inflate: data stream error"
+            r"objects?/.*(?:is corrupt|is empty)|packfile .*(?:corrupt|cannot be accessed|is "
+            r"invalid)|inflate: data stream error"
             r"|bad object|missing blob|missing tree|not a git repository"
         ),
         errors.SourceError,
@@ -150,12 +191,18 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         (
-            r"Failed to connect|Couldn't connect|[Cc]onnection (?:refused|timed out|reset|closed)|No route to host"
-            r"|Network is unreachable|timed out|Empty reply|early EOF|RPC failed|hung up unexpectedly|handshake|TLS connection"
-            r"|Could not read from remote|returned error: (?:429|5\d\d)|Proxy|unexpected disconnect|GnuTLS recv"
+            r"Failed to connect|Couldn't connect|[Cc]onnection (?:refused|timed "
+            r"out|reset|closed)|No route to host"
+            r"|Network is unreachable|timed out|Empty reply|early EOF|RPC failed|hung up "
+            r"unexpectedly|handshake|TLS connection"
+            r"|Could not read from remote|returned error: (?:429|5\d\d)|Proxy|unexpected "
+            r"disconnect|GnuTLS recv"
         ),
         errors.SourceUnreachable,
-        "the server can't be reached or broke off ({said}); check the URL and the network, then try again",
+        (
+            "the server can't be reached or broke off ({said}); check the URL and the network, then "
+            "try again"
+        ),
     ),
 )
 
@@ -167,14 +214,20 @@ def translate(failure: Failure, secrets: Iterable[str] = ()) -> errors.SourceErr
         if found := re.search(pattern, words):
             groups = [g or "" for g in found.groups()]
             said = sentence.format(
-                *groups, seconds=failure.seconds, cache=failure.cache or "its cache", said=gist(words), where=failure.where
+                *groups,
+                seconds=failure.seconds,
+                cache=failure.cache or "its cache",
+                said=gist(words),
+                where=failure.where,
             )
             return kind(f"can't {failure.doing} {failure.where}: {said}")
     return errors.SourceError(f"can't {failure.doing} {failure.where}: git says: {gist(words)}")
 
 
 def clean(words: str, secrets: Iterable[str] = ()) -> str:
-    """git's words without the passwords in URLs, without our secrets, without the server's control characters."""
+    """git's words without the passwords in URLs, without our secrets, without the server's control
+    characters.
+    """
     for secret in secrets:
         words = words.replace(secret, "***")
     words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", address.scrub(words)).replace("\r", "\n")
@@ -182,7 +235,9 @@ def clean(words: str, secrets: Iterable[str] = ()) -> str:
 
 
 def gist(words: str) -> str:
-    """The line that says most: git's fatal, else its error, else the server's, else the last one; at most 300 characters."""
+    """The line that says most: git's fatal, else its error, else the server's, else the last one;
+    at most 300 characters.
+    """
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     for sign in ("fatal: ", "error: ", "remote: "):
         for line in lines:

@@ -1,6 +1,8 @@
-"""Which files of a commit are read: those that something can name. Everything else may be as large as it likes.
+"""Which files of a commit are read: those that something can name. Everything else may be as large
+as it likes.
 
-First manifests, files of our format, what lies in agents' folders and in charts; then what kustomizations and agents name.
+First manifests, files of our format, what lies in agents' folders and in charts; then what
+kustomizations and agents name.
 """
 
 from __future__ import annotations
@@ -39,14 +41,21 @@ def manifests(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
 def names_only(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
     """What says how the repository is called, and which clusters there are."""
     for path, entry in candidates:
-        if str(path) in (_SETTINGS, _IGNORE) or (len(path.parts) == 2 and path.parts[0] == "clusters" and path.suffix == ".yaml"):
+        if str(path) in (_SETTINGS, _IGNORE) or (
+            len(path.parts) == 2 and path.parts[0] == "clusters" and path.suffix == ".yaml"
+        ):
             yield path, entry
 
 
 def files(
-    sifted: Sifted, limits: RepositoryLimits, read: Callable[[Sequence[NamedEntry]], Files], choice: FileChoice = manifests
+    sifted: Sifted,
+    limits: RepositoryLimits,
+    read: Callable[[Sequence[NamedEntry]], Files],
+    choice: FileChoice = manifests,
 ) -> tuple[Files, tuple[Finding, ...]]:
-    """The files that are read, and what was found on the way; none where they are too many or too large together."""
+    """The files that are read, and what was found on the way; none where they are too many or too
+    large together.
+    """
     first = list(choice(sifted.wanted))
     if (finding := _too_much(first, limits)) is not None:
         return {}, (*sifted.findings, finding)
@@ -60,11 +69,17 @@ def files(
     return (found | read(second) if second else found), sifted.findings
 
 
-def _named_by(found: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]) -> list[NamedEntry]:
-    """What kustomizations name, and the archives of charts whose names stand in an agent's source.yaml."""
+def _named_by(
+    found: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]
+) -> list[NamedEntry]:
+    """What kustomizations name, and the archives of charts whose names stand in an agent's
+    source.yaml.
+    """
     named = set(kustomization.named_files(found))
     archives = {path: entry for path, entry in candidates if path.suffix == ".tgz"}
-    sources = [data for path, data in found.items() if path.name == "source.yaml"] if archives else []
+    sources = (
+        [data for path, data in found.items() if path.name == "source.yaml"] if archives else []
+    )
     named |= {path for path in archives if any(path.name.encode() in data for data in sources)}
     return [(path, entry) for path, entry in candidates if path in named]
 
@@ -76,8 +91,10 @@ def _too_much(wanted: Sequence[NamedEntry], limits: RepositoryLimits) -> Finding
         return None
     largest = max(wanted, key=lambda named: named[1].size)
     said = (
-        f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or {most:,} bytes that are read "
-        f"(the largest is {tree.shown(largest[1].name)} with {largest[1].size:,}); name a smaller directory (repository.path) or "
+        f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or "
+        f"{most:,} bytes that are read "
+        f"(the largest is {tree.shown(largest[1].name)} with {largest[1].size:,}); name a smaller "
+        "directory (repository.path) or "
         "raise repository.limits"
     )
     return Finding("SRC005", Severity.ERROR, said, refused=True)

@@ -1,4 +1,5 @@
-"""As whom a GitHub App comes: with a token for one repository that lasts an hour, made anew before it ends.
+"""As whom a GitHub App comes: with a token for one repository that lasts an hour, made anew before
+it ends.
 
 https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/generating-an-installation-access-token-for-a-github-app
 """
@@ -20,7 +21,8 @@ from gitops_ds.git.address import Address, Scheme
 from gitops_ds.git.credentials import Credentials, Password
 
 USER = "x-access-token"
-EARLY = 600.0  # seconds before its end in which a token is replaced: longer than any talk with the server
+# seconds before its end in which a token is replaced: longer than any talk with the server
+EARLY = 600.0
 _SECONDS = 30.0
 _JWT_SECONDS = 540  # GitHub takes ten minutes, by its own clock
 _SKEW = 60  # seconds that our clock may be ahead, as GitHub advises
@@ -29,7 +31,9 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An app's id (or client id), the number of its installation, its private key in PEM; `api` is empty for the usual one."""
+    """An app's id (or client id), the number of its installation, its private key in PEM; `api` is
+    empty for the usual one.
+    """
 
     id: str
     installation: str
@@ -52,7 +56,9 @@ def api_of(where: Address) -> str:
     https://docs.github.com/en/enterprise-server/rest/using-the-rest-api/getting-started-with-the-rest-api
     """
     if where.scheme is not Scheme.HTTPS:
-        raise errors.UsageError(f"{where.display}: a GitHub App comes by https: write https://HOST/OWNER/NAME")
+        raise errors.UsageError(
+            f"{where.display}: a GitHub App comes by https: write https://HOST/OWNER/NAME"
+        )
     host = urlsplit(where.url).netloc.lower()
     if host == "github.com" or host.endswith(".ghe.com"):
         return f"https://api.{host}"
@@ -60,7 +66,9 @@ def api_of(where: Address) -> str:
 
 
 def assertion(app: App, now: float) -> str:
-    """The JWT by which the app names itself, signed with its key. Raises UsageError for what is no private key."""
+    """The JWT by which the app names itself, signed with its key. Raises UsageError for what is no
+    private key.
+    """
     import jwt  # 8 MiB, which nobody without an app has a use for
 
     claims = {"iat": int(now) - _SKEW, "exp": int(now) - _SKEW + _JWT_SECONDS, "iss": app.id}
@@ -68,7 +76,8 @@ def assertion(app: App, now: float) -> str:
         return jwt.encode(claims, app.private_key, algorithm="RS256")
     except (ValueError, TypeError, jwt.PyJWTError):
         raise errors.UsageError(
-            f"the private key of GitHub App {app.id} can't be read: give the PEM file that GitHub made for it"
+            f"the private key of GitHub App {app.id} can't be read: give the PEM file that GitHub "
+            "made for it"
         ) from None
 
 
@@ -87,17 +96,27 @@ class Tokens:
         A token that was refused is replaced. Raises SourceDenied, SourceUnreachable, UsageError.
         """
         async with self._one_at_a_time:
-            if refused or self._held is None or self._held[0] != app or self._held[1].ends - self._clock() < EARLY:
+            if (
+                refused
+                or self._held is None
+                or self._held[0] != app
+                or self._held[1].ends - self._clock() < EARLY
+            ):
                 self._held = (app, await self._ask(app, own))
             return Password(self._held[1].text, USER)
 
     async def _ask(self, app: App, own: Credentials) -> Token:
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", app.id) or not re.fullmatch(r"[0-9]+", app.installation):
-            raise errors.UsageError("the id of a GitHub App is a word, and that of its installation a number")
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", app.id) or not re.fullmatch(
+            r"[0-9]+", app.installation
+        ):
+            raise errors.UsageError(
+                "the id of a GitHub App is a word, and that of its installation a number"
+            )
         api = (app.api or api_of(self._where)).rstrip("/")
         if urlsplit(api).scheme != "https" or "@" in api:
             raise errors.UsageError(
-                f"repository.credentials.githubApp.apiURL must be https://HOST/PATH, not {urlsplit(api).scheme}://…"
+                "repository.credentials.githubApp.apiURL must be https://HOST/PATH, not "
+                f"{urlsplit(api).scheme}://…"
             )
         name = urlsplit(self._where.url).path.rstrip("/").rpartition("/")[2].removesuffix(".git")
         said = f"GitHub App {app.id} at {api}"
@@ -108,10 +127,14 @@ class Tokens:
         try:
             return Token(body["token"], datetime.fromisoformat(body["expires_at"]).timestamp())
         except (KeyError, TypeError, ValueError):
-            raise errors.SourceUnreachable(f"{said}: the answer is not GitHub's; check apiURL") from None
+            raise errors.SourceUnreachable(
+                f"{said}: the answer is not GitHub's; check apiURL"
+            ) from None
 
 
-async def _post(url: str, bearer: str, repository: str, own: Credentials, said: str) -> tuple[int, Any]:
+async def _post(
+    url: str, bearer: str, repository: str, own: Credentials, said: str
+) -> tuple[int, Any]:
     import aiohttp
 
     headers = {
@@ -123,13 +146,26 @@ async def _post(url: str, bearer: str, repository: str, own: Credentials, said: 
     # The one repository is all that the token is for, whatever else the app may see.
     body = json.dumps({"repositories": [repository]}).encode()
     try:
-        trust = ssl.create_default_context(cadata=own.authorities.decode() if own.authorities else None)
+        trust = ssl.create_default_context(
+            cadata=own.authorities.decode() if own.authorities else None
+        )
     except (ssl.SSLError, ValueError):
-        raise errors.SourceDenied(f"{said}: the given authority's certificate can't be read; give it in PEM form") from None
+        raise errors.SourceDenied(
+            f"{said}: the given authority's certificate can't be read; give it in PEM form"
+        ) from None
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=not own.proxy) as session,
-            session.post(url, data=body, headers=headers, ssl=trust, proxy=own.proxy or None, allow_redirects=False) as reply,
+            aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=not own.proxy
+            ) as session,
+            session.post(
+                url,
+                data=body,
+                headers=headers,
+                ssl=trust,
+                proxy=own.proxy or None,
+                allow_redirects=False,
+            ) as reply,
         ):
             content = b""
             async for part in reply.content.iter_chunked(1 << 16):
@@ -141,14 +177,18 @@ async def _post(url: str, bearer: str, repository: str, own: Credentials, said: 
             except ValueError:
                 return reply.status, None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise errors.SourceUnreachable(f"{said}: no answer ({type(error).__name__}); check the network, then try again") from None
+        raise errors.SourceUnreachable(
+            f"{said}: no answer ({type(error).__name__}); check the network, then try again"
+        ) from None
 
 
 def _refused(status: int, body: Any, said: str, app: App) -> errors.SourceError:
     words = body.get("message") if isinstance(body, dict) else None
     told = f": {words[:200]}" if isinstance(words, str) and words.isprintable() else ""
     if status == 429 or status >= 500 or (status == 403 and "rate limit" in told.lower()):
-        return errors.SourceUnreachable(f"{said} can't make a token now ({status}{told}); try again")
+        return errors.SourceUnreachable(
+            f"{said} can't make a token now ({status}{told}); try again"
+        )
     advice = {
         401: "the key or the app's id is wrong, or the clock here is",
         403: "the installation is suspended, or the app has no such right",

@@ -1,7 +1,9 @@
-"""git as we run it: no configuration, hook, filter, prompt, redirect or transport that we did not choose.
+"""git as we run it: no configuration, hook, filter, prompt, redirect or transport that we did not
+choose.
 
-GitPython passes our whole environment on, so what a caller's shell or a hook has set (GIT_DIR, GIT_TRACE_CURL, ...) is taken away,
-not only overridden. Every command has a time limit, and what it writes a cap.
+GitPython passes our whole environment on, so what a caller's shell or a hook has set (GIT_DIR,
+GIT_TRACE_CURL, ...) is taken away, not only overridden. Every command has a time limit, and what it
+writes a cap.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import git
 from gitops_ds.git.address import Address
 from gitops_ds.git.credential_files import GitCredentials
 
-# Of the caller's GIT_ variables none is kept; proxies and the locale of messages are other variables.
+# Of the caller's GIT_ variables none is kept; proxies and the locale of messages are other
+# variables.
 _CONFIG = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -75,7 +78,9 @@ class HardenedGit(git.Git):
         """As GitPython's, after `env -u` for each GIT_ variable that is set and not ours."""
         strange = [n for n in os.environ if n.startswith("GIT_") and n not in self.environment()]
         prefix = ["env", *(word for name in strange for word in ("-u", name))] if strange else []
-        return super().execute([*prefix, *([command] if isinstance(command, str) else command)], *args, **options)
+        return super().execute(
+            [*prefix, *([command] if isinstance(command, str) else command)], *args, **options
+        )
 
 
 class Repo(git.Repo):
@@ -85,25 +90,42 @@ class Repo(git.Repo):
 
 
 def local(path: Path) -> dict[str, str]:
-    """The environment for commands that only read or write our own repository: no transport at all is allowed."""
+    """The environment for commands that only read or write our own repository: no transport at all
+    is allowed.
+    """
     config = (*_CONFIG, ("safe.directory", str(path)))
     return {**_ENVIRONMENT, "GIT_DIR": str(path), "GIT_ALLOW_PROTOCOL": "none", **_numbered(config)}
 
 
 def desk() -> dict[str, str]:
-    """The environment for looking at a person's own work tree: found by git itself, without hooks, monitors or transports."""
-    return {**_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": "none", **_numbered((*_CONFIG, ("safe.directory", "*")))}
+    """The environment for looking at a person's own work tree: found by git itself, without hooks,
+    monitors or transports.
+    """
+    return {
+        **_ENVIRONMENT,
+        "GIT_ALLOW_PROTOCOL": "none",
+        **_numbered((*_CONFIG, ("safe.directory", "*"))),
+    }
 
 
 def network(path: Path, address: Address, access: GitCredentials) -> dict[str, str]:
-    """The environment for commands that talk to the address: its transport alone, and our credentials."""
+    """The environment for commands that talk to the address: its transport alone, and our
+    credentials.
+    """
     scheme = address.scheme.value
-    config = (*_CONFIG, ("safe.directory", str(path)), (f"protocol.{scheme}.allow", "always"), *access.config)
+    config = (
+        *_CONFIG,
+        ("safe.directory", str(path)),
+        (f"protocol.{scheme}.allow", "always"),
+        *access.config,
+    )
     return {**local(path), "GIT_ALLOW_PROTOCOL": scheme, **access.environment, **_numbered(config)}
 
 
 def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Configuration pairs as git reads them from its environment. https://git-scm.com/docs/git-config#ENVIRONMENT"""
+    """Configuration pairs as git reads them from its environment.
+    https://git-scm.com/docs/git-config#ENVIRONMENT
+    """
     result: dict[str, str] = {}
     count = 0
     for key, value in pairs:
@@ -113,9 +135,14 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
-    """The command under caps on the size of any file that it writes, told by an error, not a signal, and on its memory.
+    """The command under caps on the size of any file that it writes, told by an error, not a
+    signal, and on its memory.
 
-    POSIX counts in blocks of 512 bytes, and knows no limit of memory: where the shell has none, there is none.
+    POSIX counts in blocks of 512 bytes, and knows no limit of memory: where the shell has none,
+    there is none.
     """
-    caps = f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} && exec "$@"'
+    caps = (
+        f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} '
+        '&& exec "$@"'
+    )
     return ["sh", "-c", caps, "sh", *command]

@@ -25,7 +25,8 @@ _SIGNING = (
 def name_and_mail(directory: Path | None) -> tuple[str, str]:
     """The name and the address that `git commit` would use there.
 
-    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL win, then the configuration. Raises UsageError when either is missing.
+    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL win, then the configuration. Raises UsageError when either
+    is missing.
     """
     name, mail = os.environ.get("GIT_AUTHOR_NAME") or "", os.environ.get("GIT_AUTHOR_EMAIL") or ""
     if not (name and mail):
@@ -41,18 +42,26 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
                 except (configparser.Error, OSError):  # git itself says more about a broken file
                     continue
     if not (name and mail):
-        raise errors.UsageError("who writes the commit? Set user.name and user.email (git config), or give --author 'Name <mail>'")
+        raise errors.UsageError(
+            "who writes the commit? Set user.name and user.email (git config), or give --author "
+            "'Name <mail>'"
+        )
     return name, mail
 
 
 def signing(directory: Path | None) -> OwnConfiguration | None:
     """How the person's git signs there; None unless they said commit.gpgSign, as with `git commit`."""
     try:
-        listed = git.Git(directory or Path.cwd()).config("--list", "--null", "--includes", strip_newline_in_stdout=False)
+        listed = git.Git(directory or Path.cwd()).config(
+            "--list", "--null", "--includes", strip_newline_in_stdout=False
+        )
     except (git.GitCommandError, git.GitCommandNotFound, OSError):
         return None
     # The last one wins, as in git. A name without a value is yes.
-    said = {name: value if equal else "true" for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)}
+    said = {
+        name: value if equal else "true"
+        for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)
+    }
     if said.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
         return None
     return OwnConfiguration(tuple((name, said[name]) for name in _SIGNING if name in said))

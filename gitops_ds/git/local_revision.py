@@ -1,4 +1,6 @@
-"""A revision as a clone resolves it: remote-tracking branches, reflogs, abbreviated ids; git only reads the clone."""
+"""A revision as a clone resolves it: remote-tracking branches, reflogs, abbreviated ids; git only
+reads the clone.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ from gitops_ds.model.repository_limits import DEFAULT
 
 
 def resolve(clone: Path, text: str) -> CommitId | None:
-    """The commit that a revision means in a work tree or a bare repository; None where it means none there."""
+    """The commit that a revision means in a work tree or a bare repository; None where it means
+    none there.
+    """
     runner = hardening.HardenedGit(clone)
-    runner.update_environment(**(hardening.desk() if (clone / ".git").exists() else hardening.local(clone)))
+    runner.update_environment(
+        **(hardening.desk() if (clone / ".git").exists() else hardening.local(clone))
+    )
     command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
     try:
         return CommitId(str(runner.execute(command, kill_after_timeout=DEFAULT.seconds)).strip())

@@ -16,14 +16,21 @@ _AUTHOR = re.compile(r"([^<>\n]+?) <([^<>\s]+)>")
 
 
 def begin(directory: Path, subject: str, author: str) -> CommitId:
-    """Makes the directory a repository with the branch `main`, which takes pushes into its work tree, and commits everything."""
-    with git.Repo.init(directory, initial_branch="main") as repository, repository.config_writer() as settings:
+    """Makes the directory a repository with the branch `main`, which takes pushes into its work
+    tree, and commits everything.
+    """
+    with (
+        git.Repo.init(directory, initial_branch="main") as repository,
+        repository.config_writer() as settings,
+    ):
         settings.set_value("receive", "denyCurrentBranch", "updateInstead")
     return commit(directory, subject, author)
 
 
 def origin(directory: Path) -> str | None:
-    """The address of the remote `origin` of a work tree, without credentials; None where there is none."""
+    """The address of the remote `origin` of a work tree, without credentials; None where there is
+    none.
+    """
     try:
         with git.Repo(directory) as repository:
             url = repository.config_reader("repository").get_value('remote "origin"', "url", "")
@@ -36,7 +43,9 @@ def origin(directory: Path) -> str | None:
 
 
 def commit(directory: Path, subject: str, author: str) -> CommitId:
-    """Commits every change of the work tree. `author` is `Name <mail>`; no hook runs. Raises SourceError."""
+    """Commits every change of the work tree. `author` is `Name <mail>`; no hook runs. Raises
+    SourceError.
+    """
     matched = _AUTHOR.fullmatch(author)
     if matched is None:
         raise errors.UsageError(f"{author!r} is no author: write it as 'Name <mail@example.com>'")
@@ -48,4 +57,6 @@ def commit(directory: Path, subject: str, author: str) -> CommitId:
             made = repository.index.commit(subject, author=actor, committer=actor, skip_hooks=True)
             return CommitId(made.hexsha)
     except (git.GitCommandError, OSError) as error:
-        raise errors.SourceError(f"{directory}: the commit failed: {' '.join(str(error).split())[:300]}") from error
+        raise errors.SourceError(
+            f"{directory}: the commit failed: {' '.join(str(error).split())[:300]}"
+        ) from error

@@ -1,4 +1,6 @@
-"""What a bare repository holds: blobs of one commit, commits, their order. Nothing is ever checked out."""
+"""What a bare repository holds: blobs of one commit, commits, their order. Nothing is ever checked
+out.
+"""
 
 from __future__ import annotations
 
@@ -38,29 +40,50 @@ def has(bare: Bare, commit: CommitId) -> bool:
 
 def _type(bare: Bare, name: str) -> str:
     """What kind of object the name means; `missing` for none."""
-    return bare.run("cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()).text.rpartition(" ")[2]
+    return bare.run(
+        "cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()
+    ).text.rpartition(" ")[2]
 
 
-def snapshot(bare: Bare, commit: CommitId, path: str, choice: file_selection.FileChoice = file_selection.manifests) -> Snapshot:
-    """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those that are read."""
+def snapshot(
+    bare: Bare,
+    commit: CommitId,
+    path: str,
+    choice: file_selection.FileChoice = file_selection.manifests,
+) -> Snapshot:
+    """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those
+    that are read.
+    """
     prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
         raise errors.RevisionUnknown(
-            f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check repository.path"
+            f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check "
+            "repository.path"
         )
     found = _entries(bare, f"{commit}:{prefix}")
     if len(found) > tree.MOST_ENTRIES:
-        said = f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory (repository.path)"
+        said = (
+            f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory "
+            "(repository.path)"
+        )
         return Snapshot(info(bare, commit), {}, (refusal("SRC005", said),))
-    sifted = tree.sift(found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links])))
-    files, findings = file_selection.files(sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice)
+    sifted = tree.sift(
+        found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links]))
+    )
+    files, findings = file_selection.files(
+        sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice
+    )
     return Snapshot(info(bare, commit), files, findings)
 
 
 def _entries(bare: Bare, tree_ish: str) -> list[TreeEntry]:
     """One more than the most, where there are more."""
-    with bare.stream("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b"") as listing:
-        found = list(islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1))
+    with bare.stream(
+        "ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b""
+    ) as listing:
+        found = list(
+            islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1)
+        )
         for _ in iter(lambda: listing.read(_PIECE), b""):  # to its end, which git may come to
             pass
     return found
@@ -73,12 +96,17 @@ def _blobs(bare: Bare, wanted: Sequence[tuple[N, TreeEntry]]) -> Iterator[tuple[
     names: dict[str, list[N]] = {}
     for name, entry in wanted:
         names.setdefault(entry.id, []).append(name)
-    with bare.stream("cat-file", "--batch", "--buffer", input="".join(f"{id}\n" for id in names).encode()) as out:
+    with bare.stream(
+        "cat-file", "--batch", "--buffer", input="".join(f"{id}\n" for id in names).encode()
+    ) as out:
         for those in names.values():
             # Each is `id blob size\n`, the bytes, `\n`.
             head = out.readline().split()
             if len(head) != 3:
-                raise errors.SourceError(f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a cache)")
+                raise errors.SourceError(
+                    f"our copy of {bare.address.display} lacks an object; delete {bare.path} (a "
+                    "cache)"
+                )
             data = out.read(int(head[2]))
             out.read(1)
             for name in those:
@@ -92,7 +120,9 @@ def info(bare: Bare, commit: CommitId) -> CommitInfo:
 
 def _commit(bare: Bare, commit: CommitId) -> git.Commit:
     if not has(bare, commit):
-        raise errors.RevisionUnknown(f"{bare.address.display} has no commit {commit}, or it was not fetched")
+        raise errors.RevisionUnknown(
+            f"{bare.address.display} has no commit {commit}, or it was not fetched"
+        )
     return bare.objects.commit(commit)
 
 
@@ -126,13 +156,17 @@ def is_ancestor(bare: Bare, ancestor: CommitId, descendant: CommitId) -> bool:
 
 
 def merge_base(bare: Bare, one: CommitId, other: CommitId) -> CommitId | None:
-    """The commit at which two lines of history part; None where they have none in common, or it was not fetched."""
+    """The commit at which two lines of history part; None where they have none in common, or it was
+    not fetched.
+    """
     found = bare.run("merge-base", one, other, may_fail=True)
     return CommitId(found.text.strip()) if found.status == 0 else None
 
 
 def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
-    """How the branch went from the commit that was applied to its tip. A last commit that is gone means: rewritten."""
+    """How the branch went from the commit that was applied to its tip. A last commit that is gone
+    means: rewritten.
+    """
     if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):
         return Movement.FORWARD
     if has(bare, last) and is_ancestor(bare, tip, last):
@@ -143,12 +177,21 @@ def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
 def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
     """The error that asks for consent to go back."""
     return errors.HistoryRewound(
-        f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what was applied; "
+        f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what "
+        "was applied; "
         f"push a revert commit instead, or consent with `gitops-ds apply --revision {tip[:12]}`"
     )
 
 
 def show(bare: Bare, commit: CommitId) -> str:
     """The commit as people read it: its head, its message, its patch."""
-    words = ("show", "--no-ext-diff", "--no-textconv", "--no-color", "--no-show-signature", "--format=medium", "--patch")
+    words = (
+        "show",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        "--no-show-signature",
+        "--format=medium",
+        "--patch",
+    )
     return bare.run(*words, "--end-of-options", commit).stdout.decode("utf-8", "replace")

@@ -1,6 +1,7 @@
 """A directory for credentials that git must find on the disk: for our eyes, for as long as we live.
 
-Whoever is killed can't clean up, so the next one does: the kernel lets go of the lock of a process that is gone.
+Whoever is killed can't clean up, so the next one does: the kernel lets go of the lock of a process
+that is gone.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ _PREFIX = "access-"
 
 
 class Private:
-    """A new directory in the cache directory, after those that dead processes left there were taken away. Raises OSError."""
+    """A new directory in the cache directory, after those that dead processes left there were taken
+    away. Raises OSError.
+    """
 
     def __init__(self, cache: Path) -> None:
-        # Another process sweeps between our making of it and our lock, unless the whole is one step.
+        # Another process sweeps between our making of it and our lock, unless the whole is one
+        # step.
         with _opened(cache) as everybody:
             _lock(everybody, fcntl.LOCK_EX)
             _sweep(cache)
@@ -53,6 +57,8 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 def _lock(number: int, how: int) -> None:
-    """Not every file system locks directories: there nothing is swept, because sweeping needs the lock."""
+    """Not every file system locks directories: there nothing is swept, because sweeping needs the
+    lock.
+    """
     with contextlib.suppress(OSError):
         fcntl.flock(number, how)

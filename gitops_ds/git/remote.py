@@ -37,7 +37,9 @@ _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops
 
 
 def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
-    """What `git ls-remote` says: names to ids, `NAME^{}` for what an annotated tag points at. Asks for no more than is needed."""
+    """What `git ls-remote` says: names to ids, `NAME^{}` for what an annotated tag points at. Asks
+    for no more than is needed.
+    """
     kinds: tuple[str, ...]
     match wanted:
         case Branch():
@@ -48,7 +50,9 @@ def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
             kinds = ("--heads", "--tags")
         case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
-    listing = bare.talk("ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, doing="read").text
+    listing = bare.talk(
+        "ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, doing="read"
+    ).text
     result = {}
     for line in listing.splitlines():
         id, tab, name = line.partition("\t")
@@ -58,9 +62,11 @@ def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
 
 
 def tip(bare: Bare, wanted: RevisionSpec) -> CommitId:
-    """The commit that a revision means now. A commit by its full id needs no request, an abbreviated one all branches.
+    """The commit that a revision means now. A commit by its full id needs no request, an
+    abbreviated one all branches.
 
-    A clone's own names (`origin/main`, `@{u}`) resolve where the address is a clone. Raises RevisionUnknown with similar names.
+    A clone's own names (`origin/main`, `@{u}`) resolve where the address is a clone. Raises
+    RevisionUnknown with similar names.
     """
     if isinstance(wanted, Commit):
         return wanted.id
@@ -73,7 +79,8 @@ def tip(bare: Bare, wanted: RevisionSpec) -> CommitId:
             found = local_revision.resolve(Path(bare.address.display), wanted.name)
         elif isinstance(wanted, Reflog):
             raise errors.RevisionUnknown(
-                f"{wanted.name} is known in a clone only, and {bare.address.display} is a server: name a branch"
+                f"{wanted.name} is known in a clone only, and {bare.address.display} is a server: "
+                "name a branch"
             )
         elif known and revision.could_be_abbreviated(wanted.name):
             _fetch(bare, *_EVERYTHING, prune=True)
@@ -89,18 +96,28 @@ def _ancestor(bare: Bare, wanted: Ancestor) -> CommitId:
     found = _verified(bare, f"{start}{wanted.steps}")
     if found is None:
         raise errors.RevisionUnknown(
-            f"{bare.address.display} has no {revision.show(wanted)}: the history of {start[:12]} ends before it, or was not fetched"
+            f"{bare.address.display} has no {revision.show(wanted)}: the history of {start[:12]} "
+            "ends before it, or was not fetched"
         )
     return found
 
 
 def _verified(bare: Bare, expression: str) -> CommitId | None:
-    answer = bare.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{expression}^{{commit}}", may_fail=True)
+    answer = bare.run(
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        f"{expression}^{{commit}}",
+        may_fail=True,
+    )
     return CommitId(answer.text) if answer.status == 0 else None
 
 
 def fetch(bare: Bare, commit: CommitId) -> None:
-    """Brings a commit with its history, unless it is here already; at most `limits.bytes` in `limits.seconds`."""
+    """Brings a commit with its history, unless it is here already; at most `limits.bytes` in
+    `limits.seconds`.
+    """
     if object_reader.has(bare, commit):
         return
     try:
@@ -110,9 +127,19 @@ def fetch(bare: Bare, commit: CommitId) -> None:
         # A server may refuse to send a commit by its id unless a ref names it.
         _fetch(bare, *_EVERYTHING, prune=True)
     if not object_reader.has(bare, commit):
-        raise errors.RevisionUnknown(f"{bare.address.display} has no commit {commit}; it may have been removed by a force-push")
+        raise errors.RevisionUnknown(
+            f"{bare.address.display} has no commit {commit}; it may have been removed by a "
+            "force-push"
+        )
     # Each fetch makes a pack: joined in steps of two, there are never more than about log2 of them.
-    bare.run("repack", "-d", "--geometric=2", "--quiet", "--no-write-bitmap-index", doing="keep a copy of")
+    bare.run(
+        "repack",
+        "-d",
+        "--geometric=2",
+        "--quiet",
+        "--no-write-bitmap-index",
+        doing="keep a copy of",
+    )
 
 
 def fetch_tag(bare: Bare, name: str) -> None:
@@ -121,27 +148,61 @@ def fetch_tag(bare: Bare, name: str) -> None:
 
 
 def _fetch(bare: Bare, *refspecs: str, prune: bool = False) -> None:
-    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance")
-    words = ("fetch", *options, *(("--prune",) if prune else ()), "--end-of-options", bare.address.url, *refspecs)
+    options = (
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-recurse-submodules",
+        "--no-auto-maintenance",
+    )
+    words = (
+        "fetch",
+        *options,
+        *(("--prune",) if prune else ()),
+        "--end-of-options",
+        bare.address.url,
+        *refspecs,
+    )
     bare.talk(*words, doing="fetch from", cap=bare.limits.bytes)
 
 
 def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> None:
     """Moves the server's branch from `expect` (None: it must not exist) forward to the commit.
 
-    Raises PushRejected when the branch is elsewhere by now, SourceDenied when a rule of the server says no.
+    Raises PushRejected when the branch is elsewhere by now, SourceDenied when a rule of the server
+    says no.
     """
     revision.check_ref_name(branch)
     if expect is not None and not object_reader.is_ancestor(bare, expect, commit):
-        raise errors.Refused(f"the commit {commit[:12]} does not follow {expect[:12]}; only a push forward is made")
+        raise errors.Refused(
+            f"the commit {commit[:12]} does not follow {expect[:12]}; only a push forward is made"
+        )
     ref = f"refs/heads/{branch}"
-    options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", f"--force-with-lease={ref}:{expect or ''}")
-    output = bare.talk("push", *options, "--end-of-options", bare.address.url, f"{commit}:{ref}", doing="push to", may_fail=True)
+    options = (
+        "--porcelain",
+        "--no-verify",
+        "--no-follow-tags",
+        "--no-signed",
+        f"--force-with-lease={ref}:{expect or ''}",
+    )
+    output = bare.talk(
+        "push",
+        *options,
+        "--end-of-options",
+        bare.address.url,
+        f"{commit}:{ref}",
+        doing="push to",
+        may_fail=True,
+    )
     if output.status == 0:
         return
-    refused = next((line.split("\t")[-1] for line in output.text.splitlines() if line.startswith("!\t")), "")
+    refused = next(
+        (line.split("\t")[-1] for line in output.text.splitlines() if line.startswith("!\t")), ""
+    )
     if any(sign in refused or sign in output.stderr for sign in _RACE):
-        raise errors.PushRejected(f"someone pushed to {branch} of {bare.address.display} first; try again on the new tip")
+        raise errors.PushRejected(
+            f"someone pushed to {branch} of {bare.address.display} first; try again on the new tip"
+        )
     if refused:
         said = " ".join(
             li.removeprefix("remote:").strip()
@@ -149,7 +210,8 @@ def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> 
             if li.startswith("remote:")
         )
         raise errors.SourceDenied(
-            f"{bare.address.display} refused the push to {branch}: {refused.strip('[]')}{': ' + said[:300] if said else ''}; "
+            f"{bare.address.display} refused the push to {branch}: "
+            f"{refused.strip('[]')}{': ' + said[:300] if said else ''}; "
             "a protected branch needs another right, or a pull request"
         )
     raise bare.failure("push to", output)
@@ -158,13 +220,24 @@ def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> 
 def default_branch(bare: Bare) -> str:
     """The branch that the server's HEAD names (of a work tree: the one that is checked out).
 
-    Raises RevisionUnknown when HEAD names none. https://git-scm.com/docs/git-ls-remote#Documentation/git-ls-remote.txt---symref
+    Raises RevisionUnknown when HEAD names none.
+    https://git-scm.com/docs/git-ls-remote#Documentation/git-ls-remote.txt---symref
     """
-    listing = bare.talk("ls-remote", "--quiet", "--symref", "--end-of-options", bare.address.url, "HEAD", doing="read").text
+    listing = bare.talk(
+        "ls-remote",
+        "--quiet",
+        "--symref",
+        "--end-of-options",
+        bare.address.url,
+        "HEAD",
+        doing="read",
+    ).text
     for line in listing.splitlines():
         words, tab, name = line.partition("\t")
         if tab and name == "HEAD" and words.startswith("ref: refs/heads/"):
             branch = words.removeprefix("ref: refs/heads/")
             revision.check_ref_name(branch)
             return branch
-    raise errors.RevisionUnknown(f"{bare.address.display} has no default branch: name one with --branch")
+    raise errors.RevisionUnknown(
+        f"{bare.address.display} has no default branch: name one with --branch"
+    )

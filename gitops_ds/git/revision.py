@@ -1,4 +1,6 @@
-"""The names of a commit: default branch, branch, tag, version range, full ref, id, `~` and `^`; and what they mean at a server."""
+"""The names of a commit: default branch, branch, tag, version range, full ref, id, `~` and `^`; and
+what they mean at a server.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from gitops_ds.model.objects import CommitId
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_ID = re.compile(r"[0-9a-f]{7,64}")
-# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and what a reflog or the configuration of a clone resolves
-_STEPS = re.compile(r"(?P<start>.+?)(?P<steps>(?:~\d{0,9}|\^\d{0,9}|\^\{(?:commit)?\})+)", re.DOTALL)
+# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and what a reflog or the
+# configuration of a clone resolves
+_STEPS = re.compile(
+    r"(?P<start>.+?)(?P<steps>(?:~\d{0,9}|\^\d{0,9}|\^\{(?:commit)?\})+)", re.DOTALL
+)
 _REFLOG = re.compile(r"(?P<name>[^@]*)@\{[\w .:+-]{1,100}\}")
-# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as revision syntax
-_REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$")
+# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as
+# revision syntax
+_REF_FORBIDDEN = re.compile(
+    r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +94,11 @@ RevisionSpec = Head | Branch | Tag | Semver | Ref | Commit | ShortName | Reflog 
 
 
 def parse(text: str | None) -> RevisionSpec:
-    """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a name, each with `~N` or `^N`.
+    """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a
+    name, each with `~N` or `^N`.
 
-    A branch wins over a tag of the same name. Raises UsageError for anything else that https://git-scm.com/docs/gitrevisions has.
+    A branch wins over a tag of the same name. Raises UsageError for anything else that
+    https://git-scm.com/docs/gitrevisions has.
     """
     if stepped := _STEPS.fullmatch(text or ""):
         return Ancestor(_start(stepped["start"]), stepped["steps"])
@@ -108,8 +118,12 @@ def _start(text: str | None) -> Head | Ref | Commit | ShortName | Reflog:
     return Ref(text) if text.startswith("refs/") else ShortName(text)
 
 
-def from_settings(*, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = "") -> RevisionSpec:
-    """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as Flux orders them."""
+def from_settings(
+    *, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = ""
+) -> RevisionSpec:
+    """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as
+    Flux orders them.
+    """
     if commit:
         return Commit(commit_id(commit))
     if name:
@@ -133,15 +147,20 @@ def _semver(text: str) -> Semver:
 def commit_id(text: str) -> CommitId:
     """The text as a full commit id; UsageError when it is none."""
     if not _FULL_ID.fullmatch(text):
-        raise errors.UsageError(f"{text!r} is not a commit's full id of 40 (or 64) hexadecimal digits in lower case")
+        raise errors.UsageError(
+            f"{text!r} is not a commit's full id of 40 (or 64) hexadecimal digits in lower case"
+        )
     return CommitId(text)
 
 
 def check_ref_name(name: str) -> None:
-    """Raises UsageError for a name that Git would refuse, or could take for an option or an expression."""
+    """Raises UsageError for a name that Git would refuse, or could take for an option or an
+    expression.
+    """
     if not name or len(name) > 1000 or _REF_FORBIDDEN.search(name):
         raise errors.UsageError(
-            f"{name!r} can't be the name of a branch or tag; a revision is a branch, a tag or a commit, with ~N or ^N behind it"
+            f"{name!r} can't be the name of a branch or tag; a revision is a branch, a tag or a "
+            "commit, with ~N or ^N behind it"
         )
 
 
@@ -184,7 +203,8 @@ def _shown_start(start: Head | Ref | Commit | ShortName | Reflog) -> str:
 def resolve(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> CommitId | None:
     """The commit that a server's refs give to a revision, or None.
 
-    `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an annotated tag.
+    `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an
+    annotated tag.
     """
     match revision:
         case Head():
@@ -212,7 +232,11 @@ def tag(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> str | None:
         case Tag(name):
             return name
         case Semver(text):
-            tags = [r.removeprefix("refs/tags/") for r in refs if r.startswith("refs/tags/") and not r.endswith("^{}")]
+            tags = [
+                r.removeprefix("refs/tags/")
+                for r in refs
+                if r.startswith("refs/tags/") and not r.endswith("^{}")
+            ]
             return semver.best(semver.parse(text), tags)
         case Ref(name) if name.startswith("refs/tags/"):
             return name.removeprefix("refs/tags/")
@@ -224,15 +248,29 @@ def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
     return refs.get(f"{name}^{{}}") or refs.get(name)
 
 
-def unknown(revision: RevisionSpec, refs: Mapping[str, CommitId], where: str) -> errors.RevisionUnknown:
+def unknown(
+    revision: RevisionSpec, refs: Mapping[str, CommitId], where: str
+) -> errors.RevisionUnknown:
     """The error for a revision that the server does not have, with the names that come near."""
     if not refs:
         advice = "push a first one" if ":" in where else "commit, or push, a first one"
         return errors.RevisionUnknown(f"{where} has no commit yet: {advice}")
-    names = [r.split("/", 2)[2] for r in refs if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")]
+    names = [
+        r.split("/", 2)[2]
+        for r in refs
+        if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")
+    ]
     wanted = show(revision).rsplit(" ", 1)[-1]
     # `origin/main` is what a clone calls `main` of its server.
-    near = [name for name in names if wanted.endswith(f"/{name}")] or difflib.get_close_matches(wanted, names, 3, 0.6)
+    near = [name for name in names if wanted.endswith(f"/{name}")] or difflib.get_close_matches(
+        wanted, names, 3, 0.6
+    )
     branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
-    hint = f"did you mean {' or '.join(near)}?" if near else f"it has the branches {', '.join(branches[:5])}"
-    return errors.RevisionUnknown(f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}")
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"it has the branches {', '.join(branches[:5])}"
+    )
+    return errors.RevisionUnknown(
+        f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}"
+    )

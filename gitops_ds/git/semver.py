@@ -1,6 +1,8 @@
-"""Version ranges over tags, as Flux and npm users write them: `^1.2`, `~1.2`, `>=1 <2`, `1.x`, `1.2.3 || 2.x`.
+"""Version ranges over tags, as Flux and npm users write them: `^1.2`, `~1.2`, `>=1 <2`, `1.x`,
+`1.2.3 || 2.x`.
 
-A pre-release (`2.0.0-rc.1`) fits only a range that names a pre-release itself. https://semver.org/spec/v2.0.0.html
+A pre-release (`2.0.0-rc.1`) fits only a range that names a pre-release itself.
+https://semver.org/spec/v2.0.0.html
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _TERM = re.compile(
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Version:
-    """major.minor.patch and the identifiers of a pre-release (none for a release). Build metadata does not count."""
+    """major.minor.patch and the identifiers of a pre-release (none for a release). Build metadata
+    does not count.
+    """
 
     numbers: tuple[int, int, int]
     pre: tuple[str, ...] = ()
@@ -87,11 +91,17 @@ def parse(text: str) -> Range:
 def _alternative(part: str, whole: str) -> RangeGroup:
     rest, comparisons, prereleases = part.strip(), list[Comparison](), False
     if not rest:
-        raise errors.UsageError(f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3")
+        raise errors.UsageError(
+            f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3"
+        )
     while rest:
         if not (term := _TERM.match(rest)):
-            raise errors.UsageError(f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3")
-        numbers = [int(g) for g in (term["major"], term["minor"], term["patch"]) if g and g.isdigit()]
+            raise errors.UsageError(
+                f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3"
+            )
+        numbers = [
+            int(g) for g in (term["major"], term["minor"], term["patch"]) if g and g.isdigit()
+        ]
         pre = tuple(term["pre"].split(".")) if term["pre"] else ()
         prereleases = prereleases or bool(pre)
         comparisons += _bounds(term["op"] or "=", numbers, pre)
@@ -128,11 +138,16 @@ def _next(said: list[int], place: int) -> Version:
 
 
 def best(range_: Range, tags: Iterable[str]) -> str | None:
-    """The tag with the highest version in the range; of two names for one version, the one that sorts last."""
+    """The tag with the highest version in the range; of two names for one version, the one that
+    sorts last.
+    """
     fitting = [(v, tag) for tag in tags if (v := version(tag)) and fits(range_, v)]
     return max(fitting)[1] if fitting else None
 
 
 def fits(range_: Range, version: Version) -> bool:
     """Whether the version is in the range."""
-    return any((group.prereleases or not version.pre) and all(c.fits(version) for c in group.comparisons) for group in range_)
+    return any(
+        (group.prereleases or not version.pre) and all(c.fits(version) for c in group.comparisons)
+        for group in range_
+    )

@@ -1,8 +1,11 @@
-"""Whose signatures count: commits and tags are checked by git itself, against keys that the settings name and nothing else.
+"""Whose signatures count: commits and tags are checked by git itself, against keys that the
+settings name and nothing else.
 
-git, gpg and ssh-keygen see a directory of ours with those keys, made for one check. What a repository holds has no say in it: git
+git, gpg and ssh-keygen see a directory of ours with those keys, made for one check. What a
+repository holds has no say in it: git
 runs with the configuration of `hardening` and of this module, in our own bare copy.
-https://git-scm.com/docs/git-verify-commit, https://git-scm.com/docs/git-config#Documentation/git-config.txt-gpgformat
+https://git-scm.com/docs/git-verify-commit,
+https://git-scm.com/docs/git-config#Documentation/git-config.txt-gpgformat
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ MOST = 10_000  # commits that one check takes; more since the last good one are 
 _AT_ONCE = 100
 
 
-def verify(bare: Bare, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust) -> Verified | Unverified:
-    """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL looks at the tip alone.
+def verify(
+    bare: Bare, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
+) -> Verified | Unverified:
+    """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL
+    looks at the tip alone.
 
-    Raises UsageError for keys that can't be read, SourceError where git fails for another reason than a signature.
+    Raises UsageError for keys that can't be read, SourceError where git fails for another reason
+    than a signature.
     """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
@@ -38,28 +45,51 @@ def verify(bare: Bare, wanted: RevisionSpec, tip: CommitId, since: CommitId | No
                 return Unverified(tip, _lost(since, tip))
             commits = _came(bare, since, tip)
             if len(commits) > MOST:
-                return Unverified(tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}")
+                return Unverified(
+                    tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}"
+                )
         return _commits(bare, commits, keys)
 
 
-def verify_kept(bare: Bare, wanted: RevisionSpec, commit: CommitId, trust: Trust) -> Verified | Unverified:
-    """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it now has to be."""
+def verify_kept(
+    bare: Bare, wanted: RevisionSpec, commit: CommitId, trust: Trust
+) -> Verified | Unverified:
+    """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it
+    now has to be.
+    """
     with _keys(trust) as keys:
         if trust.mode is not Mode.TAG:
             return _commits(bare, [commit], keys)
         known = remote.refs(bare, wanted)
         tags = [
-            ref.removeprefix("refs/tags/").removesuffix("^{}") for ref, id in known.items() if id == commit and ref.endswith("^{}")
+            ref.removeprefix("refs/tags/").removesuffix("^{}")
+            for ref, id in known.items()
+            if id == commit and ref.endswith("^{}")
         ]
-        return _first_good(commit, [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)])
+        return _first_good(
+            commit, [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)]
+        )
 
 
 def verify_fetched(bare: Bare, commit: CommitId, trust: Trust) -> Verified | Unverified:
-    """As `verify_kept` under mode TAG, by the tags that were fetched: the server is not asked, so one that it lost still counts."""
-    rows = bare.run("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=3)", "refs/gitops-ds/tags").text
+    """As `verify_kept` under mode TAG, by the tags that were fetched: the server is not asked, so
+    one that it lost still counts.
+    """
+    rows = bare.run(
+        "for-each-ref",
+        "--format=%(objectname) %(*objectname) %(refname:lstrip=3)",
+        "refs/gitops-ds/tags",
+    ).text
     tags = [row.split(" ", 2) for row in rows.splitlines()]
     with _keys(trust) as keys:
-        return _first_good(commit, [_tag_object(bare, (name, id), commit, keys) for id, of, name in sorted(tags) if of == commit])
+        return _first_good(
+            commit,
+            [
+                _tag_object(bare, (name, id), commit, keys)
+                for id, of, name in sorted(tags)
+                if of == commit
+            ],
+        )
 
 
 def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Verified | Unverified:
@@ -70,12 +100,23 @@ def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Veri
 
 
 def newest(bare: Bare, wanted: RevisionSpec, tip: CommitId, trust: Trust) -> CommitId | None:
-    """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its commit); None where none of 200 is."""
+    """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its
+    commit); None where none of 200 is.
+    """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
             return tip if isinstance(_tag(bare, wanted, tip, keys), Verified) else None
-        line = bare.run("rev-list", "--first-parent", "--max-count=200", "--end-of-options", tip).text.split()
-        return next((CommitId(c) for c in line if _check(bare, keys.config, keys, "commit", [c]) is not None), None)
+        line = bare.run(
+            "rev-list", "--first-parent", "--max-count=200", "--end-of-options", tip
+        ).text.split()
+        return next(
+            (
+                CommitId(c)
+                for c in line
+                if _check(bare, keys.config, keys, "commit", [c]) is not None
+            ),
+            None,
+        )
 
 
 def _came(bare: Bare, since: CommitId, tip: CommitId) -> list[CommitId]:
@@ -85,7 +126,10 @@ def _came(bare: Bare, since: CommitId, tip: CommitId) -> list[CommitId]:
 
 
 def _lost(since: CommitId, tip: CommitId) -> str:
-    return f"the server no longer has {since[:12]}, the last good commit, so what came since can't be known: {_agree(tip)}"
+    return (
+        f"the server no longer has {since[:12]}, the last good commit, so what came since can't "
+        f"be known: {_agree(tip)}"
+    )
 
 
 def _agree(tip: CommitId) -> str:
@@ -107,11 +151,17 @@ def _keys(trust: Trust) -> Iterator[_Keys]:
         signers = _write(where / "allowed_signers", trust.signers)
         # An x509 program that fails: S/MIME signatures are nobody's.
         base = verification_keys.config(
-            "gpg.x509.program=/bin/false", f"gpg.ssh.allowedSignersFile={signers}", "gpg.minTrustLevel=undefined"
+            "gpg.x509.program=/bin/false",
+            f"gpg.ssh.allowedSignersFile={signers}",
+            "gpg.minTrustLevel=undefined",
         )
         config = base
         if trust.revoked.strip():
-            config = (*base, "-c", f"gpg.ssh.revocationFile={_write(where / 'revoked', trust.revoked)}")
+            config = (
+                *base,
+                "-c",
+                f"gpg.ssh.revocationFile={_write(where / 'revoked', trust.revoked)}",
+            )
         environment = verification_keys.gnupg(where / "gnupg", trust.openpgp)
         yield _Keys(config, environment, base)
 
@@ -122,26 +172,40 @@ def _write(path: Path, content: bytes) -> Path:
 
 
 def _commits(bare: Bare, commits: Sequence[CommitId], keys: _Keys) -> Verified | Unverified:
-    """The first in the list is the tip. All are checked in few runs; one by one only to find who is at fault."""
+    """The first in the list is the tip. All are checked in few runs; one by one only to find who is
+    at fault.
+    """
     said = _check(bare, keys.config, keys, "commit", commits[:1])
     if said is None:
         return _fault(bare, commits[0], keys)
     for start in range(1, len(commits), _AT_ONCE):
         some = commits[start : start + _AT_ONCE]
         if _check(bare, keys.config, keys, "commit", some) is None:
-            return next(_fault(bare, c, keys) for c in some if _check(bare, keys.config, keys, "commit", [c]) is None)
+            return next(
+                _fault(bare, c, keys)
+                for c in some
+                if _check(bare, keys.config, keys, "commit", [c]) is None
+            )
     return Verified(*signer(said), len(commits))
 
 
-def _check(bare: Bare, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]) -> str | None:
+def _check(
+    bare: Bare, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]
+) -> str | None:
     """What git says of good signatures; None where one of them is not good."""
-    output = bare.run_as(keys.environment, *config, f"verify-{what}", "--raw", *ids, doing="verify", may_fail=True)
+    output = bare.run_as(
+        keys.environment, *config, f"verify-{what}", "--raw", *ids, doing="verify", may_fail=True
+    )
     return output.stderr if output.status == 0 else None
 
 
 def _fault(bare: Bare, commit: CommitId, keys: _Keys) -> Unverified:
     said = object_reader.info(bare, commit)
-    return Unverified(commit, f"commit {commit[:12]} ({said.subject!r} by {said.author}) {_why(bare, 'commit', commit, keys)}")
+    return Unverified(
+        commit,
+        f"commit {commit[:12]} ({said.subject!r} by {said.author}) "
+        f"{_why(bare, 'commit', commit, keys)}",
+    )
 
 
 def _why(bare: Bare, what: str, id: str, keys: _Keys) -> str:
@@ -153,37 +217,60 @@ def _why(bare: Bare, what: str, id: str, keys: _Keys) -> str:
     return found.format(key=signer(raw)[1] or "a key")
 
 
-_UNSIGNED = "is not signed: sign it (`git commit -S`, `git tag -s`; for one that is there `git commit --amend -S`) and push again"
-_BAD = "has a signature that does not fit what it says: it was changed after it was signed; don't trust it, ask who pushed it"
+_UNSIGNED = (
+    "is not signed: sign it (`git commit -S`, `git tag -s`; for one that is there `git commit "
+    "--amend -S`) and push again"
+)
+_BAD = (
+    "has a signature that does not fit what it says: it was changed after it was signed; don't "
+    "trust it, ask who pushed it"
+)
 _REVOKED = "is signed with {key}, which is revoked: sign it again with a key that is valid"
-_EXPIRED = "is signed with {key}, which is expired, or was not valid yet: sign it again with a valid key, or renew this one's entry"
-_UNKNOWN = "is signed with {key}, which is no key of repository.verify: if it is good, add it to allowedSignersFile or gpgKeysFile"
+_EXPIRED = (
+    "is signed with {key}, which is expired, or was not valid yet: sign it again with a valid "
+    "key, or renew this one's entry"
+)
+_UNKNOWN = (
+    "is signed with {key}, which is no key of repository.verify: if it is good, add it to "
+    "allowedSignersFile or gpgKeysFile"
+)
 # In this order: a signature of several kinds is as bad as its worst.
 _COMPLAINTS = (
     (r"^\[GNUPG:\] BADSIG ", _BAD),
     (r"^\[GNUPG:\] REVKEYSIG ", _REVOKED),
     (r"^\[GNUPG:\] (?:EXPKEYSIG|EXPSIG) |: key has expired: |: key is not yet valid: ", _EXPIRED),
-    (r"^\[GNUPG:\] (?:ERRSIG|NO_PUBKEY) |^No principal matched|^Good \"git\" signature with ", _UNKNOWN),
+    (
+        r"^\[GNUPG:\] (?:ERRSIG|NO_PUBKEY) |^No principal matched|^Good \"git\" signature with ",
+        _UNKNOWN,
+    ),
     (r"^error: no signature found", _UNSIGNED),
 )
 
 
 def complaint(raw: str) -> str:
-    """Why git did not take a signature, by what gpg and ssh-keygen said to it; `{key}` stands for the key's name.
+    """Why git did not take a signature, by what gpg and ssh-keygen said to it; `{key}` stands for
+    the key's name.
 
     https://git.gnupg.org/cgi-bin/gitweb.cgi?p=gnupg.git;a=blob_plain;f=doc/DETAILS
     """
     return next(
-        (text for pattern, text in _COMPLAINTS if re.search(pattern, raw, re.MULTILINE)), _UNSIGNED if not raw.strip() else _BAD
+        (text for pattern, text in _COMPLAINTS if re.search(pattern, raw, re.MULTILINE)),
+        _UNSIGNED if not raw.strip() else _BAD,
     )
 
 
 def signer(raw: str) -> tuple[str, str]:
-    """Who signed, as the trusted keys call them, and the key's fingerprint; what is not said is empty."""
-    if ssh := re.search(r"^Good \"git\" signature (?:for (.+) )?with \S+ key (\S+)$", raw, re.MULTILINE):
+    """Who signed, as the trusted keys call them, and the key's fingerprint; what is not said is
+    empty.
+    """
+    if ssh := re.search(
+        r"^Good \"git\" signature (?:for (.+) )?with \S+ key (\S+)$", raw, re.MULTILINE
+    ):
         return ssh[1] or "", ssh[2]
     name = re.search(r"^\[GNUPG:\] (?:GOOD|EXPKEY|REVKEY|EXP|BAD)SIG \S+ (.+)$", raw, re.MULTILINE)
-    key = re.search(r"^\[GNUPG:\] (?:VALIDSIG|ERRSIG|KEY_CONSIDERED|NO_PUBKEY) ([0-9A-F]+)", raw, re.MULTILINE)
+    key = re.search(
+        r"^\[GNUPG:\] (?:VALIDSIG|ERRSIG|KEY_CONSIDERED|NO_PUBKEY) ([0-9A-F]+)", raw, re.MULTILINE
+    )
     return name[1] if name else "", key[1] if key else ""
 
 
@@ -192,26 +279,40 @@ def _tag(bare: Bare, wanted: RevisionSpec, tip: CommitId, keys: _Keys) -> Verifi
     name = revision.tag(wanted, known)
     if name is None:
         raise errors.UsageError(
-            f"repository.verify.mode is tag, but {revision.show(wanted)} is followed: set repository.tag or repository.semver"
+            f"repository.verify.mode is tag, but {revision.show(wanted)} is followed: set "
+            "repository.tag or repository.semver"
         )
     return _tag_named(bare, name, known, tip, keys)
 
 
-def _tag_named(bare: Bare, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys) -> Verified | Unverified:
+def _tag_named(
+    bare: Bare, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys
+) -> Verified | Unverified:
     id, commit = known.get(f"refs/tags/{name}"), known.get(f"refs/tags/{name}^{{}}")
     if id is None or commit is None:
-        return Unverified(tip, f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s {name}`)")
+        return Unverified(
+            tip,
+            f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s "
+            f"{name}`)",
+        )
     remote.fetch_tag(bare, name)
     return _tag_object(bare, (name, id), tip, keys)
 
 
-def _tag_object(bare: Bare, named: tuple[str, str], tip: CommitId, keys: _Keys) -> Verified | Unverified:
+def _tag_object(
+    bare: Bare, named: tuple[str, str], tip: CommitId, keys: _Keys
+) -> Verified | Unverified:
     """Whether a fetched tag, by its name and its own id, is a signed one for the commit."""
     name, id = named
     content = bare.run("cat-file", "tag", id).stdout.decode("utf-8", "replace")
-    # The server names the tag; only what stands in it is signed. Else an old tag could be shown under a new name.
+    # The server names the tag; only what stands in it is signed. Else an old tag could be shown
+    # under a new name.
     if content.split("\n")[:3] != [f"object {tip}", "type commit", f"tag {name}"]:
-        return Unverified(tip, f"the tag {name} at the server is not the tag {name} of {tip[:12]} by its own words: don't trust it")
+        return Unverified(
+            tip,
+            f"the tag {name} at the server is not the tag {name} of {tip[:12]} by its own words: "
+            "don't trust it",
+        )
     said = _check(bare, keys.config, keys, "tag", [id])
     if said is None:
         return Unverified(tip, f"the tag {name} {_why(bare, 'tag', id, keys)}")
@@ -220,7 +321,9 @@ def _tag_object(bare: Bare, named: tuple[str, str], tip: CommitId, keys: _Keys) 
 
 @dataclass(frozen=True, slots=True)
 class OpenPgpKey:
-    """A key of a file: when it ends (seconds since 1970, None: never), and whether its owner revoked it."""
+    """A key of a file: when it ends (seconds since 1970, None: never), and whether its owner
+    revoked it.
+    """
 
     id: str
     expires: float | None
@@ -228,7 +331,8 @@ class OpenPgpKey:
 
 
 def openpgp_keys(keys: bytes) -> list[OpenPgpKey]:
-    """The primary keys in a file of public keys; blocking. Raises UsageError for a file without any.
+    """The primary keys in a file of public keys; blocking. Raises UsageError for a file without
+    any.
 
     https://git.gnupg.org/cgi-bin/gitweb.cgi?p=gnupg.git;a=blob_plain;f=doc/DETAILS
     """
@@ -236,6 +340,11 @@ def openpgp_keys(keys: bytes) -> list[OpenPgpKey]:
         return []
     with verification_keys.directory() as where:
         environment = verification_keys.gnupg(where / "gnupg", keys)
-        said = verification_keys.run(("gpg", "--with-colons", "--fixed-list-mode", "--list-keys"), environment)
+        said = verification_keys.run(
+            ("gpg", "--with-colons", "--fixed-list-mode", "--list-keys"), environment
+        )
     rows = [line.split(":") for line in said.splitlines() if line.startswith("pub:")]
-    return [OpenPgpKey(row[4], float(row[6]) if row[6].isdigit() else None, row[1] == "r") for row in rows]
+    return [
+        OpenPgpKey(row[4], float(row[6]) if row[6].isdigit() else None, row[1] == "r")
+        for row in rows
+    ]

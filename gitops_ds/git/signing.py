@@ -1,4 +1,6 @@
-"""What our own commits are signed with: a key from the settings, or at a desk the person's own git configuration."""
+"""What our own commits are signed with: a key from the settings, or at a desk the person's own git
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class KeyFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key without passphrase: in OpenSSH or PEM form, or OpenPGP as `gpg --armor --export-secret-keys` writes it."""
+    """A private key without passphrase: in OpenSSH or PEM form, or OpenPGP as `gpg --armor
+    --export-secret-keys` writes it.
+    """
 
     private: bytes = field(repr=False)
     format: KeyFormat = KeyFormat.SSH
@@ -39,24 +43,37 @@ Signing = SigningKey | OwnConfiguration
 
 @contextmanager
 def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
-    """git's words before a command that signs, and its environment; keys are on the disk only meanwhile. Raises UsageError."""
+    """git's words before a command that signs, and its environment; keys are on the disk only
+    meanwhile. Raises UsageError.
+    """
     match signing:
         case OwnConfiguration(settings):
             yield tuple(word for name, value in settings for word in ("-c", f"{name}={value}")), {}
         case SigningKey(private, format) if format is KeyFormat.SSH:
             with verification_keys.directory() as where:
                 file = where / "key"
-                file.touch(mode=0o600)  # ssh-keygen refuses a key that others may read, as a mounted one often is
+                # ssh-keygen refuses a key that others may read, as a mounted one often is
+                file.touch(mode=0o600)
                 file.write_bytes(private.rstrip(b"\n") + b"\n")
                 yield verification_keys.config("gpg.format=ssh", f"user.signingKey={file}"), {}
         case SigningKey(private):
             with verification_keys.directory() as where:
                 environment = verification_keys.gnupg(where / "gnupg", private)
                 try:
-                    listed = verification_keys.run(("gpg", "--with-colons", "--list-secret-keys"), environment)
+                    listed = verification_keys.run(
+                        ("gpg", "--with-colons", "--list-secret-keys"), environment
+                    )
                     found = re.search(r"^fpr:(?::*)([0-9A-F]{40,}):", listed, re.MULTILINE)
                     if found is None:
-                        raise errors.UsageError("the OpenPGP key to sign with is no secret key: `gpg --armor --export-secret-keys`")
-                    yield verification_keys.config("gpg.format=openpgp", f"user.signingKey={found[1]}"), environment
+                        raise errors.UsageError(
+                            "the OpenPGP key to sign with is no secret key: `gpg --armor "
+                            "--export-secret-keys`"
+                        )
+                    yield (
+                        verification_keys.config(
+                            "gpg.format=openpgp", f"user.signingKey={found[1]}"
+                        ),
+                        environment,
+                    )
                 finally:
                     verification_keys.release(environment)

@@ -1,14 +1,19 @@
-"""The entries of a tree that we take, and a finding for each that we refuse. Pure; also used for a work tree's entries.
+"""The entries of a tree that we take, and a finding for each that we refuse. Pure; also used for a
+work tree's entries.
 
 | rule | what | refused (not deployable) |
 |---|---|---|
-| SRC001 | a symbolic link | when its name ends in .yaml, .yml or .json, or it leads to a directory of the tree with such a file |
+| SRC001 | a symbolic link | when its name ends in .yaml, .yml or .json, or it leads to a directory
+of the tree with such a file |
 | SRC002 | a submodule | always: it stands where a directory would be read |
 | SRC003 | a file over the cap | when its name ends in .yaml, .yml or .json |
-| SRC004 | a name that is no plain UTF-8 path inside the tree | when it ends in .yaml, .yml or .json |
-| SRC005 | too many files that are read, or too many bytes of them in all (`selection`) | always, and no file is taken |
+| SRC004 | a name that is no plain UTF-8 path inside the tree | when it ends in .yaml, .yml or .json
+|
+| SRC005 | too many files that are read, or too many bytes of them in all (`selection`) | always,
+and no file is taken |
 
-Inside directories whose name begins with a dot nothing is refused (they are not read for manifests), only reported.
+Inside directories whose name begins with a dot nothing is refused (they are not read for
+manifests), only reported.
 """
 
 from __future__ import annotations
@@ -45,7 +50,9 @@ _KINDS = {"100": EntryKind.FILE, "120": EntryKind.LINK, "160": EntryKind.SUBMODU
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id (empty in a work tree)."""
+    """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id
+    (empty in a work tree).
+    """
 
     name: bytes
     kind: EntryKind
@@ -63,7 +70,9 @@ class Sifted:
 
 
 def entries(pieces: Iterable[bytes]) -> Iterator[TreeEntry]:
-    """The output of `git ls-tree -r -z -l`, in pieces of any length: `mode type id size<TAB>name<NUL>`."""
+    """The output of `git ls-tree -r -z -l`, in pieces of any length: `mode type id
+    size<TAB>name<NUL>`.
+    """
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\0")
@@ -75,12 +84,20 @@ def entries(pieces: Iterable[bytes]) -> Iterator[TreeEntry]:
 
 
 def sift(
-    found: Sequence[TreeEntry], limits: RepositoryLimits, targets: Callable[[Sequence[TreeEntry]], Mapping[bytes, bytes]]
+    found: Sequence[TreeEntry],
+    limits: RepositoryLimits,
+    targets: Callable[[Sequence[TreeEntry]], Mapping[bytes, bytes]],
 ) -> Sifted:
-    """Divides entries by the table above. `targets` reads what symbolic links point at, by their names."""
+    """Divides entries by the table above. `targets` reads what symbolic links point at, by their
+    names.
+    """
     findings: list[Finding] = []
     wanted: list[tuple[PurePosixPath, TreeEntry]] = []
-    open_links = [entry for entry in found if entry.kind is EntryKind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)]
+    open_links = [
+        entry
+        for entry in found
+        if entry.kind is EntryKind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)
+    ]
     leads = targets(open_links) if open_links else {}
     folders = _folders_read(found) if leads else frozenset()
     for entry in found:
@@ -88,12 +105,17 @@ def sift(
         if path is None:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
         elif entry.kind is EntryKind.FILE and entry.size > limits.file_bytes:
-            said = f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are read; move it away"
+            said = (
+                f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are "
+                "read; move it away"
+            )
             findings.append(_finding("SRC003", entry, is_read(entry.name), said))
         elif entry.kind is EntryKind.FILE:
             wanted.append((path, entry))
         elif entry.kind is EntryKind.LINK:
-            refused = is_read(entry.name) or (entry.name in leads and _end(entry, leads[entry.name]) in folders)
+            refused = is_read(entry.name) or (
+                entry.name in leads and _end(entry, leads[entry.name]) in folders
+            )
             findings.append(_finding("SRC001", entry, refused, _LINK))
         elif entry.kind is EntryKind.SUBMODULE:
             findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
@@ -107,14 +129,22 @@ def _first(findings: list[Finding]) -> tuple[Finding, ...]:
     if len(findings) <= _MOST_FINDINGS:
         return tuple(findings)
     findings.sort(key=lambda finding: not finding.refused)
-    said = f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are listed, and check again"
+    said = (
+        f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are "
+        "listed, and check again"
+    )
     more = Finding("SRC004", Severity.WARNING, said, refused=findings[_MOST_FINDINGS].refused)
     return (*findings[:_MOST_FINDINGS], more)
 
 
-_NAME = "the name is not a plain UTF-8 path inside the repository, so the file is not read; rename it"
+_NAME = (
+    "the name is not a plain UTF-8 path inside the repository, so the file is not read; rename it"
+)
 _LINK = "a symbolic link is not followed; put the file itself here, or name it where it is"
-_SUBMODULE = "a submodule is not read; put its files into this repository, or manage it as a repository of its own"
+_SUBMODULE = (
+    "a submodule is not read; put its files into this repository, or manage it as a repository of "
+    "its own"
+)
 _ODD = "neither a file nor a directory, so it is not read; remove it"
 
 
@@ -131,10 +161,14 @@ def plain_path(name: bytes) -> PurePosixPath | None:
 
 
 def directory(path: str) -> str:
-    """A directory inside a repository as git takes it, empty for the root; UsageError for one that leads out."""
+    """A directory inside a repository as git takes it, empty for the root; UsageError for one that
+    leads out.
+    """
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
-        raise errors.UsageError(f"the path {path!r} must be a directory inside the repository, without a leading / or ..")
+        raise errors.UsageError(
+            f"the path {path!r} must be a directory inside the repository, without a leading / or .."
+        )
     return "/".join(parts)
 
 
@@ -167,9 +201,18 @@ def _folders_read(found: Sequence[TreeEntry]) -> frozenset[bytes]:
 
 
 def _finding(rule: str, entry: TreeEntry, refused: bool, message: str) -> Finding:
-    return Finding(rule, Severity.ERROR if refused else Severity.WARNING, message, Place(shown(entry.name)), refused=refused)
+    return Finding(
+        rule,
+        Severity.ERROR if refused else Severity.WARNING,
+        message,
+        Place(shown(entry.name)),
+        refused=refused,
+    )
 
 
 def shown(name: bytes) -> str:
     """The name for people."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name.decode("utf-8", "backslashreplace"))
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}"
+        for c in name.decode("utf-8", "backslashreplace")
+    )

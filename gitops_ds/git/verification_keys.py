@@ -13,7 +13,10 @@ from gitops_ds import errors
 
 SECONDS = 60.0
 # Only the keys that we import are in it, so each of them counts; nothing is asked of any network.
-_GPG = "batch\ntrust-model always\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\nno-greeting\n"
+_GPG = (
+    "batch\ntrust-model "
+    "always\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\nno-greeting\n"
+)
 
 
 @contextlib.contextmanager
@@ -23,11 +26,15 @@ def directory() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="gds-", ignore_cleanup_errors=True) as where:
             yield Path(where)
     except OSError as error:
-        raise errors.SourceError(f"keys can't be kept in {tempfile.gettempdir()}: {error.strerror}") from None
+        raise errors.SourceError(
+            f"keys can't be kept in {tempfile.gettempdir()}: {error.strerror}"
+        ) from None
 
 
 def config(*more: str) -> tuple[str, ...]:
-    """The words by which git runs gpg and ssh-keygen from the PATH, whatever any configuration says, with `more` pairs."""
+    """The words by which git runs gpg and ssh-keygen from the PATH, whatever any configuration
+    says, with `more` pairs.
+    """
     pairs = ("gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.ssh.program=ssh-keygen", *more)
     return tuple(word for pair in pairs for word in ("-c", pair))
 
@@ -43,7 +50,10 @@ def gnupg(home: Path, keys: bytes) -> dict[str, str]:
     if keys.strip():
         said = run(("gpg", "--status-fd=1", "--import"), environment, keys)
         if "[GNUPG:] IMPORT_OK " not in said:
-            raise errors.UsageError("no OpenPGP key can be read from the given file: export one with `gpg --armor --export`")
+            raise errors.UsageError(
+                "no OpenPGP key can be read from the given file: export one with `gpg --armor "
+                "--export`"
+            )
     return environment
 
 
@@ -71,10 +81,14 @@ def release(environment: dict[str, str]) -> None:
 
 
 def run(words: tuple[str, ...], environment: dict[str, str], input: bytes = b"") -> str:
-    """What a program prints to stdout, however it ended. Raises UsageError where it is missing, SourceError where it hangs."""
+    """What a program prints to stdout, however it ended. Raises UsageError where it is missing,
+    SourceError where it hangs.
+    """
     clean = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **environment}
     try:
-        done = subprocess.run(words, env=clean, input=input, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603  words of ours
+        done = subprocess.run(  # noqa: S603  words of ours
+            words, env=clean, input=input, capture_output=True, timeout=SECONDS, check=False
+        )
     except FileNotFoundError:
         package = "gnupg" if words[0].startswith("gpg") else "openssh-client"
         raise errors.UsageError(f"{words[0]} is not installed: install {package}") from None

@@ -1,7 +1,7 @@
 """A directory as it stands on somebody's desk, read as a snapshot without a commit.
 
-In a Git work tree these are the tracked files and the new ones that .gitignore does not name; elsewhere all files outside `.git`.
-The refusals are those of a commit (`tree`).
+In a Git work tree these are the tracked files and the new ones that .gitignore does not name;
+elsewhere all files outside `.git`. The refusals are those of a commit (`tree`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def find_work_tree(path: Path) -> Path | None:
 def tracks(root: Path, directory: Path) -> bool:
     """Whether the work tree has committed or added files in a directory below it; blocking.
 
-    What looks like a bare repository there, and is of the work tree itself, is somebody's contribution, never to be read as one.
-    Raises SourceError where git can't tell.
+    What looks like a bare repository there, and is of the work tree itself, is somebody's
+    contribution, never to be read as one. Raises SourceError where git can't tell.
     """
     return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
 
@@ -36,7 +36,8 @@ def tracks(root: Path, directory: Path) -> bool:
 def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
     """The files under `path` of the directory as they are now; blocking.
 
-    Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it had not been there.
+    Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it
+    had not been there.
     """
     root = directory / tree.directory(path)
     if not root.is_dir():
@@ -44,10 +45,21 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
     try:
         found = list(_entries(root, limits))
         base = os.fsencode(root)
-        sifted = tree.sift(found, limits, lambda links: {link.name: os.readlink(_file(base, link)) for link in links})  # noqa: PTH115  bytes
-        files, findings = file_selection.files(sifted, limits, lambda wanted: dict(_contents(root, wanted)))
+        sifted = tree.sift(
+            found,
+            limits,
+            lambda links: {
+                link.name: os.readlink(_file(base, link))  # noqa: PTH115  bytes
+                for link in links
+            },
+        )
+        files, findings = file_selection.files(
+            sifted, limits, lambda wanted: dict(_contents(root, wanted))
+        )
     except OSError as error:
-        raise errors.SourceError(f"{error.filename or root} can't be read: {error.strerror}") from None
+        raise errors.SourceError(
+            f"{error.filename or root} can't be read: {error.strerror}"
+        ) from None
     return Snapshot(None, files, findings)
 
 
@@ -55,7 +67,9 @@ def _file(base: bytes, entry: TreeEntry) -> bytes:
     return os.path.join(base, entry.name)  # noqa: PTH118  names are bytes
 
 
-def _contents(root: Path, wanted: Sequence[file_selection.NamedEntry]) -> Iterator[tuple[PurePosixPath, bytes]]:
+def _contents(
+    root: Path, wanted: Sequence[file_selection.NamedEntry]
+) -> Iterator[tuple[PurePosixPath, bytes]]:
     base = os.fsencode(root)
     for path, entry in wanted:
         try:
@@ -80,8 +94,17 @@ def _entries(root: Path, limits: RepositoryLimits) -> Iterator[TreeEntry]:
     names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
     base, led_away = os.fsencode(root), {b"": False}
     for name in names:
-        # git still lists what was in a folder that a link has replaced since: it would be read from where the link leads.
-        entry = None if _is_below_link(base, os.path.dirname(name.rstrip(b"/")), led_away) else _entry(base, name)  # noqa: PTH120  bytes
+        # git still lists what was in a folder that a link has replaced since: it would be read from
+        # where the link leads.
+        entry = (
+            None
+            if _is_below_link(
+                base,
+                os.path.dirname(name.rstrip(b"/")),  # noqa: PTH120  bytes
+                led_away,
+            )
+            else _entry(base, name)
+        )
         if entry is not None:
             yield entry
 
@@ -103,12 +126,16 @@ def _entry(base: bytes, name: bytes) -> TreeEntry | None:
     if stat.S_ISLNK(found.st_mode):
         return TreeEntry(name, EntryKind.LINK)
     # git lists a submodule, and a repository in the repository, as a directory.
-    return TreeEntry(name.rstrip(b"/"), EntryKind.SUBMODULE if stat.S_ISDIR(found.st_mode) else EntryKind.OTHER)
+    return TreeEntry(
+        name.rstrip(b"/"), EntryKind.SUBMODULE if stat.S_ISDIR(found.st_mode) else EntryKind.OTHER
+    )
 
 
 def _listed(root: Path, limits: RepositoryLimits) -> list[bytes]:
     """What git knows or would take, below the root, with names relative to it."""
-    return sorted(set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds)))
+    return sorted(
+        set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds))
+    )
 
 
 def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list[bytes]:
@@ -121,12 +148,19 @@ def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list
     runner.update_environment(**hardening.desk())
     command = ["git", "ls-files", "-z", *words]
     try:
-        listing = runner.execute(command, stdout_as_string=False, strip_newline_in_stdout=False, kill_after_timeout=seconds)
+        listing = runner.execute(
+            command,
+            stdout_as_string=False,
+            strip_newline_in_stdout=False,
+            kill_after_timeout=seconds,
+        )
     except git.GitCommandNotFound:
         raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
     except git.GitCommandError as error:
         said = error.stderr.strip().removeprefix("stderr:").strip(" '")
-        raise error_messages.translate(error_messages.Failure("read", str(root), said, str(root), seconds)) from None
+        raise error_messages.translate(
+            error_messages.Failure("read", str(root), said, str(root), seconds)
+        ) from None
     return [name for name in listing.split(b"\0") if name]
 
 

@@ -12,7 +12,9 @@ WORDS = ("helm", "kustomize", "network")
 
 @dataclass(frozen=True, slots=True)
 class AllowedRenderers:
-    """`network`: charts that a source.yaml names elsewhere are fetched; what renders has no network even then."""
+    """`network`: charts that a source.yaml names elsewhere are fetched; what renders has no network
+    even then.
+    """
 
     helm: bool = False
     kustomize: bool = False
@@ -20,12 +22,15 @@ class AllowedRenderers:
 
 
 NOTHING = AllowedRenderers()
-# For a commit that is to be applied anyway: who may write manifests there may as well write templates of manifests.
+# For a commit that is to be applied anyway: who may write manifests there may as well write
+# templates of manifests.
 PROGRAMS = AllowedRenderers(helm=True, kustomize=True)
 
 
 def parse(words: Iterable[str]) -> AllowedRenderers:
-    """What `--allow helm,kustomize` or the setting `render.allow` means; `none` adds nothing. Raises UsageError."""
+    """What `--allow helm,kustomize` or the setting `render.allow` means; `none` adds nothing.
+    Raises UsageError.
+    """
     named = [word.strip() for text in words for word in text.split(",") if word.strip()]
     if wrong := [word for word in named if word not in (*WORDS, "none")]:
         raise UsageError(f"{wrong[0]!r} can't be allowed: write {', '.join(WORDS)} or none")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Pointer:
     """A value in a file of the snapshot: which document of the file (from 0), and the way into it.
 
-    A position (line, column) is found again from the bytes when somebody asks; it is not kept. Only in a chart's template, which is
-    no YAML, it is the `line`.
+    A position (line, column) is found again from the bytes when somebody asks; it is not kept. Only
+    in a chart's template, which is no YAML, it is the `line`.
     """
 
     file: str
@@ -32,8 +32,9 @@ class Pointer:
 class Origin:
     """Where a manifest comes from: one document, except for the values that something else set.
 
-    `set_by` maps a path of the rendered body to the pointers that set it, the winner first: a parameter's value, a layer that it
-    won over, a patch. A path without an entry comes from the same path under `base`, or from its nearest parent that has one.
+    `set_by` maps a path of the rendered body to the pointers that set it, the winner first: a
+    parameter's value, a layer that it won over, a patch. A path without an entry comes from the
+    same path under `base`, or from its nearest parent that has one.
     """
 
     base: Pointer
@@ -42,7 +43,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ManifestOrigin:
-    """The object of the cluster that a manifest was taken from, in words for people; `commit` and `uid` name its version."""
+    """The object of the cluster that a manifest was taken from, in words for people; `commit` and
+    `uid` name its version.
+    """
 
     commit: CommitId
     uid: str
@@ -53,8 +56,9 @@ class ManifestOrigin:
 class Manifest:
     """An object as it shall be in the cluster.
 
-    `scope_unknown`: the kind is not known here and the object names no namespace; whether it needs one (then
-    `ClusterFacts.namespace`) only the cluster can tell. `holder` is None for what comes from Git.
+    `scope_unknown`: the kind is not known here and the object names no namespace; whether it needs
+    one (then `ClusterFacts.namespace`) only the cluster can tell. `holder` is None for what comes
+    from Git.
     """
 
     key: Key
@@ -79,9 +83,11 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A named set of nodes: labels that all must match, and how many there are said to be (None: not said).
+    """A named set of nodes: labels that all must match, and how many there are said to be (None:
+    not said).
 
-    What else is said of its nodes: labels, taints, and what they have for pods (in thousandths of a resource's unit).
+    What else is said of its nodes: labels, taints, and what they have for pods (in thousandths of a
+    resource's unit).
     """
 
     name: str
@@ -94,9 +100,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository without any.
+    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository
+    without any.
 
-    `namespace` is where objects go that name none: asked for on the command line, else the cluster's, else the repository's.
+    `namespace` is where objects go that name none: asked for on the command line, else the
+    cluster's, else the repository's.
     """
 
     name: str = ""
@@ -114,7 +122,8 @@ Alternatives = tuple[tuple[Requirement, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A rule of the repository's own (`custom:` of gitops-ds.yaml): what objects of these kinds have to meet, as a JSON Schema.
+    """A rule of the repository's own (`custom:` of gitops-ds.yaml): what objects of these kinds
+    have to meet, as a JSON Schema.
 
     `at` is where it is written; an empty `message` leaves the words to the schema.
     """
@@ -131,11 +140,13 @@ class Custom:
 class Bundle:
     """Everything that one commit asks of one cluster, sorted by key.
 
-    `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are YAML and JSON files without
-    any Kubernetes object. `profile` is the repository's: `default` or `strict` (docs: checks); `rules` are those that it switches
-    on (perhaps with settings) or off, `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
-    conditions), and those that are said to get no pod. `drift` is what is done about drift, of agents that say so. `refusals` tell
-    what was left out of a bundle made of many sources; of the sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
+    `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are
+    YAML and JSON files without any Kubernetes object. `profile` is the repository's: `default` or
+    `strict` (docs: checks); `rules` are those that it switches on (perhaps with settings) or off,
+    `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
+    conditions), and those that are said to get no pod. `drift` is what is done about drift, of
+    agents that say so. `refusals` tell what was left out of a bundle made of many sources; of the
+    sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
     """
 
     commit: CommitId | None

@@ -1,4 +1,6 @@
-"""What earlier runs found out about files and objects, by their content: it spares work and changes no result."""
+"""What earlier runs found out about files and objects, by their content: it spares work and changes
+no result.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ from gitops_ds.model.objects import Digest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedResults:
-    """What the same version of gitops-ds found out; whoever brings it answers for it. Each is only itself.
+    """What the same version of gitops-ds found out; whoever brings it answers for it. Each is only
+    itself.
 
-    `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them: files that it had nothing against.
-    `clean` holds, by the circumstances of a check (`validate.check.circumstances`), the objects that it had nothing against.
+    `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them:
+    files that it had nothing against. `clean` holds, by the circumstances of a check
+    (`validate.check.circumstances`), the objects that it had nothing against.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)

@@ -34,8 +34,9 @@ class FieldChange:
 class Rollout:
     """What becomes of the pod template, compared with the live ControllerRevisions.
 
-    `known_as` is the number of the revision that already holds the new template: equal to `current` when nothing rolls, an
-    earlier number on a way back, None for a template never seen. `becomes` is the number that the template will have.
+    `known_as` is the number of the revision that already holds the new template: equal to `current`
+    when nothing rolls, an earlier number on a way back, None for a template never seen. `becomes`
+    is the number that the template will have.
     """
 
     old: Digest | None
@@ -65,7 +66,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that the apply will not do, by which guard, and what to do about it. `key` is None for the plan as a whole.
+    """Something that the apply will not do, by which guard, and what to do about it. `key` is None
+    for the plan as a whole.
 
     `held` are the objects that a refusal of the plan as a whole holds back.
     """
@@ -77,7 +79,9 @@ class Refusal:
 
 
 class DriftPolicy(StrEnum):
-    """What is done about a change that somebody made in the cluster (annotation `gitops-ds.io/drift`)."""
+    """What is done about a change that somebody made in the cluster (annotation
+    `gitops-ds.io/drift`).
+    """
 
     CORRECT = "correct"
     REPORT = "report"
@@ -86,7 +90,8 @@ class DriftPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A field manager that owns what differs; `at` is the time of its last write, in the API server's words.
+    """A field manager that owns what differs; `at` is the time of its last write, in the API
+    server's words.
 
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
     """
@@ -99,10 +104,11 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """How a live object differs from the manifest as it was applied: of each field `old` is live, `new` is Git's.
+    """How a live object differs from the manifest as it was applied: of each field `old` is live,
+    `new` is Git's.
 
-    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`. `contested`: it came back after
-    each of the last corrections.
+    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`.
+    `contested`: it came back after each of the last corrections.
     """
 
     fields: tuple[FieldChange, ...]
@@ -120,9 +126,10 @@ UNKNOWN_NODES = "unknown-nodes"  # the guard of a plan that moves pods where nod
 class Plan:
     """Everything an apply of one commit to one cluster would do, in the order it would be done.
 
-    `hash` names what comes of it: the objects as Git wants them, those that are deleted and how, and after a dash the most nodes
-    that may lose an agent. `drifted` are the objects that somebody changed in the cluster, whatever is done about it; `approved`
-    those whose end a person has agreed to; `held` the changes that a guard holds back until the hash is approved.
+    `hash` names what comes of it: the objects as Git wants them, those that are deleted and how,
+    and after a dash the most nodes that may lose an agent. `drifted` are the objects that somebody
+    changed in the cluster, whatever is done about it; `approved` those whose end a person has
+    agreed to; `held` the changes that a guard holds back until the hash is approved.
     """
 
     commit: CommitId | None
@@ -141,5 +148,7 @@ class Plan:
 
     @property
     def unknown_nodes(self) -> Refusal | None:
-        """Why the effect on nodes is unknown: then no change names nodes, and the plan is not applied. None where it is known."""
+        """Why the effect on nodes is unknown: then no change names nodes, and the plan is not
+        applied. None where it is known.
+        """
         return next((refusal for refusal in self.refusals if refusal.guard == UNKNOWN_NODES), None)

@@ -16,8 +16,9 @@ from gitops_ds.model.objects import Path
 class Remote:
     """A chart in a repository of charts.
 
-    `address` is `oci://HOST/PATH` (with the chart's name as its end) or the URL of a directory with an index.yaml, where `name` is
-    the chart's. `digest` is `sha256:…` or empty: of the manifest for OCI, else of the archive.
+    `address` is `oci://HOST/PATH` (with the chart's name as its end) or the URL of a directory with
+    an index.yaml, where `name` is the chart's. `digest` is `sha256:…` or empty: of the manifest for
+    OCI, else of the archive.
     """
 
     address: str
@@ -30,8 +31,9 @@ class Remote:
 class Chart:
     """What `helm:` of a source.yaml says.
 
-    `where` is a directory or an archive of the snapshot, or a chart elsewhere. `values` win over those of `values_files`, of which
-    the last wins. Empty texts are left to helm. With a refused finding the chart is not to be rendered.
+    `where` is a directory or an archive of the snapshot, or a chart elsewhere. `values` win over
+    those of `values_files`, of which the last wins. Empty texts are left to helm. With a refused
+    finding the chart is not to be rendered.
     """
 
     file: PurePosixPath
@@ -45,8 +47,8 @@ class Chart:
     findings: tuple[Finding, ...] = ()
 
 
-# Where the values of one document were written, by their path: the pointer of `()` is that of the object, and what has none has
-# that of its nearest parent.
+# Where the values of one document were written, by their path: the pointer of `()` is that of the
+# object, and what has none has that of its nearest parent.
 Places = Mapping[Path, tuple[Pointer, ...]]
 
 

@@ -1,7 +1,9 @@
-"""The whole outside world of objects, as one protocol with two sides: a real API server, and the simulated cluster.
+"""The whole outside world of objects, as one protocol with two sides: a real API server, and the
+simulated cluster.
 
-Every method is one request. They raise the `ClusterError`s of errors.py and nothing else. Bodies are plain JSON values; the caller
-must not change what it got, nor may the cluster change what it was given.
+Every method is one request. They raise the `ClusterError`s of errors.py and nothing else. Bodies
+are plain JSON values; the caller must not change what it got, nor may the cluster change what it
+was given.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from gitops_ds.model.objects import Body, Resource
 
 
 class EventType(StrEnum):
-    """What a watch tells. https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes"""
+    """What a watch tells.
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+    """
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -24,7 +28,9 @@ class EventType(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What becomes of an object's dependents. https://kubernetes.io/docs/concepts/architecture/garbage-collection/"""
+    """What becomes of an object's dependents.
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+    """
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -58,9 +64,11 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax), those with fields.
+    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax),
+    those with fields.
 
-    `brief` asks for no more of a pod or a node than `apimachinery.field_projection` names; the rest of the body may be missing.
+    `brief` asks for no more of a pod or a node than `apimachinery.field_projection` names; the rest
+    of the body may be missing.
     """
 
     namespace: str = ""
@@ -82,7 +90,8 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """As whom a request is made, where not as ourselves. The user is never empty: that would be ourselves again.
+    """As whom a request is made, where not as ourselves. The user is never empty: that would be
+    ourselves again.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
     """
@@ -99,11 +108,15 @@ class Cluster(Protocol):
     """What we ask of a cluster."""
 
     def acting_as(self, who: Identity) -> Cluster:
-        """The same cluster, asked in the name of somebody else; whoever may not impersonate gets Forbidden with each request."""
+        """The same cluster, asked in the name of somebody else; whoever may not impersonate gets
+        Forbidden with each request.
+        """
         ...
 
     async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """What it serves, by (group, kind): the preferred version of each; as it was when first asked, or as it is now (`anew`)."""
+        """What it serves, by (group, kind): the preferred version of each; as it was when first
+        asked, or as it is now (`anew`).
+        """
         ...
 
     async def version(self) -> str:
@@ -114,8 +127,12 @@ class Cluster(Protocol):
         """All objects that match, at one version."""
         ...
 
-    def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
-        """Changes after the version `since`; ends when the server ends it; raises Expired when that version is too old."""
+    def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after the version `since`; ends when the server ends it; raises Expired when that
+        version is too old.
+        """
         ...
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
@@ -131,9 +148,17 @@ class Cluster(Protocol):
         ...
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
-        """Server-side apply with strict field validation. A field of another manager raises Conflict with one cause a field."""
+        """Server-side apply with strict field validation. A field of another manager raises
+        Conflict with one cause a field.
+        """
         ...
 
     async def patch(
@@ -158,5 +183,7 @@ class Cluster(Protocol):
         uid: str = "",
         propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
-        """Asks for the end of the object (with that uid, where given); returns the reply: the object, or a Status."""
+        """Asks for the end of the object (with that uid, where given); returns the reply: the
+        object, or a Status.
+        """
         ...

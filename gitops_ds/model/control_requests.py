@@ -13,9 +13,9 @@ from gitops_ds.model.objects import CommitId
 class Steering:
     """The annotations of a state's ConfigMap that ask for something.
 
-    `requested` is the value of a request that is not answered yet; `held` are commits that are not to be applied, by their first
-    seven or more digits; `approved` is the hash of a plan. `pushed` is when another replica was told of a
-    push, and of which commit.
+    `requested` is the value of a request that is not answered yet; `held` are commits that are not
+    to be applied, by their first seven or more digits; `approved` is the hash of a plan. `pushed`
+    is when another replica was told of a push, and of which commit.
     """
 
     requested: str = ""
@@ -49,7 +49,9 @@ class HookResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HookHeard(Asked):
-    """A request came to the webhook. `forge` is empty where nobody proved to be one; `woken` are ids of states."""
+    """A request came to the webhook. `forge` is empty where nobody proved to be one; `woken` are
+    ids of states.
+    """
 
     result: HookResult
     forge: str = ""
@@ -58,7 +60,9 @@ class HookHeard(Asked):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What a delivery tells one repository: look now. `commit` is a hint for how long to look, never for what to take."""
+    """What a delivery tells one repository: look now. `commit` is a hint for how long to look,
+    never for what to take.
+    """
 
     commit: CommitId | None = None
 
@@ -80,7 +84,9 @@ class CommitHeld(Asked):
 
 @dataclass(frozen=True, slots=True)
 class Suspended(Asked):
-    """Nothing is written for the repository; so many changes of the commit wait. Told when that changes."""
+    """Nothing is written for the repository; so many changes of the commit wait. Told when that
+    changes.
+    """
 
     commit: CommitId | None
     changes: int

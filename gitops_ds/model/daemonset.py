@@ -1,4 +1,6 @@
-"""A DaemonSet and its pods, as the controller core sees them: parsed once, only what a decision needs."""
+"""A DaemonSet and its pods, as the controller core sees them: parsed once, only what a decision
+needs.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,13 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single node.
+    """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single
+    node.
 
-    `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change of the condition
-    Ready, None where the kubelet gave none. `trouble` is what hinders it (`ImagePullBackOff`, `Unschedulable`), else empty.
-    `crashed_at` is when one of its containers last ended with an error.
+    `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the
+    last change of the condition Ready, None where the kubelet gave none. `trouble` is what hinders
+    it (`ImagePullBackOff`, `Unschedulable`), else empty. `crashed_at` is when one of its containers
+    last ended with an error.
     """
 
     namespace: str
@@ -126,8 +130,9 @@ class Counts:
 class DaemonSet:
     """A DaemonSet; `raw` is the object as the server wrote it, for its bytes matter.
 
-    `template_generation` is the text of its annotation where it is a number, else empty. `selector` is None where it selects
-    everything, which no controller may obey. `counts` and `observed_generation` are what its status says.
+    `template_generation` is the text of its annotation where it is a number, else empty. `selector`
+    is None where it selects everything, which no controller may obey. `counts` and
+    `observed_generation` are what its status says.
     """
 
     key: Key

@@ -27,7 +27,8 @@ class Backoff:
 
 
 class FreeCapacity(msgspec.Struct, frozen=True):
-    """What a node has left: amounts by resource, in thousandths of its unit, and the host ports that are taken.
+    """What a node has left: amounts by resource, in thousandths of its unit, and the host ports
+    that are taken.
 
     `free` holds the resources that the node names; a port is a protocol, a host IP and a number.
     """
@@ -40,12 +41,18 @@ class FreeCapacity(msgspec.Struct, frozen=True):
 class Observation:
     """The whole input of a turn, looked at once.
 
-    `pods` and `revisions` are those that name the DaemonSet's UID as their controller, whatever their labels, and the orphans of
-    its namespace that its selector matches; pods sorted by name, revisions by number and name, `nodes` by name. `backoffs` are
-    those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish there. `now` is in seconds since
-    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each node has left. `own_node` is where
-    we run ourselves, where that is known: it comes last in a rollout. `namesake` is a revision that is not among `revisions` and
-    has the name that one of this template gets. `unshown` is how many pods we created that the watch has not shown yet.
+    `pods` and `revisions` are those that name the DaemonSet's UID as their controller, whatever
+    their labels, and the orphans of
+    its namespace that its selector matches; pods sorted by name, revisions by number and name,
+    `nodes` by name. `backoffs` are
+    those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish
+    there. `now` is in seconds since
+    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each
+          node has left. `own_node` is where
+    we run ourselves, where that is known: it comes last in a rollout. `namesake` is a revision that
+    is not among `revisions` and
+    has the name that one of this template gets. `unshown` is how many pods we created that the
+    watch has not shown yet.
     """
 
     now: float
@@ -73,7 +80,9 @@ class DeleteCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A pod for a node. The name is made from `seed`, which tells what was seen there (`gitops_ds.daemonset.pod_factory.name`)."""
+    """A pod for a node. The name is made from `seed`, which tells what was seen there
+    (`gitops_ds.daemonset.pod_factory.name`).
+    """
 
     node: str
     body: Body
@@ -122,7 +131,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class CreateRevision:
-    """A new ControllerRevision. If its name is taken by other data, the collision count is raised from `collision_count`."""
+    """A new ControllerRevision. If its name is taken by other data, the collision count is raised
+    from `collision_count`.
+    """
 
     key: Key
     body: Body
@@ -159,7 +170,17 @@ class DeleteRevision:
     why: str
 
 
-Action = CreatePod | DeletePod | RelabelPod | Adopt | Release | CreateRevision | RenumberRevision | LabelRevision | DeleteRevision
+Action = (
+    CreatePod
+    | DeletePod
+    | RelabelPod
+    | Adopt
+    | Release
+    | CreateRevision
+    | RenumberRevision
+    | LabelRevision
+    | DeleteRevision
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +193,13 @@ class StatusUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, in steps that build on each other: a step with an error stops the later ones, not the status.
+    """What to do, in steps that build on each other: a step with an error stops the later ones, not
+    the status.
 
-    `status` is None when nothing in it changed. `wake_after` is the number of seconds after which time alone changes the answer,
-    None if it never does. `backoffs` are to be remembered, by node. `complaint` says why the DaemonSet can't be obeyed. `unplaced`
-    says by node why a pod has no room there.
+    `status` is None when nothing in it changed. `wake_after` is the number of seconds after which
+    time alone changes the answer, None if it never does. `backoffs` are to be remembered, by node.
+    `complaint` says why the DaemonSet can't be obeyed. `unplaced` says by node why a pod has no
+    room there.
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
@@ -206,8 +229,8 @@ class HealthState(StrEnum):
 class Blame(StrEnum):
     """Whose fault it is that a node's agent is not well and of the wanted template.
 
-    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: somebody wants it so, and it waits. UNKNOWN: it is on
-    its way.
+    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: somebody wants it so,
+    and it waits. UNKNOWN: it is on its way.
     """
 
     TEMPLATE = "template"
@@ -219,7 +242,9 @@ class Blame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """A node whose agent is not well: the reason in one word, whose fault, and the message of the kubelet or scheduler."""
+    """A node whose agent is not well: the reason in one word, whose fault, and the message of the
+    kubelet or scheduler.
+    """
 
     node: str
     reason: str
@@ -231,9 +256,10 @@ class NodeHealth:
 class NodeCounts:
     """The nodes that shall run an agent, each counted once.
 
-    `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till their turn comes, `parked` by
-    design; `joining` came after the change began and have no well one yet. Of the others the name tells whose fault it is;
-    `refused` are those whose pod a quota or webhook did not let in.
+    `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till
+    their turn comes, `parked` by design; `joining` came after the change began and have no well one
+    yet. Of the others the name tells whose fault it is; `refused` are those whose pod a quota or
+    webhook did not let in.
     """
 
     updated: int = 0
@@ -248,7 +274,8 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a DaemonSet does: the state, a sentence for people, and the nodes that are not well, sorted by name.
+    """How a DaemonSet does: the state, a sentence for people, and the nodes that are not well,
+    sorted by name.
 
     `again` is when (seconds since 1970) time alone may change the answer, None if it never does.
     """

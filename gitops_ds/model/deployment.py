@@ -23,7 +23,9 @@ class HeldCommit:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in words."""
+    """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in
+    words.
+    """
 
     choice: DriftPolicy
     since: float
@@ -32,10 +34,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit that it carried then.
+    """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit
+    that it carried then.
 
     The API server raises the generation with every change of the spec, whoever makes it:
-    https://kubernetes.io/docs/reference/using-api/api-concepts/ and apps/v1 DaemonSet's status.observedGeneration.
+    https://kubernetes.io/docs/reference/using-api/api-concepts/ and apps/v1 DaemonSet's
+    status.observedGeneration.
     """
 
     generation: int
@@ -46,12 +50,13 @@ class Generation:
 class State:
     """All that must survive a restart and is not in Git or on the objects themselves.
 
-    `inventory` names what was applied and not yet deleted, `agents` the agent of the repository that an object of it came from;
-    `digests` the manifest of each as it was last applied; `revisions`, for each DaemonSet, the commit behind every revision number;
-    `drift` is what somebody changed and is left so; `approved` are the objects whose deletion a person agreed to, until they are
-    gone; `waiting` those that are left as they are because they, or the whole repository, are suspended;
-    `generations` those of the DaemonSets that were applied. `version` is the
-    resourceVersion that this was read at, empty for new.
+    `inventory` names what was applied and not yet deleted, `agents` the agent of the repository
+    that an object of it came from; `digests` the manifest of each as it was last applied;
+    `revisions`, for each DaemonSet, the commit behind every revision number; `drift` is what
+    somebody changed and is left so; `approved` are the objects whose deletion a person agreed to,
+    until they are gone; `waiting` those that are left as they are because they, or the whole
+    repository, are suspended; `generations` those of the DaemonSets that were applied. `version` is
+    the resourceVersion that this was read at, empty for new.
     """
 
     repository: str = ""
@@ -132,7 +137,9 @@ class DriftCorrected(DriftFact):
 
 @dataclass(frozen=True, slots=True)
 class DriftContested(DriftFact):
-    """Another writer makes it again after each correction: the next correction waits. Told once before each one."""
+    """Another writer makes it again after each correction: the next correction waits. Told once
+    before each one.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,9 @@ class PassEnded(Record):
 
     @property
     def failed(self) -> tuple[Refusal, ...]:
-        """The refusals that leave a part of the commit undone; with one of them the commit is applied in part."""
+        """The refusals that leave a part of the commit undone; with one of them the commit is
+        applied in part.
+        """
         return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).fails)
 
     @property

@@ -32,7 +32,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One step of a fix, in the object: a value to put at a path, None to take it away; or another `key` for what is there."""
+    """One step of a fix, in the object: a value to put at a path, None to take it away; or another
+    `key` for what is there.
+    """
 
     path: Path
     value: Any = field(default=None, hash=False)
@@ -41,7 +43,9 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """How a finding is mended, in words and in steps. `safe`: nothing else changes its meaning; else it is a proposal."""
+    """How a finding is mended, in words and in steps. `safe`: nothing else changes its meaning;
+    else it is a proposal.
+    """
 
     words: str
     mends: tuple[Mend, ...]
@@ -52,9 +56,10 @@ class Fix:
 class Finding:
     """One complaint: which rule, what is wrong and what to do, and where.
 
-    `refused`: the API server, or the creation of every pod, would refuse it, or our own format is broken. Only this makes a
-    commit not deployable. `path` leads into `object`. `end` is the place just after the last character, where it is known. `other`
-    is a second object that the finding is about, and where it is written, if it is.
+    `refused`: the API server, or the creation of every pod, would refuse it, or our own format is
+    broken. Only this makes a commit not deployable. `path` leads into `object`. `end` is the place
+    just after the last character, where it is known. `other` is a second object that the finding is
+    about, and where it is written, if it is.
     """
 
     rule: str
@@ -74,6 +79,8 @@ class Finding:
         return replace(self, cluster=cluster)
 
 
-def refusal(rule: str, message: str, place: Place | None = None, object: Key | None = None, path: Path = ()) -> Finding:
+def refusal(
+    rule: str, message: str, place: Place | None = None, object: Key | None = None, path: Path = ()
+) -> Finding:
     """A finding that makes the commit not deployable."""
     return Finding(rule, Severity.ERROR, message, place, refused=True, object=object, path=path)

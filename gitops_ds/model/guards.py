@@ -1,4 +1,6 @@
-"""Every guard that leaves something of a plan undone, with what follows from it for the commit, the next pass, events and news."""
+"""Every guard that leaves something of a plan undone, with what follows from it for the commit, the
+next pass, events and news.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from dataclasses import dataclass
 class Guard:
     """What a refusal by this guard means.
 
-    `fails`: something that the commit wants is not in the cluster, so the commit is applied in part. `good`: the commit counts as
-    the last good one all the same, because waiting or another owner is no fault of it. `retried`: it may end though neither Git
-    nor what is watched changes. `reason` is that of the Kubernetes event on the state; empty where another event reports it.
-    `prunes`: it keeps objects that left Git. `stuck`: people are notified. `suspended`: the change waits until its
-    agent is resumed.
+    `fails`: something that the commit wants is not in the cluster, so the commit is applied in
+    part. `good`: the commit counts as the last good one all the same, because waiting or another
+    owner is no fault of it. `retried`: it may end though neither Git nor what is watched changes.
+    `reason` is that of the Kubernetes event on the state; empty where another event reports it.
+    `prunes`: it keeps objects that left Git. `stuck`: people are notified. `suspended`: the change
+    waits until its agent is resumed.
     """
 
     reason: str = ""
@@ -61,5 +64,7 @@ PRUNING = frozenset(name for name, guard in GUARDS.items() if guard.prunes)
 
 
 def of(name: str) -> Guard:
-    """The guard of that name; a name that is not in the table counts as a refusal of the API server."""
+    """The guard of that name; a name that is not in the table counts as a refusal of the API
+    server.
+    """
     return GUARDS.get(name, GUARDS["refused"])

@@ -22,7 +22,8 @@ class Taint:
 class Node:
     """The part of a node that decides whether an agent belongs on it, and whether it is well.
 
-    `created` is in seconds since 1970, 0 where nobody said. `troubles` are its conditions that should not be: `DiskPressure`.
+    `created` is in seconds since 1970, 0 where nobody said. `troubles` are its conditions that
+    should not be: `DiskPressure`.
     """
 
     name: str
@@ -37,7 +38,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A ControllerRevision of a DaemonSet: its pod template without the `$patch` directive, and the whole object as `raw`."""
+    """A ControllerRevision of a DaemonSet: its pod template without the `$patch` directive, and the
+    whole object as `raw`.
+    """
 
     name: str
     number: int
@@ -54,8 +57,9 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The objects that the deletion of a Namespace or of a CustomResourceDefinition takes along, without those that another of them
-    owns. `unlisted` are the plural names of kinds that could not be listed.
+    """The objects that the deletion of a Namespace or of a CustomResourceDefinition takes along,
+    without those that another of them owns. `unlisted` are the plural names of kinds that could not
+    be listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
@@ -66,10 +70,12 @@ class Contents:
 class Live:
     """What a plan is made against.
 
-    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where nobody looked or, for the reason
-    `unlisted`, nobody may. `named_config_maps` are the ConfigMaps (namespace, name) that pods name. `foresee` says, for a DaemonSet
-    whose pods were listed, what becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of a
-    resource's unit, where known. `contents` are those of Namespaces and CustomResourceDefinitions, where they were listed.
+    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where
+    nobody looked or, for the reason `unlisted`, nobody may. `named_config_maps` are the ConfigMaps
+    (namespace, name) that pods name. `foresee` says, for a DaemonSet whose pods were listed, what
+    becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of
+    a resource's unit, where known. `contents` are those of Namespaces and
+    CustomResourceDefinitions, where they were listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)

@@ -10,10 +10,12 @@ OWNER_LABEL = f"{DOMAIN}/owner"
 COMMIT = f"{DOMAIN}/commit"
 REPOSITORY = f"{DOMAIN}/repository"
 PATH = f"{DOMAIN}/path"
-TRACKING_ID = f"{DOMAIN}/tracking-id"  # OWNER:GROUP/KIND:NAMESPACE/NAME, which a copy of the object does not match
+# OWNER:GROUP/KIND:NAMESPACE/NAME, which a copy of the object does not match
+TRACKING_ID = f"{DOMAIN}/tracking-id"
 PRUNE = f"{DOMAIN}/prune"
 DRIFT = f"{DOMAIN}/drift"
-PROBE = f"{DOMAIN}/probe"  # on the DaemonSet that shows whether another DaemonSet controller is at work
+# on the DaemonSet that shows whether another DaemonSet controller is at work
+PROBE = f"{DOMAIN}/probe"
 SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
 APPROVE = f"{DOMAIN}/approve"
@@ -25,9 +27,11 @@ TEMPLATE_UID = f"{DOMAIN}/template-uid"  # the uid of the object that a manifest
 VARIANT = f"{DOMAIN}/variant"  # on the pods, and in the selector, of every variant but `default`
 REQUESTED_AT = f"{DOMAIN}/requested-at"
 HANDLED_AT = f"{DOMAIN}/handled-at"
-PUSHED = f"{DOMAIN}/pushed"  # when, and what: by a replica that was told of a push and does not lead
+# when, and what: by a replica that was told of a push and does not lead
+PUSHED = f"{DOMAIN}/pushed"
 OUTCOME = f"{DOMAIN}/outcome"  # of the pass that was requested
-CONTENT_NAMED = f"{DOMAIN}/content-named"  # on ConfigMaps whose name ends in the hash of their content
+# on ConfigMaps whose name ends in the hash of their content
+CONTENT_NAMED = f"{DOMAIN}/content-named"
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

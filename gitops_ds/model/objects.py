@@ -1,4 +1,6 @@
-"""What an object is called: the kind that an API server serves, the key of one object, a way into its body."""
+"""What an object is called: the kind that an API server serves, the key of one object, a way into
+its body.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NewType
 
-# A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters.
-# Where a template comes from an object of the cluster, in its place stands `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for all
-# of them together `templates@HASH`.
+# A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. Where a template comes from
+# an object of the cluster, in its place stands `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for
+# all of them together `templates@HASH`.
 CommitId = NewType("CommitId", str)
 
 # sha256 of an object's canonical JSON, in hexadecimal.
@@ -19,12 +21,15 @@ Path = tuple[str | int, ...]
 
 
 class ListMember(str):
-    """In a path, the member of a list that has this key, where the position says nothing: `containers[agent]`."""
+    """In a path, the member of a list that has this key, where the position says nothing:
+    `containers[agent]`.
+    """
 
     __slots__ = ()
 
 
-# An object as the API server writes it in JSON. Never changed in place once it is in a value of ours.
+# An object as the API server writes it in JSON. Never changed in place once it is in a value of
+# ours.
 Body = Mapping[str, Any]
 
 
@@ -46,7 +51,9 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """Names one object in one cluster. The version of the API is left out: it is a view, not an identity."""
+    """Names one object in one cluster. The version of the API is left out: it is a view, not an
+    identity.
+    """
 
     group: str
     kind: str
@@ -55,7 +62,11 @@ class Key:
 
     def __str__(self) -> str:
         """As people say it: `DaemonSet logging/fluent-bit`."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )
 
     @property
     def is_daemonset(self) -> bool:
@@ -66,7 +77,12 @@ class Key:
 def key_of(body: Body) -> Key:
     """The key of an object by its own words; the namespace is empty where it has none."""
     metadata = body.get("metadata") or {}
-    return Key(group_of(body), str(body.get("kind", "")), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+    return Key(
+        group_of(body),
+        str(body.get("kind", "")),
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+    )
 
 
 def group_of(body: Body) -> str:
@@ -76,18 +92,24 @@ def group_of(body: Body) -> str:
 
 
 def short(commit: str | None) -> str:
-    """A commit as people read it: its first 12 characters; what stands for one where there is none, whole."""
+    """A commit as people read it: its first 12 characters; what stands for one where there is none,
+    whole.
+    """
     said = commit or ""
     return said if "@" in said else said[:12]
 
 
 def template_of(commit: str) -> str:
-    """The object of the cluster that the template was taken from, as `configmap/NAMESPACE/NAME`; empty for a commit of Git."""
+    """The object of the cluster that the template was taken from, as `configmap/NAMESPACE/NAME`;
+    empty for a commit of Git.
+    """
     return commit.partition("@")[0] if "@" in commit else ""
 
 
 def show_path(path: Path) -> str:
-    """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
+    """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is
+    quoted.
+    """
     text = ""
     for step in path:
         if isinstance(step, int | ListMember):
@@ -100,7 +122,9 @@ def show_path(path: Path) -> str:
 
 
 DAEMONSET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
-CONTROLLER_REVISION = Resource("apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True)
+CONTROLLER_REVISION = Resource(
+    "apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True
+)
 POD = Resource("", "v1", "Pod", "pods", namespaced=True)
 NODE = Resource("", "v1", "Node", "nodes", namespaced=False)
 CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

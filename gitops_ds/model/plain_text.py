@@ -8,11 +8,23 @@ LONGEST: Final = 500
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """The text with what is not printable (control, bidirectional, line ends) written out, and cut where it is too long."""
+    """The text with what is not printable (control, bidirectional, line ends) written out, and cut
+    where it is too long.
+    """
     if len(text) > longest:
         text = f"{text[: longest - 1]}…"
-    return text if text.isprintable() else "".join(one if one.isprintable() else _written(ord(one)) for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else _written(ord(one)) for one in text)
+    )
 
 
 def _written(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

@@ -1,4 +1,6 @@
-"""Which file is looked at: for whoever has to say later where work was ended. Nobody listens unless told to."""
+"""Which file is looked at: for whoever has to say later where work was ended. Nobody listens unless
+told to.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ MIB = 1 << 20
 class RepositoryLimits:
     """Caps on one repository.
 
-    `seconds` for each command of git; `bytes` for what one fetch may bring (its pack); `snapshot_bytes` for all files that are
-    read of a commit together (None: by the memory that there is), `files` for their number, `file_bytes` for one of them.
+    `seconds` for each command of git; `bytes` for what one fetch may bring (its pack);
+    `snapshot_bytes` for all files that are read of a commit together (None: by the memory that
+    there is), `files` for their number, `file_bytes` for one of them.
     """
 
     seconds: float = 120.0

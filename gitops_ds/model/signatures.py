@@ -10,7 +10,9 @@ from gitops_ds.model.objects import CommitId
 
 
 class Mode(StrEnum):
-    """What must be signed: nothing, the tip, every commit that came since the last good one, or the tag that is followed."""
+    """What must be signed: nothing, the tip, every commit that came since the last good one, or the
+    tag that is followed.
+    """
 
     NONE = "none"
     HEAD = "head"
@@ -22,8 +24,9 @@ class Mode(StrEnum):
 class Trust:
     """What must be signed, and by whom.
 
-    `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen reads them; `openpgp` is an
-    armored file of OpenPGP public keys. https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
+    `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen
+    reads them; `openpgp` is an armored file of OpenPGP public keys.
+    https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
     """
 
     mode: Mode = Mode.NONE
@@ -34,7 +37,9 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag; `checked` counts signatures."""
+    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag;
+    `checked` counts signatures.
+    """
 
     signer: str
     key: str
@@ -51,7 +56,9 @@ class Unverified:
 
 @dataclass(frozen=True, slots=True)
 class SourceVerified(Record):
-    """A new commit is signed as it has to be: by whom (as the trusted keys call them), with which key, how many were checked."""
+    """A new commit is signed as it has to be: by whom (as the trusted keys call them), with which
+    key, how many were checked.
+    """
 
     commit: CommitId
     signer: str
@@ -61,7 +68,9 @@ class SourceVerified(Record):
 
 @dataclass(frozen=True, slots=True)
 class VerificationFailed(Record):
-    """A new tip is not trusted: `commit`, it or one that came with it, is not signed as it has to be. The last good one stays."""
+    """A new tip is not trusted: `commit`, it or one that came with it, is not signed as it has to
+    be. The last good one stays.
+    """
 
     commit: CommitId
     message: str

@@ -1,4 +1,6 @@
-"""What is known of a followed repository: its newest commit, the applied one, and one condition that says how they relate."""
+"""What is known of a followed repository: its newest commit, the applied one, and one condition
+that says how they relate.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ class Condition(StrEnum):
 class SourceStatus:
     """The status of one repository on one cluster. Times are in seconds since 1970.
 
-    `id` is the owner's id. `newest` is the newest commit of the branch that was seen, `applied` the last one that was applied as a
-    whole. `since`: the start of the condition. `looked`: the last answer of Git, 0 for none. `written`: when this was saved.
-    `active`: a service follows the repository; False after it has ended.
+    `id` is the owner's id. `newest` is the newest commit of the branch that was seen, `applied` the
+    last one that was applied as a whole. `since`: the start of the condition. `looked`: the last
+    answer of Git, 0 for none. `written`: when this was saved. `active`: a service follows the
+    repository; False after it has ended.
     """
 
     id: str = ""
@@ -51,7 +54,9 @@ class SourceStatus:
 
     @property
     def agents_suspended(self) -> bool:
-        """Whether the condition is Suspended because of single agents; the others are as the commit says."""
+        """Whether the condition is Suspended because of single agents; the others are as the commit
+        says.
+        """
         return self.condition is Condition.SUSPENDED and not self.suspended
 
 
@@ -75,8 +80,9 @@ _QUIET = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
 class Effect:
     """What a condition means wherever it is shown.
 
-    `sync` is the SYNC of the repository's agents. `tone` is that of the page: good, warn, bad or plain. `level` is the log's.
-    `reason` is that of the Kubernetes event. `ready`: whether /readyz with `listen.readiness: synced` answers 200.
+    `sync` is the SYNC of the repository's agents. `tone` is that of the page: good, warn, bad or
+    plain. `level` is the log's. `reason` is that of the Kubernetes event. `ready`: whether /readyz
+    with `listen.readiness: synced` answers 200.
     """
 
     sync: str

@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # a work tree is checked without any of it
 
 @dataclass(frozen=True, slots=True)
 class RepositoryRef:
-    """A repository as named: its address (None: outside Git), the path inside it, and its root directory where it is local.
+    """A repository as named: its address (None: outside Git), the path inside it, and its root
+    directory where it is local.
 
     `allowed` is what may run on its files.
     """
@@ -51,45 +52,63 @@ class RepositoryRef:
 
 
 def identity(where: address.Address) -> str:
-    """What a repository is called in a cluster: of a work tree the server it came from, so that all its clones are one."""
+    """What a repository is called in a cluster: of a work tree the server it came from, so that all
+    its clones are one.
+    """
     from gitops_ds.git import local_worktree
 
-    origin = local_worktree.origin(Path(where.display)) if where.scheme is address.Scheme.FILE else None
+    origin = (
+        local_worktree.origin(Path(where.display)) if where.scheme is address.Scheme.FILE else None
+    )
     return origin or where.display
 
 
 def cache_directory(of: str = "git") -> Path:
     """Where bare copies (or `renders`) are kept between runs."""
-    base = os.environ.get("GITOPS_DS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
+    base = (
+        os.environ.get("GITOPS_DS_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
+    )
     return Path(base) / of
 
 
 def named(text: str | None, path: str = "", may: AllowedRenderers | None = None) -> RepositoryRef:
-    """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the current directory.
+    """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the
+    current directory.
 
-    `may` is what may run on its files; left open, what renders them. Raises UsageError for a directory that isn't there.
+    `may` is what may run on its files; left open, what renders them. Raises UsageError for a
+    directory that isn't there.
     """
     allowed = PROGRAMS if may is None else may
     if text and ("://" in text or (not Path(text).exists() and ":" in text)):
         return RepositoryRef(address.parse(text, allow_local=True), path, allowed=allowed)
     directory = Path(text or ".").resolve()
     if not directory.is_dir():
-        raise errors.UsageError(f"{text} is no directory and no URL: name a repository's directory, or https:// or ssh://")
+        raise errors.UsageError(
+            f"{text} is no directory and no URL: name a repository's directory, or https:// or "
+            "ssh://"
+        )
     root = worktree.find_work_tree(directory)
     bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()
     if bare and not (root and worktree.tracks(root, directory)):
         return RepositoryRef(address.parse(str(directory), allow_local=True), path, None, allowed)
     if root is None:
         return RepositoryRef(None, path, directory, allowed)
-    # Inside a work tree without an argument the whole repository is meant; a directory that was named is taken as it is.
+    # Inside a work tree without an argument the whole repository is meant; a directory that was
+    # named is taken as it is.
     inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
     return RepositoryRef(
-        address.parse(str(root), allow_local=True), "/".join(part for part in (inside, path) if part), root, allowed
+        address.parse(str(root), allow_local=True),
+        "/".join(part for part in (inside, path) if part),
+        root,
+        allowed,
     )
 
 
 def credentials(where: address.Address) -> Credentials:
-    """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and GITOPS_DS_GIT_PASSWORD, or their ssh."""
+    """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and
+    GITOPS_DS_GIT_PASSWORD, or their ssh.
+    """
     from gitops_ds.git.credentials import Bearer, Credentials, OwnSsh, Password
 
     authorities = b""
@@ -114,7 +133,8 @@ async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
     """The Git repository behind the name. Raises UsageError for a directory outside Git."""
     if repository.where is None:
         raise errors.UsageError(
-            f"{repository.display} is not in Git, and this needs commits: name a repository with -C, or `git init` and commit"
+            f"{repository.display} is not in Git, and this needs commits: name a repository with "
+            "-C, or `git init` and commit"
         )
     from gitops_ds.git.repository import Repository
 
@@ -124,7 +144,9 @@ async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
 
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
-    """The snapshot of a revision (None: the default branch), its kustomizations and charts expanded."""
+    """The snapshot of a revision (None: the default branch), its kustomizations and charts
+    expanded.
+    """
     return await expanded(await unexpanded(repository, at, path), repository.allowed)
 
 
@@ -144,24 +166,34 @@ async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Sn
 
 
 def standing(repository: RepositoryRef) -> Snapshot:
-    """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that is elsewhere."""
+    """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that
+    is elsewhere.
+    """
     if repository.directory is None:
         raise errors.UsageError(f"{repository.display} has no work tree")
     return worktree.snapshot(repository.directory, repository.path)
 
 
-async def snapshot(repository: RepositoryRef, at: str | None, *, committed: bool = False) -> Snapshot:
-    """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a commit."""
+async def snapshot(
+    repository: RepositoryRef, at: str | None, *, committed: bool = False
+) -> Snapshot:
+    """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a
+    commit.
+    """
     if repository.directory is not None and at is None and not committed:
         return await expanded(standing(repository), repository.allowed)
     async with opened(repository) as found:
         return await commit_snapshot(found, at, repository.path)
 
 
-async def base_snapshot(repository: RepositoryRef, base: str, at: str | None, server: str = "") -> Snapshot:
-    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no news, as in a pull request.
+async def base_snapshot(
+    repository: RepositoryRef, base: str, at: str | None, server: str = ""
+) -> Snapshot:
+    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no
+    news, as in a pull request.
 
-    `server` is where both lines are read; empty: in the repository itself, which may lack them (a shallow clone of a CI).
+    `server` is where both lines are read; empty: in the repository itself, which may lack them (a
+    shallow clone of a CI).
     """
     from gitops_ds.git import revision
 
@@ -178,7 +210,8 @@ async def base_snapshot(repository: RepositoryRef, base: str, at: str | None, se
 
 
 async def commit_named(text: str, directory: str | None) -> str:
-    """The commit that a revision names. An id, or how it begins, is taken as it is and needs no repository at hand.
+    """The commit that a revision names. An id, or how it begins, is taken as it is and needs no
+    repository at hand.
 
     `directory` is a directory or URL, None the work tree around. Raises UsageError and SourceError.
     """
@@ -205,8 +238,12 @@ async def expanded(found: Snapshot, allowed: AllowedRenderers) -> Snapshot:
     return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
 
 
-def includes(repository: RepositoryRef, commit: str) -> Callable[[CommitId], Awaitable[bool]] | None:
-    """Whether a later commit has `commit` before it; None where no Git is at hand, False for what Git can't tell."""
+def includes(
+    repository: RepositoryRef, commit: str
+) -> Callable[[CommitId], Awaitable[bool]] | None:
+    """Whether a later commit has `commit` before it; None where no Git is at hand, False for what
+    Git can't tell.
+    """
     if repository.where is None:
         return None
     from gitops_ds.git import revision

@@ -1,4 +1,6 @@
-"""What a change means beyond its fields: what it costs, whether it fits, how its rollout goes, and whether there is a way back."""
+"""What a change means beyond its fields: what it costs, whether it fits, how its rollout goes, and
+whether there is a way back.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ from gitops_ds.model.plural import counted
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a change asks for more (or less) of a resource, in thousandths of its unit: each pod, and all nodes together.
+    """What a change asks for more (or less) of a resource, in thousandths of its unit: each pod,
+    and all nodes together.
 
-    `nodes` is how many have the agent afterwards, None where others have it than before: then `total` is no product.
+    `nodes` is how many have the agent afterwards, None where others have it than before: then
+    `total` is no product.
     """
 
     resource: str
@@ -36,7 +40,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """Which revision a revert brings back (None: not known), under which number, and why it can't be had (empty: it can)."""
+    """Which revision a revert brings back (None: not known), under which number, and why it can't
+    be had (empty: it can).
+    """
 
     revision: int | None
     becomes: int | None
@@ -45,7 +51,9 @@ class WayBack:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is known of one change. `configuration` says in sentences what a change of ConfigMaps and Secrets does to pods."""
+    """What is known of one change. `configuration` says in sentences what a change of ConfigMaps
+    and Secrets does to pods.
+    """
 
     costs: tuple[Cost, ...] = ()
     misfits: tuple[node_capacity.Misfit, ...] = ()
@@ -62,16 +70,27 @@ NOTHING = Outlook()
 class Rehearsals:
     """Rollouts that were played: those that go alike on nodes that are alike are played once."""
 
-    played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(default_factory=dict)
+    played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(
+        default_factory=dict
+    )
 
     def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
-        """How the way from one DaemonSet to the other goes on these nodes, in the order of their names."""
+        """How the way from one DaemonSet to the other goes on these nodes, in the order of their
+        names.
+        """
         concerned, shape = _shape(old, new, nodes)
         spec = section(new.get("spec"))
         metadata = section(new.get("metadata"))
-        same = (shape, repr(spec.get("updateStrategy")), spec.get("minReadySeconds"), repr(metadata.get("annotations")))
+        same = (
+            shape,
+            repr(spec.get("updateStrategy")),
+            spec.get("minReadySeconds"),
+            repr(metadata.get("annotations")),
+        )
         if same not in self.played:
-            told = rollout_simulation.rehearse(defaults.defaulted(old), defaults.defaulted(new), concerned)
+            told = rollout_simulation.rehearse(
+                defaults.defaulted(old), defaults.defaulted(new), concerned
+            )
             places = {node.name: place for place, node in enumerate(concerned)}
             self.played[same] = told, tuple(places[name] for name in told.waiting)
         told, waiting = self.played[same]
@@ -80,11 +99,17 @@ class Rehearsals:
 
 
 def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], bytes]:
-    """The nodes that either side is for, and all of them that a rollout sees: for which side, and whether they are ready."""
+    """The nodes that either side is for, and all of them that a rollout sees: for which side, and
+    whether they are ready.
+    """
     placers = [node_eligibility.read(template(body)) for body in (old, new)]
     grouped = node_groups.groups(nodes, node_groups.keys_of(placers))
     before, after = (
-        {node.name: placement for placement, some in node_groups.placed(placer, grouped).items() for node in some}
+        {
+            node.name: placement
+            for placement, some in node_groups.placed(placer, grouped).items()
+            for node in some
+        }
         for placer in placers
     )
     numbers = {Placement.EVICT: 0, Placement.KEEP: 1, Placement.RUN: 2}
@@ -97,8 +122,12 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
     return concerned, bytes(shape)
 
 
-def outlooks(sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, *, history: bool) -> Mapping[Key, Outlook]:
-    """The outlook of each change that there is something to say of. `history`: revisions are those of the cluster."""
+def outlooks(
+    sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, *, history: bool
+) -> Mapping[Key, Outlook]:
+    """The outlook of each change that there is something to say of. `history`: revisions are those
+    of the cluster.
+    """
     census = sides.census
     misfits: dict[Key, list[node_capacity.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
@@ -108,7 +137,9 @@ def outlooks(sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, 
     found = {}
     for change in changes:
         if change.key.is_daemonset:
-            outlook = _of_daemonset(change, sides, tuple(misfits.get(change.key, ())), played, history=history)
+            outlook = _of_daemonset(
+                change, sides, tuple(misfits.get(change.key, ())), played, history=history
+            )
         else:
             outlook = Outlook(configuration=tuple(_read_by(change, readers)))
         if outlook != NOTHING:
@@ -117,7 +148,12 @@ def outlooks(sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, 
 
 
 def _of_daemonset(
-    change: Change, sides: ChangeSides, misfits: tuple[node_capacity.Misfit, ...], played: Rehearsals, *, history: bool
+    change: Change,
+    sides: ChangeSides,
+    misfits: tuple[node_capacity.Misfit, ...],
+    played: Rehearsals,
+    *,
+    history: bool,
 ) -> Outlook:
     base, head = sides.base.get(change.key), sides.head.get(change.key)
     costs = tuple(_costs(change.key, sides)) if sides.census is not None else ()
@@ -129,9 +165,13 @@ def _of_daemonset(
     if rolls and sides.census is not None and change.key in sides.after.eligible:
         told = played.of(base.body, head.body, sides.census.nodes)
         wanted = sides.after.eligible[change.key]
-        broken = tuple(node.name for node in sides.census.nodes if not node.ready and node.name in wanted)
+        broken = tuple(
+            node.name for node in sides.census.nodes if not node.ready and node.name in wanted
+        )
     configuration = tuple(_rolled_by(base.body, head.body)) if rolls else ()
-    return Outlook(costs, misfits, configuration, told, broken, _back(change, sides, history=history))
+    return Outlook(
+        costs, misfits, configuration, told, broken, _back(change, sides, history=history)
+    )
 
 
 def _costs(key: Key, sides: ChangeSides) -> Iterator[Cost]:
@@ -156,16 +196,32 @@ def _requested(manifest: Any) -> Mapping[str, int]:
 
 
 def _rolled_by(before: Body, after: Body) -> Iterator[str]:
-    """Which configuration makes the pods restart: a name that ends in another hash, an annotation that holds another one."""
-    names = [{(kind, name) for _, kind, name in references.of(pod(body))} for body in (before, after)]
+    """Which configuration makes the pods restart: a name that ends in another hash, an annotation
+    that holds another one.
+    """
+    names = [
+        {(kind, name) for _, kind, name in references.of(pod(body))} for body in (before, after)
+    ]
     for kind in ("ConfigMap", "Secret"):
-        old, new = (sorted(name for one, name in side if one == kind) for side in (names[0] - names[1], names[1] - names[0]))
+        old, new = (
+            sorted(name for one, name in side if one == kind)
+            for side in (names[0] - names[1], names[1] - names[0])
+        )
         if old and new:
             yield f"restarts for its configuration: {kind} {', '.join(old)} -> {', '.join(new)}"
-    marks = [section(section(template(body).get("metadata")).get("annotations")) for body in (before, after)]
-    hashes = [key for key in sorted(marks[1]) if marks[0].get(key) != marks[1][key] and ("checksum" in key or "hash" in key)]
+    marks = [
+        section(section(template(body).get("metadata")).get("annotations"))
+        for body in (before, after)
+    ]
+    hashes = [
+        key
+        for key in sorted(marks[1])
+        if marks[0].get(key) != marks[1][key] and ("checksum" in key or "hash" in key)
+    ]
     if hashes:
-        yield f"restarts for its configuration: the annotation {', '.join(hashes)} has another value"
+        yield (
+            f"restarts for its configuration: the annotation {', '.join(hashes)} has another value"
+        )
 
 
 def _readers(sides: ChangeSides) -> Mapping[tuple[str, str, str], list[Key]]:
@@ -181,17 +237,24 @@ def _read_by(change: Change, readers: Mapping[tuple[str, str, str], list[Key]]) 
     key = change.key
     if key.kind in ("ConfigMap", "Secret") and change.operation is Operation.UPDATE:
         for reader in dict.fromkeys(readers.get((key.kind, key.namespace, key.name), ())):
-            yield f"read by {reader}: no pod restarts for it; mounted files follow in a while, variables with the next restart"
+            yield (
+                f"read by {reader}: no pod restarts for it; mounted files follow in a while, "
+                "variables with the next restart"
+            )
 
 
 def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | None:
     rollout = change.rollout
     base, head = sides.base[change.key], sides.head[change.key]
-    obstacles = tuple(message for _, message in regressions.no_way_back(change.key, base.body, head.body, sides))
+    obstacles = tuple(
+        message for _, message in regressions.no_way_back(change.key, base.body, head.body, sides)
+    )
     if rollout is None or not (rollout.rolls or obstacles):
         return None
     known = history and rollout.current is not None
-    return WayBack(rollout.current if known else None, rollout.becomes + 1 if known else None, obstacles)
+    return WayBack(
+        rollout.current if known else None, rollout.becomes + 1 if known else None, obstacles
+    )
 
 
 def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[str]:
@@ -210,7 +273,9 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
 
 def summed(costs: Sequence[Cost]) -> str:
     """What several changes ask for together: `+47.2 cores, +73.8Gi memory`."""
-    totals = {resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS}
+    totals = {
+        resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS
+    }
     return ", ".join(_total(resource, total) for resource, total in totals.items() if total)
 
 
@@ -244,10 +309,21 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
     pace = rollout_simulation.USUAL
     assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
     if played.waiting:
-        rolling = section(section(section(change.manifest.body if change.manifest else {}).get("spec")).get("updateStrategy"))
+        rolling = section(
+            section(section(change.manifest.body if change.manifest else {}).get("spec")).get(
+                "updateStrategy"
+            )
+        )
         most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
-        why = f"{node_groups.said(broken, census)} not ready and maxUnavailable {most}; " if broken else ""
-        return f"does not end: {why}{node_groups.said(played.waiting, census, shown=1)} would wait for a new pod for ever"
+        why = (
+            f"{node_groups.said(broken, census)} not ready and maxUnavailable {most}; "
+            if broken
+            else ""
+        )
+        return (
+            f"does not end: {why}{node_groups.said(played.waiting, census, shown=1)} would wait "
+            "for a new pod for ever"
+        )
     steps = counted(played.steps, "step")
     without = f"at most {counted(played.at_once, 'node')} at once without it"
     begun = " (by how it begins)" if played.estimated else ""
@@ -256,7 +332,13 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
 
 def duration(seconds: float) -> str:
     """`90 s`, `12 min`, `3.5 h`."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _back_line(back: WayBack) -> str:
@@ -271,14 +353,25 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
     """The outlook as a part of a change in the report of a check."""
     told: dict[str, Any] = {}
     if census is not None and change.key.is_daemonset:
-        told["nodes"] = {word: _nodes(getattr(change.nodes, word), census) for word in ("gained", "lost", "restarted")}
+        told["nodes"] = {
+            word: _nodes(getattr(change.nodes, word), census)
+            for word in ("gained", "lost", "restarted")
+        }
     if outlook.costs:
         told["cost"] = [
-            {"resource": one.resource, "perPod": one.each / 1000, "nodes": one.nodes, "total": one.total / 1000}
+            {
+                "resource": one.resource,
+                "perPod": one.each / 1000,
+                "nodes": one.nodes,
+                "total": one.total / 1000,
+            }
             for one in outlook.costs
         ]
     if outlook.misfits and census is not None:
-        told["misfits"] = [{"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)} for one in outlook.misfits]
+        told["misfits"] = [
+            {"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)}
+            for one in outlook.misfits
+        ]
     if outlook.configuration:
         told["configuration"] = list(outlook.configuration)
     if (played := outlook.rehearsal) is not None:
@@ -292,7 +385,12 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
         }
     if (back := outlook.back) is not None:
         possible = not back.obstacles
-        told["back"] = {"possible": possible, "revision": back.revision, "becomes": back.becomes, "obstacles": list(back.obstacles)}
+        told["back"] = {
+            "possible": possible,
+            "revision": back.revision,
+            "becomes": back.becomes,
+            "obstacles": list(back.obstacles),
+        }
     return told
 
 

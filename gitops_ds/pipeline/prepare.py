@@ -1,4 +1,6 @@
-"""From a snapshot to what may be deployed: render, then validate. The same for the service, the command line and a pull request."""
+"""From a snapshot to what may be deployed: render, then validate. The same for the service, the
+command line and a pull request.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the API server would refuse.
+    """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the
+    API server would refuse.
 
-    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked at. `clean` holds the objects that
-    nothing was said about.
+    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked
+    at. `clean` holds the objects that nothing was said about.
     """
 
     bundle: Bundle
@@ -56,10 +59,11 @@ def prepare(
 ) -> Prepared:
     """Renders and checks the snapshot for one cluster.
 
-    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that the cluster's file declares. Not
-    `files`: the repository's own files were judged already, for another cluster. Not `advice`: only what stands in the way of a
-    deploy is looked for, which takes less time and memory.
-    Raises UsageError for a cluster that the repository doesn't describe.
+    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that
+    the cluster's file declares. Not `files`: the repository's own files were judged already, for
+    another cluster. Not `advice`: only what stands in the way of a deploy is looked for, which
+    takes less time and memory. Raises UsageError for a cluster that the repository doesn't
+    describe.
     """
     with spans.span("render"):
         bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)
@@ -67,7 +71,9 @@ def prepare(
     census = node_pools.census(bundle.cluster, live) if live is not None else None
     objects = live.objects if live else {}
     priorities = {
-        key.name: body for key, body in objects.items() if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
+        key.name: body
+        for key, body in objects.items()
+        if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
     }
     fleet = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
     # What reading and rendering tell knows nothing of the rules that a repository switches off.
@@ -76,7 +82,9 @@ def prepare(
         every = (*told, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
         found = dict.fromkeys(one for one in every if advice or one.refused)
     blamed = {finding.object for finding in found}
-    clean = frozenset(manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed)
+    clean = frozenset(
+        manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed
+    )
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)
 
 
@@ -88,4 +96,10 @@ def compared(sides: ChangeSides, head: Prepared, snapshot: Snapshot) -> Prepared
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:
     place = finding.place
-    return (place.file if place else "", place.line if place else 0, place.column if place else 0, finding.rule, finding.message)
+    return (
+        place.file if place else "",
+        place.line if place else 0,
+        place.column if place else 0,
+        finding.rule,
+        finding.message,
+    )

@@ -1,7 +1,8 @@
 """Which objects a repository may name at all, whatever rights the service itself has.
 
-Judged on the rendered object, before anything is asked of the API server; what is not allowed is neither written nor deleted. What
-the service itself lives from is out of reach unless the settings say otherwise, and its memory and its leases always are.
+Judged on the rendered object, before anything is asked of the API server; what is not allowed is
+neither written nor deleted. What the service itself lives from is out of reach unless the settings
+say otherwise, and its memory and its leases always are.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from gitops_ds.model.change import Refusal
 from gitops_ds.model.objects import Key
 
 GUARD = "not-allowed"
-_OURS = "gitops-ds"  # what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
+# what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
+_OURS = "gitops-ds"
 _RIGHTS = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or `apps/DaemonSet`.
+    """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or
+    `apps/DaemonSet`.
 
-    `homes` are the namespaces that the service itself lives in, of its pod and of its state (empty: nothing to protect), `itself`
-    whether its own deployment there may be changed from the repository; its memory and its leases never are.
+    `homes` are the namespaces that the service itself lives in, of its pod and of its state (empty:
+    nothing to protect), `itself` whether its own deployment there may be changed from the
+    repository; its memory and its leases never are.
     """
 
     namespaces: frozenset[str] | None = None
@@ -35,14 +39,18 @@ EVERYTHING = AllowList()
 
 
 def why_not(key: Key, allowed: AllowList) -> Refusal | None:
-    """The refusal for an object that is not allowed. A key without a namespace is that of a cluster-scoped object."""
+    """The refusal for an object that is not allowed. A key without a namespace is that of a
+    cluster-scoped object.
+    """
     if reason := _own(key, allowed) or _listed(key, allowed):
         return Refusal(GUARD, f"{key} is not allowed: {reason}", key)
     return None
 
 
 def _own(key: Key, allowed: AllowList) -> str:
-    """By what the service lives from: settings, credentials, memory and leases in its namespace; its rights."""
+    """By what the service lives from: settings, credentials, memory and leases in its namespace;
+    its rights.
+    """
     if key.namespace in allowed.homes and _is_memory(key):
         return "gitops-ds keeps its memory there"
     if not allowed.homes or allowed.itself or not _is_own(key, allowed.homes):
@@ -51,7 +59,9 @@ def _own(key: Key, allowed: AllowList) -> str:
 
 
 def _is_memory(key: Key) -> bool:
-    return key.group == "coordination.k8s.io" or (key.kind == "ConfigMap" and key.name.startswith(f"{_OURS}-"))
+    return key.group == "coordination.k8s.io" or (
+        key.kind == "ConfigMap" and key.name.startswith(f"{_OURS}-")
+    )
 
 
 def _is_own(key: Key, homes: frozenset[str]) -> bool:
@@ -59,12 +69,17 @@ def _is_own(key: Key, homes: frozenset[str]) -> bool:
         return key.namespace in homes
     if (key.group, key.kind) == ("", "Namespace"):
         return key.name in homes
-    return key.group == _RIGHTS and (key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:")))
+    return key.group == _RIGHTS and (
+        key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:"))
+    )
 
 
 def _listed(key: Key, allowed: AllowList) -> str:
     """By the lists of the settings."""
-    if allowed.kinds is not None and not {key.kind, f"{key.group or 'core'}/{key.kind}"} & allowed.kinds:
+    if (
+        allowed.kinds is not None
+        and not {key.kind, f"{key.group or 'core'}/{key.kind}"} & allowed.kinds
+    ):
         return f"apply.allow.kinds has no {key.group or 'core'}/{key.kind}"
     if not key.namespace and not allowed.cluster_scoped:
         return "apply.allow.clusterScoped is false"

@@ -1,4 +1,6 @@
-"""In which order objects are written: what others need comes first; agents that wait for each other go in waves."""
+"""In which order objects are written: what others need comes first; agents that wait for each other
+go in waves.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
 
-# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As Helm (InstallOrder in
-# pkg/release/util/kind_sorter.go) and Flux (sort.go in github.com/fluxcd/pkg/ssa) have it; an admission webhook comes last, for it
-# may refuse what makes it run.
+# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As
+# Helm (InstallOrder in pkg/release/util/kind_sorter.go) and Flux (sort.go in
+# github.com/fluxcd/pkg/ssa) have it; an admission webhook comes last, for it may refuse what makes
+# it run.
 _ROW = (
     ("", "Namespace"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -44,20 +47,27 @@ def rank(key: Key) -> int:
 
 
 def waves(manifests: Iterable[Manifest]) -> Mapping[str, int]:
-    """For each agent the wave in which it is applied: 0 for one that waits for nobody, else one more than the last it waits for.
+    """For each agent the wave in which it is applied: 0 for one that waits for nobody, else one
+    more than the last it waits for.
 
     Cycles are findings of the render; an agent in one is put after those that it doesn't wait for.
     """
     needs: dict[str, frozenset[str]] = {}
     for manifest in manifests:
         if manifest.agent:
-            needs[manifest.agent] = needs.get(manifest.agent, frozenset()) | frozenset(manifest.depends_on)
+            needs[manifest.agent] = needs.get(manifest.agent, frozenset()) | frozenset(
+                manifest.depends_on
+            )
     placed: dict[str, int] = {}
     waiting = dict(needs)
     while waiting:
-        free = {agent for agent, others in waiting.items() if not (others & waiting.keys()) - {agent}} or set(waiting)
+        free = {
+            agent for agent, others in waiting.items() if not (others & waiting.keys()) - {agent}
+        } or set(waiting)
         for agent in free:
-            placed[agent] = 1 + max((placed[other] for other in needs[agent] if other in placed), default=-1)
+            placed[agent] = 1 + max(
+                (placed[other] for other in needs[agent] if other in placed), default=-1
+            )
         waiting = {agent: others for agent, others in waiting.items() if agent not in free}
     return placed
 
@@ -71,4 +81,7 @@ def ordered(changes: Iterable[Change], wave_of: Mapping[str, int]) -> tuple[Chan
 
     every = sorted(changes, key=place)
     ends = [change for change in every if change.operation is Operation.DELETE]
-    return (*(change for change in every if change.operation is not Operation.DELETE), *reversed(ends))
+    return (
+        *(change for change in every if change.operation is not Operation.DELETE),
+        *reversed(ends),
+    )

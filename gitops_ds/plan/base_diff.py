@@ -1,4 +1,6 @@
-"""Base against head: what a commit changes for a cluster that holds what the base says. No cluster is asked."""
+"""Base against head: what a commit changes for a cluster that holds what the base says. No cluster
+is asked.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,29 @@ NOTHING_KNOWN = Live()
 
 
 def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Change, ...]:
-    """Every object of either side, in the order of an apply; an object that only the base has is a delete.
+    """Every object of either side, in the order of an apply; an object that only the base has is a
+    delete.
 
-    `live` brings the nodes, and the revisions that the cluster knows; without them the base is revision 1.
+    `live` brings the nodes, and the revisions that the cluster knows; without them the base is
+    revision 1.
     """
-    made = [_change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()]
-    made += [_leaving(manifest, live) for key, manifest in base.manifests.items() if key not in head.manifests]
+    made = [
+        _change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()
+    ]
+    made += [
+        _leaving(manifest, live)
+        for key, manifest in base.manifests.items()
+        if key not in head.manifests
+    ]
     return apply_order.ordered(made, apply_order.waves(head.manifests.values()))
 
 
 def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
-    """Where the cluster is not what the base says: by object the fields that an apply of the base would change.
+    """Where the cluster is not what the base says: by object the fields that an apply of the base
+    would change.
 
-    What others own, what only defaults say and what an apply stamps onto an object of its own is no drift; of a value that a
-    snapshot hides nobody knows.
+    What others own, what only defaults say and what an apply stamps onto an object of its own is no
+    drift; of a value that a snapshot hides nobody knows.
     """
     found = {}
     for key, manifest in base.manifests.items():
@@ -52,7 +63,9 @@ def _is_unknown(key: Key, change: FieldChange) -> bool:
 
 
 def _stamped(body: Body, live: Body) -> Body:
-    """The manifest with what an apply of ours has written onto the live object: owner, commit, change cause."""
+    """The manifest with what an apply of ours has written onto the live object: owner, commit,
+    change cause.
+    """
     metadata, there = dict(body.get("metadata") or {}), live.get("metadata") or {}
     for part in ("labels", "annotations"):
         ours = {key: value for key, value in (there.get(part) or {}).items() if _is_stamp(key)}

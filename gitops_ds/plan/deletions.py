@@ -1,4 +1,6 @@
-"""What left Git, and what its deletion takes along: pods with a DaemonSet, everything inside with a Namespace or a definition."""
+"""What left Git, and what its deletion takes along: pods with a DaemonSet, everything inside with a
+Namespace or a definition.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from gitops_ds.plan.prune import Policy
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An object of ours that left Git: how it would be deleted, which nodes would lose an agent, which objects would go with it.
+    """An object of ours that left Git: how it would be deleted, which nodes would lose an agent,
+    which objects would go with it.
 
     `unlisted` are kinds of which nobody knows whether objects would go with it.
     """
@@ -36,18 +39,27 @@ class Leaving:
 
 def is_container(key: Key) -> bool:
     """Whether the deletion of the object takes others along that it does not own."""
-    return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"))
+    return (key.group, key.kind) in (
+        ("", "Namespace"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    )
 
 
 def to_list(found: Mapping[Key, Leaving], live: Live, terms: PlanContext) -> tuple[Key, ...]:
-    """The Namespaces and CustomResourceDefinitions whose contents decide whether they may be deleted."""
+    """The Namespaces and CustomResourceDefinitions whose contents decide whether they may be
+    deleted.
+    """
     if not terms.guards.prune:
         return ()
-    going = [key for key, one in found.items() if is_container(key) and one.policy is not Policy.DISABLED]
+    going = [
+        key for key, one in found.items() if is_container(key) and one.policy is not Policy.DISABLED
+    ]
     return tuple(key for key in going if not prune.is_ending(live.objects[key]))
 
 
-def of(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Mapping[Key, Leaving], list[Refusal]]:
+def of(
+    bundle: Bundle, live: Live, terms: PlanContext
+) -> tuple[Mapping[Key, Leaving], list[Refusal]]:
     """Objects of ours that Git no longer names, and why some of them are out of reach."""
     found: dict[Key, Leaving] = {}
     refused: list[Refusal] = []
@@ -57,7 +69,13 @@ def of(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Mapping[Key, Lea
         if not inventory.may_delete(key, body, terms.stamp.owner, terms.inventory):
             refused += _left_alone(key, body, terms)
         elif not terms.neighbours.complete:
-            refused.append(Refusal("waits", f"{key} is not deleted before everything that may name it was read", key))
+            refused.append(
+                Refusal(
+                    "waits",
+                    f"{key} is not deleted before everything that may name it was read",
+                    key,
+                )
+            )
         elif refusal := _out_of_reach(key, body, bundle, terms):
             refused.append(refusal)
         else:
@@ -66,14 +84,21 @@ def of(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Mapping[Key, Lea
 
 
 def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Refusal]:
-    """A word about what we applied once and the inventory does not hold; a copy of ours is nothing to us."""
+    """A word about what we applied once and the inventory does not hold; a copy of ours is nothing
+    to us.
+    """
     if prune.is_ending(body):
         return []
     is_copy = inventory.mark_of(body) not in (None, inventory.mark(terms.stamp.owner, key))
-    if is_copy or not inventory.labelled(body, terms.stamp.owner) or not inventory.applied_by_us(body):
+    if (
+        is_copy
+        or not inventory.labelled(body, terms.stamp.owner)
+        or not inventory.applied_by_us(body)
+    ):
         return []
     told = (
-        f"{key} left Git and is kept: the inventory does not hold it. Delete it by hand, or put it into Git and take it out again"
+        f"{key} left Git and is kept: the inventory does not hold it. Delete it by hand, or put "
+        "it into Git and take it out again"
     )
     return [Refusal("not-in-inventory", told, key)]
 
@@ -90,15 +115,22 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> R
 def _leaving(key: Key, body: Body, live: Live, terms: PlanContext) -> Leaving:
     policy = prune.policy_of(body, terms.guards.policy, live_words=terms.live_words)
     if key.is_daemonset:
-        # Pods that are orphaned stay on their nodes. https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
+        # Pods that are orphaned stay on their nodes.
+        # https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
         return Leaving(policy, () if policy is Policy.ORPHAN else _lost((body,), live))
     if not is_container(key):
         return Leaving(policy)
     listed = live.contents.get(key)
-    inside = listed.objects if listed else {other: one for other, one in live.objects.items() if _is_in(other, key, body)}
+    inside = (
+        listed.objects
+        if listed
+        else {other: one for other, one in live.objects.items() if _is_in(other, key, body)}
+    )
     # Orphaned pods end with their namespace too.
     agents = [one for other, one in inside.items() if other.is_daemonset]
-    return Leaving(policy, _lost(agents, live), tuple(sorted(inside)), listed.unlisted if listed else ())
+    return Leaving(
+        policy, _lost(agents, live), tuple(sorted(inside)), listed.unlisted if listed else ()
+    )
 
 
 def _is_in(key: Key, container: Key, body: Body) -> bool:
@@ -110,27 +142,49 @@ def _is_in(key: Key, container: Key, body: Body) -> bool:
 
 def _lost(daemonsets: Iterable[Body], live: Live) -> tuple[str, ...]:
     nodes = live.nodes or ()
-    return tuple(sorted({node for one in daemonsets for node in rollout_impact.impact(one, None, nodes, rolls=False).lost}))
+    return tuple(
+        sorted(
+            {
+                node
+                for one in daemonsets
+                for node in rollout_impact.impact(one, None, nodes, rolls=False).lost
+            }
+        )
+    )
 
 
-def in_use(leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, terms: PlanContext) -> dict[Key, tuple[Key, ...]]:
-    """The Namespaces and definitions that hold objects which Git names, here or for another deployer of the service."""
+def in_use(
+    leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, terms: PlanContext
+) -> dict[Key, tuple[Key, ...]]:
+    """The Namespaces and definitions that hold objects which Git names, here or for another
+    deployer of the service.
+    """
     named = (*bundle.manifests, *terms.neighbours.heirs)
     found = {}
     for key in filter(is_container, leaving):
-        if still := tuple(sorted({other for other in named if _is_in(other, key, live.objects[key])})):
+        if still := tuple(
+            sorted({other for other in named if _is_in(other, key, live.objects[key])})
+        ):
             found[key] = still
     return found
 
 
 def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Refusal | None:
-    """Where the object was made by a source that is to be left as it is, unless that source itself names it still."""
+    """Where the object was made by a source that is to be left as it is, unless that source itself
+    names it still.
+    """
     source = source_of(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
     if source not in bundle.kept or source == by:
         return None
-    return Refusal("quarantined", f"{key} stays as it is: something is wrong with {source}, where it comes from", key)
+    return Refusal(
+        "quarantined",
+        f"{key} stays as it is: something is wrong with {source}, where it comes from",
+        key,
+    )
 
 
 def source_of(file: str) -> str:
-    """The object of the cluster that holds a template, by the name of the file: `configmap/NAMESPACE/NAME/KEY`."""
+    """The object of the cluster that holds a template, by the name of the file:
+    `configmap/NAMESPACE/NAME/KEY`.
+    """
     return file.rpartition("/")[0]

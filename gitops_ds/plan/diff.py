@@ -9,8 +9,19 @@ from gitops_ds.model import names
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Body, ListMember, Path
 
-# The key that tells the members of a list apart, the first that all members have and that is unique among them.
-MEMBER_KEYS = ("name", "mountPath", "containerPort", "devicePath", "topologyKey", "port", "key", "ip", "uid")
+# The key that tells the members of a list apart, the first that all members have and that is unique
+# among them.
+MEMBER_KEYS = (
+    "name",
+    "mountPath",
+    "containerPort",
+    "devicePath",
+    "topologyKey",
+    "port",
+    "key",
+    "ip",
+    "uid",
+)
 
 # Written by the server, or moving with every write: no news to anybody.
 _SERVER_METADATA = frozenset(
@@ -28,19 +39,28 @@ _SERVER_METADATA = frozenset(
 
 
 def compare(old: Body, new: Body) -> tuple[FieldChange, ...]:
-    """The fields that differ, in order of their path; status and what only the server writes are left out."""
+    """The fields that differ, in order of their path; status and what only the server writes are
+    left out.
+    """
     return tuple(_differences(_meant(old), _meant(new), ()))
 
 
 def _meant(body: Body) -> dict[str, Any]:
     metadata = {k: v for k, v in (body.get("metadata") or {}).items() if k not in _SERVER_METADATA}
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != names.TEMPLATE_GENERATION}
+    annotations = {
+        k: v
+        for k, v in (metadata.get("annotations") or {}).items()
+        if k != names.TEMPLATE_GENERATION
+    }
     for key, value in (("annotations", annotations), ("labels", metadata.get("labels"))):
         if value:
             metadata[key] = value
         else:
             metadata.pop(key, None)
-    return {**{k: v for k, v in body.items() if k not in ("status", "apiVersion", "kind")}, "metadata": metadata}
+    return {
+        **{k: v for k, v in body.items() if k not in ("status", "apiVersion", "kind")},
+        "metadata": metadata,
+    }
 
 
 def _differences(old: Any, new: Any, path: Path) -> Iterator[FieldChange]:

@@ -1,7 +1,9 @@
-"""Drift that comes back at once is corrected later and later, so that two writers of one field do not fight without end. Pure.
+"""Drift that comes back at once is corrected later and later, so that two writers of one field do
+not fight without end. Pure.
 
-Each correction of a template is a new revision, and a rollout. Two corrections are made at once; from the third one in a row each
-waits twice as long as the one before, up to the interval at which a quiet cluster is compared.
+Each correction of a template is a new revision, and a rollout. Two corrections are made at once;
+from the third one in a row each waits twice as long as the one before, up to the interval at which
+a quiet cluster is compared.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from dataclasses import dataclass
 from gitops_ds.model.objects import Key
 
 AT_ONCE = 2  # corrections in a row that do not wait
-QUIET = 60.0  # seconds; drift that comes back after a longer time, and twice the last wait, begins a new row
+# seconds; drift that comes back after a longer time, and twice the last wait, begins a new row
+QUIET = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Damping:
-    """Corrections of one object in a row: how many, when the last one was, and for how many seconds the next one waits."""
+    """Corrections of one object in a row: how many, when the last one was, and for how many seconds
+    the next one waits.
+    """
 
     count: int
     at: float
@@ -28,7 +33,9 @@ Rows = Mapping[Key, Damping]
 
 
 def corrected(rows: Rows, keys: Iterable[Key], now: float, waits: tuple[float, float]) -> Rows:
-    """The rows after these corrections; `waits` are the first and the longest wait in seconds. Rows that ended are dropped."""
+    """The rows after these corrections; `waits` are the first and the longest wait in seconds. Rows
+    that ended are dropped.
+    """
     first, longest = waits
     going = {key: row for key, row in rows.items() if now - row.at <= max(QUIET, 2 * row.wait)}
     for key in keys:

@@ -19,27 +19,38 @@ from gitops_ds.plan.ownership import FILLED_KEYS, Fields
 def entries(live: Body) -> Iterator[tuple[Author, Fields]]:
     """The managers of an object with their sets of fields, ours among them."""
     for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        told = (str(entry.get(name) or "") for name in ("manager", "operation", "subresource", "time"))
+        told = (
+            str(entry.get(name) or "") for name in ("manager", "operation", "subresource", "time")
+        )
         yield Author(*told), entry.get("fieldsV1") or {}
 
 
 def is_ours(author: Author) -> bool:
     """Whether these are the fields of our own applies."""
-    return author.manager == names.FIELD_MANAGER and author.operation == "Apply" and not author.subresource
+    return (
+        author.manager == names.FIELD_MANAGER
+        and author.operation == "Apply"
+        and not author.subresource
+    )
 
 
 def owners(live: Body, path: Path) -> tuple[Author, ...]:
     """Those who own what stands at the path of a live object, or something below it.
 
-    Where nobody owns just that, it is a part of something that is owned as a whole (the arguments of a container), by these.
+    Where nobody owns just that, it is a part of something that is owned as a whole (the arguments
+    of a container), by these.
     """
-    depths = {author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))}
+    depths = {
+        author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))
+    }
     deepest = max(depths.values(), default=0)
     return tuple(author for author, depth in depths.items() if depth == deepest)
 
 
 def _depth(fields: Fields, body: Any, path: Path) -> int:
-    """How many steps of the path are owned: all of them, or those to what is owned as a whole; 0 for none."""
+    """How many steps of the path are owned: all of them, or those to what is owned as a whole; 0
+    for none.
+    """
     at: Fields | None = fields
     for depth, step in enumerate(path):
         if not at:
@@ -63,7 +74,9 @@ def _of_member(fields: Fields, member: Any) -> Fields | None:
             return dict(below)
         if kind == "k" and isinstance(member, Mapping):
             token = json.loads(text)
-            if all(member.get(name, FILLED_KEYS.get(name)) == value for name, value in token.items()):
+            if all(
+                member.get(name, FILLED_KEYS.get(name)) == value for name, value in token.items()
+            ):
                 return dict(below)
     return None
 

@@ -1,4 +1,6 @@
-"""What holds back deletions, and updates that take agents from nodes, until a person approves the plan by its hash. Pure."""
+"""What holds back deletions, and updates that take agents from nodes, until a person approves the
+plan by its hash. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ NARROWS = "loses-nodes"  # the guard of an update that takes agents from nodes
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a plan takes away: objects that left Git, updates with the nodes that lose an agent by them, and what is in use.
+    """What a plan takes away: objects that left Git, updates with the nodes that lose an agent by
+    them, and what is in use.
 
-    `in_use` are the objects in a Namespace, or of a definition, that Git still names. `empty`: Git names no object at all.
+    `in_use` are the objects in a Namespace, or of a definition, that Git still names. `empty`: Git
+    names no object at all.
     """
 
     leaving: Mapping[Key, Leaving]
@@ -35,28 +39,42 @@ class Losses:
     @property
     def nodes(self) -> frozenset[str]:
         """Every node that loses an agent."""
-        return frozenset().union(*(one.lost for one in self.leaving.values()), *self.narrowed.values())
+        return frozenset().union(
+            *(one.lost for one in self.leaving.values()), *self.narrowed.values()
+        )
 
 
 def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Refusal, ...]:
     """Why objects that left Git are kept, and updates are not made; each names what it holds back.
 
-    A plan that a person approved by its hash passes every guard but `prune: disabled`, pruning switched off, and objects in use; so
-    does what was approved before.
+    A plan that a person approved by its hash passes every guard but `prune: disabled`, pruning
+    switched off, and objects in use; so does what was approved before.
     """
     guards, leaving = terms.guards, losses.leaving
     protected = [key for key, one in leaving.items() if one.policy is Policy.DISABLED]
-    said = [Refusal("prune-disabled", f"{key} left Git; its annotation {names.PRUNE}: disabled keeps it", key) for key in protected]
+    said = [
+        Refusal(
+            "prune-disabled",
+            f"{key} left Git; its annotation {names.PRUNE}: disabled keeps it",
+            key,
+        )
+        for key in protected
+    ]
     rest = [key for key in leaving if key not in protected]
     advice = f"approve this plan by its hash {hash} (--approve)"
     approved = approval.covers(terms.approved, hash)
     if not guards.prune:
-        said += [Refusal("prune-off", f"{key} left Git and is kept: pruning is off (--prune)", key) for key in rest]
+        said += [
+            Refusal("prune-off", f"{key} left Git and is kept: pruning is off (--prune)", key)
+            for key in rest
+        ]
         return (*said, *(() if approved else _nodes_lost(losses, [], live, terms, advice)))
     said += [_in_use(key, losses.in_use[key]) for key in rest if key in losses.in_use]
     rest = [key for key in rest if key not in losses.in_use]
     going = {key for key in rest if not _is_container_of_others(key, leaving[key], rest)}
-    new = [key for key in rest if key not in terms.condemned and not prune.is_ending(live.objects[key])]
+    new = [
+        key for key in rest if key not in terms.condemned and not prune.is_ending(live.objects[key])
+    ]
     if approved:
         return tuple(said)
     said += [_of_others(key, leaving[key], rest, advice) for key in new if key not in going]
@@ -66,37 +84,62 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
 
 
 def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Refusal, ...]:
-    """The refusal of a plan that moves pods, where nodes may not be listed: how many lose an agent cannot be checked."""
-    moving = tuple(change.key for change in changes if change.operation is not Operation.KEEP and _may_move(change))
+    """The refusal of a plan that moves pods, where nodes may not be listed: how many lose an agent
+    cannot be checked.
+    """
+    moving = tuple(
+        change.key
+        for change in changes
+        if change.operation is not Operation.KEEP and _may_move(change)
+    )
     if not live.unlisted or not moving:
         return ()
-    told = f"the effect on nodes is unknown: {live.unlisted}; `apply` needs that right, to check maxNodesLost"
+    told = (
+        f"the effect on nodes is unknown: {live.unlisted}; `apply` needs that right, to check "
+        "maxNodesLost"
+    )
     return (Refusal(UNKNOWN_NODES, told, held=moving),)
 
 
 def _may_move(change: Change) -> bool:
-    return change.key.is_daemonset or (change.operation is Operation.DELETE and is_container(change.key))
+    return change.key.is_daemonset or (
+        change.operation is Operation.DELETE and is_container(change.key)
+    )
 
 
-def _too_much(losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str) -> Iterable[Refusal]:
+def _too_much(
+    losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
+) -> Iterable[Refusal]:
     """By what is deleted, whatever it means for nodes."""
     guards, held = terms.guards, tuple(new)
     if losses.empty and guards.empty:
         told = (
-            f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. Is the path right? If so, {advice}"
+            f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
+            f"Is the path right? If so, {advice}"
         )
         yield Refusal("empty-render", told, held=held)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
     owner, inventory = terms.stamp.owner, terms.inventory
-    ours = [key for key, body in live.objects.items() if plan_inventory.may_delete(key, body, owner, inventory)]
+    ours = [
+        key
+        for key, body in live.objects.items()
+        if plan_inventory.may_delete(key, body, owner, inventory)
+    ]
     if guards.deletes is not None and len(gone) > guards.deletes.of(len(ours)):
-        told = f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: {shown(sorted(gone))}; {advice}"
+        told = (
+            f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: "
+            f"{shown(sorted(gone))}; {advice}"
+        )
         yield Refusal("too-many-deletes", told, held=held)
 
 
-def _nodes_lost(losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str) -> Iterable[Refusal]:
+def _nodes_lost(
+    losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
+) -> Iterable[Refusal]:
     """By the nodes that lose an agent, through deletions and updates together."""
-    by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(losses.narrowed)
+    by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(
+        losses.narrowed
+    )
     losing, total = {node for nodes in by.values() for node in nodes}, len(live.nodes or ())
     limit = terms.guards.lost
     if len(losing) <= limit.of(total):
@@ -106,7 +149,9 @@ def _nodes_lost(losses: Losses, new: Sequence[Key], live: Live, terms: PlanConte
         yield Refusal("share-of-nodes", f"{told}: {shown(by)}; {advice}", held=tuple(new))
     for key, nodes in losses.narrowed.items():
         where = shown(nodes)
-        yield Refusal(NARROWS, f"{key} is not updated: it would leave {where}, and {told}: {advice}", key)
+        yield Refusal(
+            NARROWS, f"{key} is not updated: it would leave {where}, and {told}: {advice}", key
+        )
 
 
 def _is_container_of_others(key: Key, one: Leaving, rest: Sequence[Key]) -> bool:
@@ -116,19 +161,30 @@ def _is_container_of_others(key: Key, one: Leaving, rest: Sequence[Key]) -> bool
 def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Refusal:
     others = [other for other in one.takes if other not in rest]
     holds = [f"it holds {shown(others)}, which would be deleted with it"] if others else []
-    holds += [f"whether it holds {shown(one.unlisted)} is not known, for the service may not list them"] if one.unlisted else []
-    return Refusal("not-empty", f"{key} left Git and is kept: {'; '.join(holds)}. Remove them first, or {advice}", key)
+    holds += (
+        [f"whether it holds {shown(one.unlisted)} is not known, for the service may not list them"]
+        if one.unlisted
+        else []
+    )
+    return Refusal(
+        "not-empty",
+        f"{key} left Git and is kept: {'; '.join(holds)}. Remove them first, or {advice}",
+        key,
+    )
 
 
 def _in_use(key: Key, still: Sequence[Key]) -> Refusal:
     told = (
-        f"{key} left Git and is kept: {shown(still)} would be deleted with it and {'is' if len(still) == 1 else 'are'} still in Git"
+        f"{key} left Git and is kept: {shown(still)} would be deleted with it and "
+        f"{'is' if len(still) == 1 else 'are'} still in Git"
     )
     return Refusal("in-use", f"{told}. Put it back into Git, or take these out too", key)
 
 
 def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:
-    """Whether an approval of the deletion must not outlast the plan it was given for: other objects may come into it."""
+    """Whether an approval of the deletion must not outlast the plan it was given for: other objects
+    may come into it.
+    """
     return _is_container_of_others(key, one, tuple(rest))
 
 

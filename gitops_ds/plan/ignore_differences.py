@@ -1,8 +1,9 @@
 """Fields that Git sets where they are missing, and leaves alone from then on.
 
-What another manager owns is taken out of what we apply, so that we own it no longer (it stays, for it is the other's). What only we
-own must stay in, or the API server would remove it: it is applied as it is live. So nothing that an ignored field says ever counts
-as drift, whoever writes it, and nobody's value is lost.
+What another manager owns is taken out of what we apply, so that we own it no longer (it stays, for
+it is the other's). What only we own must stay in, or the API server would remove it: it is applied
+as it is live. So nothing that an ignored field says ever counts as drift, whoever writes it, and
+nobody's value is lost.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from gitops_ds.yaml.path import MISSING
 class IgnoreRule:
     """Which fields of which objects are left alone.
 
-    `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be named instead of counted. With
-    `managers` only what one of them owns is meant, everywhere where `paths` is empty. `kind`, `namespace` and `name` are globs.
+    `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be
+    named instead of counted. With `managers` only what one of them owns is meant, everywhere where
+    `paths` is empty. `kind`, `namespace` and `name` are globs.
     """
 
     paths: tuple[str, ...] = ()
@@ -49,32 +51,53 @@ def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
         there = live.objects.get(key)
         mine = [rule for rule in rules if rule.matches(key)]
         mine += [IgnoreRule(pointers)] if (pointers := _own(manifest)) else []
-        if there is not None and mine and (body := applied(manifest.body, there, mine)) is not manifest.body:
+        if (
+            there is not None
+            and mine
+            and (body := applied(manifest.body, there, mine)) is not manifest.body
+        ):
             changed[key] = replace(manifest, body=body)
     return replace(bundle, manifests={**bundle.manifests, **changed}) if changed else bundle
 
 
 def _own(manifest: Manifest) -> tuple[str, ...]:
     """What the manifest's own annotation says: pointers, by commas or spaces."""
-    text = ((manifest.body.get("metadata") or {}).get("annotations") or {}).get(names.IGNORE_FIELDS) or ""
+    text = ((manifest.body.get("metadata") or {}).get("annotations") or {}).get(
+        names.IGNORE_FIELDS
+    ) or ""
     return tuple(str(text).replace(",", " ").split())
 
 
 def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
     """A manifest's body as it is to be applied to the live object."""
-    named = {(path, rule.managers) for rule in rules for path in _named(body, rule) if not _is_identity(path)}
+    named = {
+        (path, rule.managers)
+        for rule in rules
+        for path in _named(body, rule)
+        if not _is_identity(path)
+    }
     result, adopted = body, False
-    for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):  # what is inside, and comes later, first
+    # what is inside, and comes later, first
+    for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):
         there, way = _live(body, live, path)
-        others = {one.manager for one in field_managers.owners(live, way) if not field_managers.is_ours(one)}
-        if yaml_path.at(result, path) is MISSING or there is MISSING or (managers and not others & {*managers}):
+        others = {
+            one.manager
+            for one in field_managers.owners(live, way)
+            if not field_managers.is_ours(one)
+        }
+        if (
+            yaml_path.at(result, path) is MISSING
+            or there is MISSING
+            or (managers and not others & {*managers})
+        ):
             continue
         if others:
             result = _without(result, path)
         elif there != yaml_path.at(result, path):
             result, adopted = _with(result, path, there), True
     if adopted:
-        # What was adopted may have moved since: then the API server refuses, and the next pass looks again.
+        # What was adopted may have moved since: then the API server refuses, and the next pass
+        # looks again.
         version = (live.get("metadata") or {}).get("resourceVersion")
         result = {**result, "metadata": {**result["metadata"], "resourceVersion": version}}
     return result
@@ -92,7 +115,11 @@ def _named(body: Body, rule: IgnoreRule) -> Iterator[Path]:
 def _is_identity(path: Path) -> bool:
     """Whether the field says which object this is, or which member of a list."""
     member = len(path) > 1 and isinstance(path[-2], int) and path[-1] in MEMBER_KEYS
-    return member or path[0] in ("apiVersion", "kind") or path in (("metadata", "name"), ("metadata", "namespace"))
+    return (
+        member
+        or path[0] in ("apiVersion", "kind")
+        or path in (("metadata", "name"), ("metadata", "namespace"))
+    )
 
 
 def _place(path: Path) -> tuple[str, ...]:
@@ -131,13 +158,25 @@ def resolve(body: Any, pointer: str) -> tuple[Path, ...]:
 
 
 def _live(body: Any, live: Any, path: Path) -> tuple[Any, Path]:
-    """What stands there in the live object, and the way to it: members of lists stand elsewhere there."""
+    """What stands there in the live object, and the way to it: members of lists stand elsewhere
+    there.
+    """
     way: list[str | int] = []
     for step in path:
         if isinstance(body, list) and isinstance(step, int) and isinstance(live, list):
             item = body[step]
-            name = next((item[key] for key in MEMBER_KEYS if key in item), None) if isinstance(item, Mapping) else None
-            index = field_managers.index_of(live, str(name)) if name is not None else step if step < len(live) else None
+            name = (
+                next((item[key] for key in MEMBER_KEYS if key in item), None)
+                if isinstance(item, Mapping)
+                else None
+            )
+            index = (
+                field_managers.index_of(live, str(name))
+                if name is not None
+                else step
+                if step < len(live)
+                else None
+            )
             if index is None:
                 return MISSING, (*way, *path[len(way) :])
             body, live = item, live[index]

@@ -1,8 +1,10 @@
-"""Which live objects may be deleted as ours: those of the inventory that carry no other object's mark.
+"""Which live objects may be deleted as ours: those of the inventory that carry no other object's
+mark.
 
-The owner label alone proves nothing: controllers copy labels (the endpoints controller those of a Service, replicators those of a
-Secret), and so does `kubectl get -o yaml | sed | kubectl apply`. The annotation `gitops-ds.io/tracking-id` names the object that it
-was written on, as that of Argo CD does: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
+The owner label alone proves nothing: controllers copy labels (the endpoints controller those of a
+Service, replicators those of a Secret), and so does `kubectl get -o yaml | sed | kubectl apply`.
+The annotation `gitops-ds.io/tracking-id` names the object that it was written on, as that of Argo
+CD does: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ def mark(owner: str, key: Key) -> str:
 
 
 def mark_of(live: Body) -> str | None:
-    """The annotation of a live object; None where it has none, as before the first version that wrote it."""
+    """The annotation of a live object; None where it has none, as before the first version that
+    wrote it.
+    """
     value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.TRACKING_ID)
     return None if value is None else str(value)
 
@@ -29,12 +33,19 @@ def mark_of(live: Body) -> str | None:
 def may_delete(key: Key, live: Body, owner: str, inventory: Set[Key] | None) -> bool:
     """Whether the object is ours to delete.
 
-    It carries our label, no mark of another object, and the inventory holds it. Where the inventory was lost (None) it needs the
-    mark and fields that we applied.
+    It carries our label, no mark of another object, and the inventory holds it. Where the inventory
+    was lost (None) it needs the mark and fields that we applied.
     """
-    if ownership.holder(live, owner).hold is not Hold.OURS or mark_of(live) not in (None, mark(owner, key)):
+    if ownership.holder(live, owner).hold is not Hold.OURS or mark_of(live) not in (
+        None,
+        mark(owner, key),
+    ):
         return False
-    return key in inventory if inventory is not None else mark_of(live) is not None and applied_by_us(live)
+    return (
+        key in inventory
+        if inventory is not None
+        else mark_of(live) is not None and applied_by_us(live)
+    )
 
 
 def applied_by_us(live: Body) -> bool:

@@ -1,4 +1,6 @@
-"""On which terms a plan is made: who applies, what may be taken, forced or deleted; and what dry runs said."""
+"""On which terms a plan is made: who applies, what may be taken, forced or deleted; and what dry
+runs said.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ from gitops_ds.plan.tracking_labels import Stamp
 
 @dataclass(frozen=True, slots=True)
 class OtherOwners:
-    """The other owners of the same service, where Git and templates in the cluster may name the same object.
+    """The other owners of the same service, where Git and templates in the cluster may name the
+    same object.
 
-    `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs` are all that others name: what
-    leaves us and is theirs is left to them. Objects of an owner in `behind` may be taken. Until all have told what they name, the
-    view is not `complete`, and nothing is deleted.
+    `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs`
+    are all that others name: what leaves us and is theirs is left to them. Objects of an owner in
+    `behind` may be taken. Until all have told what they name, the view is not `complete`, and
+    nothing is deleted.
     """
 
     ahead: Mapping[Key, str] = field(default_factory=dict)
@@ -35,13 +39,16 @@ HOLD_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a plan that a person approved.
+    """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a
+    plan that a person approved.
 
-    `condemned` are the objects whose deletion was approved before, and `left` is the drift that stood then; `now` and `hold_for` in
-    seconds say when what is held is over. `drift_of_agent` is what the repository says of an agent. `inventory` holds what was
-    applied and not yet deleted, None where that was lost; `agents` which agent of the repository each of these came from. Drift of
-    `contested` objects comes back at once and is not corrected now. `live_words`: annotations that steer us count also where they
-    were written in the cluster. `deferred` are refusals of the API server that are not tried again now.
+    `condemned` are the objects whose deletion was approved before, and `left` is the drift that
+    stood then; `now` and `hold_for` in seconds say when what is held is over. `drift_of_agent` is
+    what the repository says of an agent. `inventory` holds what was applied and not yet deleted,
+    None where that was lost; `agents` which agent of the repository each of these came from. Drift
+    of `contested` objects comes back at once and is not corrected now. `live_words`: annotations
+    that steer us count also where they were written in the cluster. `deferred` are refusals of the
+    API server that are not tried again now.
     """
 
     stamp: Stamp
@@ -68,7 +75,9 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class FieldConflict:
-    """A field that another manager owns with another value; the field in the words of the API server."""
+    """A field that another manager owns with another value; the field in the words of the API
+    server.
+    """
 
     manager: str
     field: str
@@ -76,7 +85,9 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """What the API server said to a dry run: the object as it would be, or which fields are in conflict, or why it is refused."""
+    """What the API server said to a dry run: the object as it would be, or which fields are in
+    conflict, or why it is refused.
+    """
 
     body: Body | None = None
     conflicts: tuple[FieldConflict, ...] = ()

@@ -16,11 +16,13 @@ from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path
 
-# A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...` one by its value, `.` itself.
+# A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...`
+# one by its value, `.` itself.
 Fields = Mapping[str, Any]
 
-# Managers that speak for people at a terminal; what they own may be taken over. Not among them is "OpenAPI-Generator", the default
-# of the generated clients: controllers in Python and Java write under it.
+# Managers that speak for people at a terminal; what they own may be taken over. Not among them is
+# "OpenAPI-Generator", the default of the generated clients: controllers in Python and Java write
+# under it.
 PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
 
 
@@ -41,12 +43,18 @@ class LiveOwner:
 
 
 def holder(live: Body, owner: str) -> LiveOwner:
-    """Ours by the owner label; foreign where Helm, Flux, Argo CD, kapp or another gitops-ds has marked it; else free."""
+    """Ours by the owner label; foreign where Helm, Flux, Argo CD, kapp or another gitops-ds has
+    marked it; else free.
+    """
     metadata = live.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     marked = labels.get(names.OWNER_LABEL)
     if marked is not None:
-        return LiveOwner(Hold.OURS) if marked == owner else LiveOwner(Hold.FOREIGN, f"gitops-ds of {marked}")
+        return (
+            LiveOwner(Hold.OURS)
+            if marked == owner
+            else LiveOwner(Hold.FOREIGN, f"gitops-ds of {marked}")
+        )
     if release := annotations.get("meta.helm.sh/release-name"):
         return LiveOwner(Hold.FOREIGN, f"Helm release {release}")
     if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
@@ -72,7 +80,11 @@ def is_person(manager: str) -> bool:
 def owned_fields(live: Body) -> Fields | None:
     """The fields that our applies own; None when we never applied the object."""
     for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        if entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
+        if (
+            entry.get("manager") == names.FIELD_MANAGER
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        ):
             fields: Fields = entry.get("fieldsV1") or {}
             return fields
     return None
@@ -84,22 +96,31 @@ def is_from_git(live: Body, annotation: str) -> bool:
     return f"f:{annotation}" in annotations
 
 
-# Who writes for people by Update; what these own is handed to us, or a field removed from Git would stay for ever. Not among them:
-# kubectl-rollout and kubectl-edit, whose fields are not in any file.
-_CLIENT_SIDE = frozenset(("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace"))
+# Who writes for people by Update; what these own is handed to us, or a field removed from Git would
+# stay for ever. Not among them: kubectl-rollout and kubectl-edit, whose fields are not in any file.
+_CLIENT_SIDE = frozenset(
+    ("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace")
+)
 
 
 def _is_client_side(entry: Mapping[str, Any]) -> bool:
-    return entry.get("manager") in _CLIENT_SIDE and entry.get("operation") == "Update" and not entry.get("subresource")
+    return (
+        entry.get("manager") in _CLIENT_SIDE
+        and entry.get("operation") == "Update"
+        and not entry.get("subresource")
+    )
 
 
 def needs_migration(live: Body) -> bool:
-    """Whether `kubectl apply` without --server-side, or kubectl create, still owns fields of the object."""
+    """Whether `kubectl apply` without --server-side, or kubectl create, still owns fields of the
+    object.
+    """
     return any(map(_is_client_side, (live.get("metadata") or {}).get("managedFields") or ()))
 
 
 def migrated(live: Body) -> list[Mapping[str, Any]]:
-    """The managedFields with everything that client-side applies own handed to us, as one Apply entry.
+    """The managedFields with everything that client-side applies own handed to us, as one Apply
+    entry.
 
     As client-go's csaupgrade: https://pkg.go.dev/k8s.io/client-go/util/csaupgrade
     """
@@ -107,7 +128,11 @@ def migrated(live: Body) -> list[Mapping[str, Any]]:
         entry
         for entry in (live.get("metadata") or {}).get("managedFields") or ()
         if not _is_client_side(entry)
-        and not (entry.get("manager") == names.FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"))
+        and not (
+            entry.get("manager") == names.FIELD_MANAGER
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        )
     ]
     ours = {
         "manager": names.FIELD_MANAGER,
@@ -149,20 +174,28 @@ _SERVER_METADATA = frozenset(
     )
 )
 
-# Stands for the stored form of a value where nobody looked; None is a value that is not stored at all.
+# Stands for the stored form of a value where nobody looked; None is a value that is not stored at
+# all.
 _UNKNOWN: Any = object()
 
 
 def would_change_nothing(live: Body, body: Body) -> bool:
-    """Whether applying `body` would change nothing: we own exactly its fields, and each has the value that it would have.
+    """Whether applying `body` would change nothing: we own exactly its fields, and each has the
+    value that it would have.
 
     Errs towards False; then a dry run tells.
     """
     fields = owned_fields(live)
     if fields is None:
         return False
-    wanted = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
-    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _SERVER_METADATA}
+    wanted = {
+        key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")
+    }
+    metadata = {
+        key: value
+        for key, value in (body.get("metadata") or {}).items()
+        if key not in _SERVER_METADATA
+    }
     wanted["metadata"] = metadata
     if not metadata:
         del wanted["metadata"]
@@ -183,7 +216,9 @@ def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bo
     inner = {key: below for key, below in fields.items() if key != "."}
     if not inner:
         return _equal(wanted, live, path) or (stored is not _UNKNOWN and _equal(stored, live, path))
-    if isinstance(wanted, Mapping) and (isinstance(live, Mapping) or (live is None and stored is None)):
+    if isinstance(wanted, Mapping) and (
+        isinstance(live, Mapping) or (live is None and stored is None)
+    ):
         filled = stored if isinstance(stored, Mapping) else {}
         there = live if isinstance(live, Mapping) else {}
 
@@ -193,19 +228,32 @@ def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bo
 
         needed = {f"f:{key}" for key, value in wanted.items() if value not in (None, [])}
         named = {f"f:{key}": key for key in wanted}
-        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both hold where nothing is.
-        nothing = all(there.get(key) in (None, []) for name, key in named.items() if name not in inner and wanted[key] == [])
-        return needed <= inner.keys() <= named.keys() and nothing and all(below(named[name]) for name in inner)
+        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both
+        # hold where nothing is.
+        nothing = all(
+            there.get(key) in (None, [])
+            for name, key in named.items()
+            if name not in inner and wanted[key] == []
+        )
+        return (
+            needed <= inner.keys() <= named.keys()
+            and nothing
+            and all(below(named[name]) for name in inner)
+        )
     if isinstance(wanted, list) and isinstance(live, list):
         stored_items = stored if isinstance(stored, list) else []
         return len(inner) == len(wanted) and all(
-            _same_member(key, below, (wanted, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path)
+            _same_member(
+                key, below, (wanted, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path
+            )
             for key, below in inner.items()
         )
     return False
 
 
-def _same_member(key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any]], path: Path) -> bool:
+def _same_member(
+    key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any]], path: Path
+) -> bool:
     kind, _, text = key.partition(":")
     token = json.loads(text)
     wanted, stored, live = lists
@@ -213,7 +261,11 @@ def _same_member(key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any
         return token in wanted and token in live
     mine, theirs = _member(wanted, token), _member(live, token)
     filled = _UNKNOWN if stored is _UNKNOWN else _member(stored, token)
-    return mine is not None and theirs is not None and _same(fields, mine, filled, theirs, (*path, text))
+    return (
+        mine is not None
+        and theirs is not None
+        and _same(fields, mine, filled, theirs, (*path, text))
+    )
 
 
 # Keys of list members that the API server fills in before it looks for the member.
@@ -222,12 +274,26 @@ FILLED_KEYS = {"protocol": "TCP"}
 
 def _member(items: list[Any], keys: Mapping[str, Any]) -> Any:
     for item in items:
-        if isinstance(item, Mapping) and all(item.get(k, FILLED_KEYS.get(k)) == v for k, v in keys.items()):
+        if isinstance(item, Mapping) and all(
+            item.get(k, FILLED_KEYS.get(k)) == v for k, v in keys.items()
+        ):
             return item
     return None
 
 
-_AMOUNTS = frozenset(("limits", "requests", "sizeLimit", "capacity", "hard", "storage", "divisor", "overhead", "podFixed"))
+_AMOUNTS = frozenset(
+    (
+        "limits",
+        "requests",
+        "sizeLimit",
+        "capacity",
+        "hard",
+        "storage",
+        "divisor",
+        "overhead",
+        "podFixed",
+    )
+)
 
 
 def _equal(wanted: Any, live: Any, path: Path) -> bool:

@@ -1,4 +1,5 @@
-"""What an apply would make of a live object, told without asking the cluster: for inventories, and where no dry run is at hand.
+"""What an apply would make of a live object, told without asking the cluster: for inventories, and
+where no dry run is at hand.
 
 A real API server's answer is worth more where there is one.
 """

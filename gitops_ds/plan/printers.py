@@ -31,7 +31,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "hash": plan.hash,
         "changes": [change_json(change) for change in plan.changes],
         "refusals": [_refusal_json(refusal) for refusal in plan.refusals],
-        "held": [{**change_json(change), "nodes": nodes_json(change.nodes)} for change in plan.held],
+        "held": [
+            {**change_json(change), "nodes": nodes_json(change.nodes)} for change in plan.held
+        ],
         "nodes": nodes_json(total),
         "nodesKnown": plan.unknown_nodes is None,
     }
@@ -39,7 +41,11 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
     """Nodes by what happens to their pods."""
-    return {"gained": list(nodes.gained), "lost": list(nodes.lost), "restarted": list(nodes.restarted)}
+    return {
+        "gained": list(nodes.gained),
+        "lost": list(nodes.lost),
+        "restarted": list(nodes.restarted),
+    }
 
 
 def _refusal_json(refusal: Refusal) -> dict[str, Any]:
@@ -55,7 +61,11 @@ def reference(key: Key) -> dict[str, str]:
 
 def change_json(change: Change) -> dict[str, Any]:
     """One change as the plan's JSON has it."""
-    told: dict[str, Any] = {"operation": change.operation.value, "object": reference(change.key), "fields": []}
+    told: dict[str, Any] = {
+        "operation": change.operation.value,
+        "object": reference(change.key),
+        "fields": [],
+    }
     for field in change.fields:
         shown = objects.field(change.key, field)
         told["fields"].append({"path": show_path(shown.path), "old": shown.old, "new": shown.new})
@@ -91,7 +101,9 @@ def as_text(plan: Plan) -> str:
 
 
 def change_lines(changes: Sequence[Change], census: Census | None = None) -> Iterator[str]:
-    """Each change with its fields, what becomes of its revision, and its nodes; by pool, for whoever knows more of them."""
+    """Each change with its fields, what becomes of its revision, and its nodes; by pool, for
+    whoever knows more of them.
+    """
     for change in changes:
         yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
         for field in change.fields:
@@ -123,12 +135,18 @@ def _text(plan: Plan) -> Iterator[str]:
 def _summary(plan: Plan) -> str:
     count = Counter(change.operation for change in plan.changes)
     total = impact(plan)
-    words = f"{count[Operation.CREATE]} to create, {count[Operation.UPDATE]} to update, {count[Operation.DELETE]} to delete, "
+    words = (
+        f"{count[Operation.CREATE]} to create, {count[Operation.UPDATE]} to update, "
+        f"{count[Operation.DELETE]} to delete, "
+    )
     words += f"{count[Operation.KEEP]} unchanged"
     if plan.unknown_nodes:
         words += "; nodes: unknown"
     elif total != NodeImpact():
-        words += f"; nodes: {len(total.gained)} gained, {len(total.lost)} lost, {len(total.restarted)} restarted"
+        words += (
+            f"; nodes: {len(total.gained)} gained, {len(total.lost)} lost, {len(total.restarted)} "
+            "restarted"
+        )
     return words
 
 
@@ -146,7 +164,12 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
         yield f"loses {named(nodes.lost)}"
     if nodes.restarted:
         yield f"restarts {named(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
-    elif rollout and rollout.rolls and change.operation is Operation.UPDATE and _strategy(change) == "OnDelete":
+    elif (
+        rollout
+        and rollout.rolls
+        and change.operation is Operation.UPDATE
+        and _strategy(change) == "OnDelete"
+    ):
         yield "restarts nothing until a pod is deleted (OnDelete)"
 
 
@@ -168,7 +191,12 @@ def _pace(change: Change, nodes: int) -> str:
     rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     surge = rolling.get("maxSurge") or 0
     share = surge if surge not in (0, "0%") else rolling.get("maxUnavailable", 1)
-    at_once = max(1, -(-int(share[:-1]) * nodes // 100) if isinstance(share, str) and share.endswith("%") else int(share))
+    at_once = max(
+        1,
+        -(-int(share[:-1]) * nodes // 100)
+        if isinstance(share, str) and share.endswith("%")
+        else int(share),
+    )
     return f"at most {at_once} at a time, so in {counted(-(-nodes // at_once), 'batch', 'batches')}"
 
 
@@ -198,12 +226,16 @@ def as_markdown(plan: Plan) -> str:
             for field in change.fields:
                 shown = objects.field(change.key, field)
                 lines.append(
-                    f"- {_code(f'{change.key} {show_path(shown.path)}')}: {_code(_value(shown.old))} → {_code(_value(shown.new))}"
+                    f"- {_code(f'{change.key} {show_path(shown.path)}')}: "
+                    f"{_code(_value(shown.old))} → {_code(_value(shown.new))}"
                 )
         lines += ["", "</details>"]
     lines += [f"- **refused**: {_code(texts.words(refusal.message))}" for refusal in plan.refusals]
     for change in plan.held:
-        told = f"- **held back** until the hash is approved: {change.operation.value} {_code(str(change.key))}"
+        told = (
+            f"- **held back** until the hash is approved: {change.operation.value} "
+            f"{_code(str(change.key))}"
+        )
         lines.append(f"{told} {_counts(change.nodes)}".rstrip())
     return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`, of {source(plan)}", ""])
 
@@ -221,7 +253,9 @@ def _counts(nodes: NodeImpact) -> str:
 
 def _code(text: str) -> str:
     """Text from a manifest inside a code span that it can't leave, also in a table."""
-    longest = max((len(run) for run in text.replace("|", "\\|").split() if set(run) == {"`"}), default=0)
+    longest = max(
+        (len(run) for run in text.replace("|", "\\|").split() if set(run) == {"`"}), default=0
+    )
     ticks = "`" * (longest + 1 if "`" in text else 1)
     inner = text.replace("|", "\\|").replace("\n", " ")
     return f"{ticks}{inner}{ticks}" if "`" not in inner else f"{ticks}` {inner} `{ticks}"

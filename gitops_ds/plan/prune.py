@@ -1,4 +1,6 @@
-"""How objects that left Git are deleted: the policy of each, the limits, and ConfigMaps that are collected by use."""
+"""How objects that left Git are deleted: the policy of each, the limits, and ConfigMaps that are
+collected by use.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from gitops_ds.plan import ownership
 class Policy(Enum):
     """What pruning does with an object.
 
-    Delete it and then what it owns (cascade), or that first (foreground); leave its pods (orphan); leave it alone (disabled).
+    Delete it and then what it owns (cascade), or that first (foreground); leave its pods (orphan);
+    leave it alone (disabled).
     https://kubernetes.io/docs/concepts/architecture/garbage-collection/
     """
 
@@ -44,11 +47,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """`prune` turns deleting on. Without approval only so many nodes may lose an agent: `share` of all (0 to 1), or `nodes`; by
-    deletions and by updates together.
+    """`prune` turns deleting on. Without approval only so many nodes may lose an agent: `share` of
+    all (0 to 1), or `nodes`; by deletions and by updates together.
 
-    `deletes` limits how many objects of all that we own are deleted at once, `empty` lets a commit that names nothing delete
-    nothing; `policy` is for objects that don't say one.
+    `deletes` limits how many objects of all that we own are deleted at once, `empty` lets a commit
+    that names nothing delete nothing; `policy` is for objects that don't say one.
     """
 
     prune: bool = False
@@ -89,11 +92,17 @@ def is_orphaning(live: Body) -> bool:
 
 
 def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
-    """Content-named ConfigMaps that no pod and no kept ControllerRevision names: they are collected, whatever `prune` says."""
+    """Content-named ConfigMaps that no pod and no kept ControllerRevision names: they are
+    collected, whatever `prune` says.
+    """
     found = content_named(candidates, live)
     if not found:
         return frozenset()
-    templates = [(key.namespace, revision.template) for key, known in live.revisions.items() for revision in known]
+    templates = [
+        (key.namespace, revision.template)
+        for key, known in live.revisions.items()
+        for revision in known
+    ]
     templates += [
         (key.namespace, (body.get("spec") or {}).get("template") or {})
         for key, body in live.objects.items()
@@ -107,9 +116,13 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     """The candidates that only `collectable` may choose from."""
-    return frozenset(key for key in candidates if key.kind == "ConfigMap" and _content_named(live.objects[key]))
+    return frozenset(
+        key for key in candidates if key.kind == "ConfigMap" and _content_named(live.objects[key])
+    )
 
 
 def _content_named(body: Body) -> bool:
     metadata = body.get("metadata") or {}
-    return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (metadata.get("labels") or {})
+    return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (
+        metadata.get("labels") or {}
+    )

@@ -1,4 +1,6 @@
-"""What a change means for the pods: which revision the template is, and which nodes get, lose or restart one."""
+"""What a change means for the pods: which revision the template is, and which nodes get, lose or
+restart one.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,21 @@ from gitops_ds.model.objects import Body
 
 
 def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
-    """The template of `new` (as the API server would store it) against that of `old` and the known revisions."""
+    """The template of `new` (as the API server would store it) against that of `old` and the known
+    revisions.
+    """
     template = (new.get("spec") or {}).get("template") or {}
     before = ((old or {}).get("spec") or {}).get("template")
     newest = max(known, key=lambda revision: revision.number, default=None)
     same = [revision.number for revision in known if same_template(revision.template, template)]
     number = newest.number if newest else 0
     found = max(same, default=None)
-    current = max((r.number for r in known if before is not None and same_template(r.template, before)), default=None)
-    # A template that was seen before gets the next number all the same, unless it is the current one.
+    current = max(
+        (r.number for r in known if before is not None and same_template(r.template, before)),
+        default=None,
+    )
+    # A template that was seen before gets the next number all the same, unless it is the current
+    # one.
     becomes = number if found is not None and found == number else number + 1
     return Rollout(
         old=None if before is None else content_hash.digest(before),
@@ -34,14 +42,17 @@ def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
 
 
 def same_template(one: Body, other: Body) -> bool:
-    """Whether two templates are stored alike; one written before an upgrade of the API server may lack newer defaults."""
+    """Whether two templates are stored alike; one written before an upgrade of the API server may
+    lack newer defaults.
+    """
     return revisions.same_template(one, other) or revisions.same_template(
         defaults.defaulted_template(one), defaults.defaulted_template(other)
     )
 
 
 def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: bool) -> NodeImpact:
-    """Nodes by name: which get a pod, lose it, or see it restarted, when `new` takes the place of `old`.
+    """Nodes by name: which get a pod, lose it, or see it restarted, when `new` takes the place of
+    `old`.
 
     Under OnDelete a new template restarts nothing until somebody deletes a pod.
     """
@@ -49,7 +60,9 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
     placers = [_placer(side) for side in (old, new)]
     groups = node_groups.groups(known, node_groups.keys_of(placer for placer in placers if placer))
     before, after = (_placements(placer, groups) for placer in placers)
-    strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get("type") or "RollingUpdate"
+    strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get(
+        "type"
+    ) or "RollingUpdate"
     gained, lost, restarted = [], [], []
     for node in known:
         was = before.get(node.name, Placement.EVICT)
@@ -58,15 +71,23 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
             gained.append(node.name)
         elif was is Placement.RUN and will is Placement.EVICT:
             lost.append(node.name)
-        elif was is Placement.RUN and will is Placement.RUN and rolls and strategy == "RollingUpdate":
+        elif (
+            was is Placement.RUN and will is Placement.RUN and rolls and strategy == "RollingUpdate"
+        ):
             restarted.append(node.name)
     return NodeImpact(tuple(gained), tuple(lost), tuple(restarted))
 
 
-def _placements(placer: node_eligibility.Placer | None, groups: node_groups.Groups) -> Mapping[str, Placement]:
+def _placements(
+    placer: node_eligibility.Placer | None, groups: node_groups.Groups
+) -> Mapping[str, Placement]:
     if placer is None:
         return {}
-    return {node.name: placement for placement, some in node_groups.placed(placer, groups).items() for node in some}
+    return {
+        node.name: placement
+        for placement, some in node_groups.placed(placer, groups).items()
+        for node in some
+    }
 
 
 def _placer(daemonset: Body | None) -> node_eligibility.Placer | None:

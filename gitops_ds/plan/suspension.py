@@ -1,7 +1,8 @@
 """Agents that are suspended one by one: nothing of them is written, while everything else is. Pure.
 
-The word is the annotation `gitops-ds.io/suspend: "true"` of the live DaemonSet. Where it came from Git, Git takes it back: a commit
-without it is applied. A commit that brings it is the last one that is applied to that agent.
+The word is the annotation `gitops-ds.io/suspend: "true"` of the live DaemonSet. Where it came from
+Git, Git takes it back: a commit without it is applied. A commit that brings it is the last one that
+is applied to that agent.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from gitops_ds.plan import ownership
 GUARD = "suspended"
 
 
-def refusals(changes: Iterable[Change], live: Mapping[Key, Body], *, live_words: bool = True) -> tuple[Refusal, ...]:
-    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the agent that it belongs to.
+def refusals(
+    changes: Iterable[Change], live: Mapping[Key, Body], *, live_words: bool = True
+) -> tuple[Refusal, ...]:
+    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the
+    agent that it belongs to.
 
     Without `live_words` only what a commit suspended is suspended.
     """
@@ -25,13 +29,19 @@ def refusals(changes: Iterable[Change], live: Mapping[Key, Body], *, live_words:
     agents: dict[str, Key] = {}
     keys: set[Key] = set()
     for change in changes:
-        if change.key.kind == "DaemonSet" and _suspended(change, live.get(change.key), live_words=live_words):
+        if change.key.kind == "DaemonSet" and _suspended(
+            change, live.get(change.key), live_words=live_words
+        ):
             keys.add(change.key)
             if change.manifest is not None and change.manifest.agent:
                 agents[change.manifest.agent] = change.key
     found = []
     for change in changes:
-        by = change.key if change.key in keys else agents.get(change.manifest.agent if change.manifest else "")
+        by = (
+            change.key
+            if change.key in keys
+            else agents.get(change.manifest.agent if change.manifest else "")
+        )
         if by is not None and change.operation is not Operation.KEEP:
             word = f"{change.key} is left as it is: {'it' if by == change.key else by} is suspended"
             found.append(Refusal(GUARD, f"{word} (`gitops-ds resume {by.name}`)", change.key))
@@ -48,4 +58,6 @@ def _suspended(change: Change, live: Body | None, *, live_words: bool) -> bool:
 
 
 def _annotation(body: Body) -> str:
-    return str(((body.get("metadata") or {}).get("annotations") or {}).get(names.SUSPEND) or "").lower()
+    return str(
+        ((body.get("metadata") or {}).get("annotations") or {}).get(names.SUSPEND) or ""
+    ).lower()

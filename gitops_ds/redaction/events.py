@@ -1,4 +1,6 @@
-"""Records without what Secrets hold: which object was written stays to be seen, what is in it does not."""
+"""Records without what Secrets hold: which object was written stays to be seen, what is in it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _QUOTING = frozenset(("refused", "conflict", "drift"))
 
 
 class Discreet:
-    """An `Emit` that passes records on to `tell`; of the objects in `secret` no value and no quotation is told."""
+    """An `Emit` that passes records on to `tell`; of the objects in `secret` no value and no
+    quotation is told.
+    """
 
     def __init__(self, tell: Emit) -> None:
         """Nothing is secret at first."""
@@ -32,7 +36,11 @@ class Discreet:
             case deployment.Planned(plan=plan):
                 return replace(told, plan=self._plan(plan))
             case deployment.Applied(change=change, warnings=warnings) if change.key in self.secret:
-                return replace(told, change=_bare(change), warnings=tuple(f"{change.key}: {HIDDEN}" for _ in warnings))
+                return replace(
+                    told,
+                    change=_bare(change),
+                    warnings=tuple(f"{change.key}: {HIDDEN}" for _ in warnings),
+                )
             case deployment.NotApplied(change=change, refusal=refusal):
                 return replace(told, change=self._change(change), refusal=self._refusal(refusal))
             case deployment.Withheld(refusal=refusal):
@@ -43,7 +51,10 @@ class Discreet:
                 return self._words(told)
 
     def _plan(self, plan: Plan) -> Plan:
-        changes, refusals = tuple(map(self._change, plan.changes)), tuple(map(self._refusal, plan.refusals))
+        changes, refusals = (
+            tuple(map(self._change, plan.changes)),
+            tuple(map(self._refusal, plan.refusals)),
+        )
         return replace(plan, changes=changes, refusals=refusals)
 
     def _change(self, change: Change) -> Change:
@@ -52,23 +63,32 @@ class Discreet:
     def _refusal(self, refusal: Refusal) -> Refusal:
         if refusal.key not in self.secret or refusal.guard not in _QUOTING:
             return refusal
-        return replace(refusal, message=f"{refusal.key}: {refusal.guard}; {HIDDEN}, for a Secret holds it")
+        return replace(
+            refusal, message=f"{refusal.key}: {refusal.guard}; {HIDDEN}, for a Secret holds it"
+        )
 
     def _words(self, told: Any) -> Record:
         """A record about one object that says something of it in words of its own."""
         key, words = getattr(told, "object", None), getattr(told, "words", None)
-        known: Record = replace(told, words=HIDDEN) if key in self.secret and isinstance(words, str) else told
+        known: Record = (
+            replace(told, words=HIDDEN) if key in self.secret and isinstance(words, str) else told
+        )
         return known
 
 
 def _bare(change: Change) -> Change:
     """The change without any value: of the manifest its name alone."""
     fields = tuple(
-        FieldChange(field.path, *(None if value is None else HIDDEN for value in (field.old, field.new))) for field in change.fields
+        FieldChange(
+            field.path, *(None if value is None else HIDDEN for value in (field.old, field.new))
+        )
+        for field in change.fields
     )
     if change.manifest is None:
         return replace(change, fields=fields)
     key, body = change.key, change.manifest.body
-    named = {name: value for name, value in (("namespace", key.namespace), ("name", key.name)) if value}
+    named = {
+        name: value for name, value in (("namespace", key.namespace), ("name", key.name)) if value
+    }
     bare = {"apiVersion": body["apiVersion"], "kind": key.kind, "metadata": named}
     return replace(change, fields=fields, manifest=replace(change.manifest, body=bare))

@@ -1,4 +1,6 @@
-"""Objects and fields without what may be secret in them. A change stays visible, its content does not. Pure."""
+"""Objects and fields without what may be secret in them. A change stays visible, its content does
+not. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SECRET_DATA: Final = (("data",), ("stringData",))
 def field(key: Key, change: FieldChange) -> FieldChange:
     """The change with its secret values hidden."""
     if (key.kind == "Secret" and change.path[:1] in _SECRET_DATA) or is_telling(change):
-        return FieldChange(change.path, *(None if value is None else HIDDEN for value in (change.old, change.new)))
+        return FieldChange(
+            change.path, *(None if value is None else HIDDEN for value in (change.old, change.new))
+        )
     return FieldChange(change.path, value(change.old), value(change.new))
 
 
@@ -26,7 +30,12 @@ def is_telling(change: FieldChange) -> bool:
     path = change.path
     if len(path) >= 3 and path[-1] == "value" and path[-3] == "env":
         return telling(str(path[-2]))
-    return telling(str(path[-1])) and all(one is None or is_scalar(one) for one in (change.old, change.new)) if path else False
+    return (
+        telling(str(path[-1]))
+        and all(one is None or is_scalar(one) for one in (change.old, change.new))
+        if path
+        else False
+    )
 
 
 def value(shown: Any) -> Any:
@@ -66,11 +75,17 @@ def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> d
     for key, value in part.items():
         if whole and key in ("data", "stringData") and isinstance(value, Mapping):
             found[key] = {name: taken(held, take) for name, held in value.items()}
-        elif rather_too_much and key == "terminated" and isinstance(value, Mapping) and value.get("message"):
+        elif (
+            rather_too_much
+            and key == "terminated"
+            and isinstance(value, Mapping)
+            and value.get("message")
+        ):
             # The container's own last words: whatever its program prints when it fails.
             found[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
         elif is_scalar(value) and (
-            telling(str(key)) or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
+            telling(str(key))
+            or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
         ):
             found[key] = taken(value, take)
         else:
@@ -79,7 +94,9 @@ def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> d
 
 
 def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
-    return isinstance(name, str) and (telling(name) or (rather_too_much and patterns.looks_random(value)))
+    return isinstance(name, str) and (
+        telling(name) or (rather_too_much and patterns.looks_random(value))
+    )
 
 
 def _of_list(part: list[Any], take: Take, rather_too_much: bool) -> list[Any]:

@@ -36,7 +36,8 @@ ISSUED: Final = "|".join(
         r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
     )
 )
-# A key, a token, what SOPS encrypted, a password in a URL or in the DSN of a database driver (user:password@tcp(host)).
+# A key, a token, what SOPS encrypted, a password in a URL or in the DSN of a database driver
+# (user:password@tcp(host)).
 SHAPES: Final = re.compile(
     "|".join(
         (
@@ -51,16 +52,23 @@ SHAPES: Final = re.compile(
     re.DOTALL,
 )
 # A part of each of them: most texts have none, and that is known a hundred times as fast.
-MAY_HAVE_SHAPE: Final = re.compile(r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\[|@")
-ORDINARY: Final = frozenset({"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"})
+MAY_HAVE_SHAPE: Final = re.compile(
+    r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\[|@"
+)
+ORDINARY: Final = frozenset(
+    {"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"}
+)
 _REFERENCE: Final = re.compile(r"\$\([^)]*\)|\$\{[^}]*\}|\$\w+")
-_BITS: Final = 3.2  # for a character: a random hexadecimal word has some more, where the usual words of settings have less
+# for a character: a random hexadecimal word has some more, where the usual words of settings have
+# less
+_BITS: Final = 3.2
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
 
-# What the name of a certain secret ends in (DS514), and what only stands for a value, or is none: variables, templates, paths,
-# switches, numbers, words like "changeme" in brackets.
+# What the name of a certain secret ends in (DS514), and what only stands for a value, or is none:
+# variables, templates, paths, switches, numbers, words like "changeme" in brackets.
 _NAMES_SECRET: Final = re.compile(
-    r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z", re.IGNORECASE
+    r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z",
+    re.IGNORECASE,
 )
 _NO_SECRET: Final = re.compile(
     r"|[$%{<\[(*].*|/.*|[A-Za-z]:\\.*|.{0,3}|true|false|none|null|yes|no|optional|required|disabled|enabled|redacted|x+|[0-9]{1,5}"
@@ -81,8 +89,14 @@ def telling(name: str) -> bool:
 
 
 def certain(name: str, value: str) -> bool:
-    """Whether the value is a secret beyond doubt, so that a rule may complain: fewer than what is hidden."""
-    if _NAMES_SECRET.search(name) and "\n" not in value.strip() and not _NO_SECRET.fullmatch(value.strip()):
+    """Whether the value is a secret beyond doubt, so that a rule may complain: fewer than what is
+    hidden.
+    """
+    if (
+        _NAMES_SECRET.search(name)
+        and "\n" not in value.strip()
+        and not _NO_SECRET.fullmatch(value.strip())
+    ):
         return True
     return bool(_CERTAIN_SHAPES.search(value))
 
@@ -93,7 +107,9 @@ def is_reference(value: str) -> bool:
 
 
 def looks_random(value: Any) -> bool:
-    """Whether nobody would have chosen such a word: long, letters and digits mixed, hardly a letter twice."""
+    """Whether nobody would have chosen such a word: long, letters and digits mixed, hardly a letter
+    twice.
+    """
     if not isinstance(value, str) or not _RANDOM.fullmatch(value):
         return False
     if not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))):

@@ -1,7 +1,9 @@
-"""What a report must not repeat: values that a name, a place or their own look gives away as secret. Pure.
+"""What a report must not repeat: values that a name, a place or their own look gives away as
+secret. Pure.
 
-A finding may quote a value, and the excerpt below it shows a line. `found_in` reads the rendered objects, where an environment
-variable's name stands beside its value; what YAML can't be read is judged by its lines.
+A finding may quote a value, and the excerpt below it shows a line. `found_in` reads the rendered
+objects, where an environment variable's name stands beside its value; what YAML can't be read is
+judged by its lines.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, telling
 
 _LONG = 8  # characters
 _SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
-# A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers is hidden only where it stands.
+# A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers
+# is hidden only where it stands.
 _MOST = 1_000
 _MOST_LINES = 50
-_LINE = re.compile(r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w./-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$""")
+_LINE = re.compile(
+    r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w./-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$"""
+)
 _NO_SECRET = re.compile(r"""["']?(true|false|null|~|\d{1,2})["']?\s*[,}]?""", re.IGNORECASE)
 _HOLDS_SECRET = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?Secret\b""", re.MULTILINE)
 _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
@@ -32,7 +37,9 @@ _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
 
 @dataclass(frozen=True)
 class ReportSecrets:
-    """Values that are hidden wherever they come, and places whose value is never told, however short it is."""
+    """Values that are hidden wherever they come, and places whose value is never told, however
+    short it is.
+    """
 
     values: frozenset[str] = frozenset()
     places: frozenset[tuple[Key, Path]] = frozenset()
@@ -50,11 +57,15 @@ class ReportSecrets:
 
     def at(self, finding: Finding) -> bool:
         """Whether the finding is about a secret value."""
-        return finding.object is not None and (_in_secret(finding) or (finding.object, finding.path) in self.places)
+        return finding.object is not None and (
+            _in_secret(finding) or (finding.object, finding.path) in self.places
+        )
 
     def in_message(self, finding: Finding) -> str:
         """What the finding says, without the value that it is about where that is a secret."""
-        return self.within(_QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message)
+        return self.within(
+            _QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message
+        )
 
     def in_line(self, finding: Finding, line: str) -> str | None:
         """The line of a file that the finding is about; None where it had better not be shown."""
@@ -68,12 +79,18 @@ def line_of(finding: Finding) -> str:
 
 
 def quotable(file: bytes) -> bool:
-    """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every name may hide one."""
+    """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every
+    name may hide one.
+    """
     return not _HOLDS_SECRET.search(file)
 
 
 def _in_secret(finding: Finding) -> bool:
-    return finding.object is not None and finding.object.kind == "Secret" and finding.path[:1] in (("data",), ("stringData",))
+    return (
+        finding.object is not None
+        and finding.object.kind == "Secret"
+        and finding.path[:1] in (("data",), ("stringData",))
+    )
 
 
 def _without_value(found: re.Match[str]) -> str:
@@ -83,7 +100,9 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def found_in(bodies: Iterable[Body]) -> ReportSecrets:
-    """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in variables, arguments and data."""
+    """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in
+    variables, arguments and data.
+    """
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
     for body in bodies:
@@ -105,7 +124,12 @@ def _lines(value: str) -> list[str]:
 
 
 def _usable(value: str) -> bool:
-    return len(value) >= _SHORTEST and value.lower() not in ORDINARY and HIDDEN not in value and not patterns.is_reference(value)
+    return (
+        len(value) >= _SHORTEST
+        and value.lower() not in ORDINARY
+        and HIDDEN not in value
+        and not patterns.is_reference(value)
+    )
 
 
 def _is_no_word(value: str) -> bool:
@@ -123,7 +147,9 @@ def _data(body: Body) -> Iterator[tuple[Path, Any]]:
 
 
 def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of custom kinds."""
+    """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of
+    custom kinds.
+    """
     if isinstance(value, Mapping):
         name, held = value.get("name"), value.get("value")
         if isinstance(name, str) and telling(name) and objects.is_scalar(held):
@@ -136,14 +162,24 @@ def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _within(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """The parts of texts that are hidden where they stand: an argument, a line of a ConfigMap's file."""
+    """The parts of texts that are hidden where they stand: an argument, a line of a ConfigMap's
+    file.
+    """
     if isinstance(value, Mapping):
         for key, below in value.items():
             at = (*path, str(key))
-            yield from ((at, below),) if isinstance(below, str) and telling(str(key)) else _within(below, at)
+            yield from (
+                ((at, below),)
+                if isinstance(below, str) and telling(str(key))
+                else _within(below, at)
+            )
     elif isinstance(value, list):
-        for index, (below, follows) in enumerate(zip(value, objects.after_options(value), strict=True)):
-            yield from (((*path, index), str(below)),) if follows else _within(below, (*path, index))
+        for index, (below, follows) in enumerate(
+            zip(value, objects.after_options(value), strict=True)
+        ):
+            yield from (
+                (((*path, index), str(below)),) if follows else _within(below, (*path, index))
+            )
     elif isinstance(value, str):
         found: list[str] = []
         texts.content(value, found.append)

@@ -1,7 +1,9 @@
-"""What a support dump does not tell: a veil over everything that may be a secret. Pure, and rather too much than too little.
+"""What a support dump does not tell: a veil over everything that may be a secret. Pure, and rather
+too much than too little.
 
-First every part is learned from, then every part is told: a value that one place gives away as secret (the variable DB_PASSWORD) is
-hidden wherever it comes again (an event's message, a line of the log).
+First every part is learned from, then every part is told: a value that one place gives away as
+secret (the variable DB_PASSWORD) is hidden wherever it comes again (an event's message, a line of
+the log).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _SHORTEST, _LONG = 4, 8  # characters
 
 
 class Veil:
-    """Hides what is secret by its place, its name, its form, or because `learn` saw it in such a place."""
+    """Hides what is secret by its place, its name, its form, or because `learn` saw it in such a
+    place.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}  # each with how JSON writes it
@@ -43,8 +47,14 @@ class Veil:
         return _redacted(veiled, present) if present else veiled
 
     def _in(self, written: str) -> list[str]:
-        """The known secrets that come in what is written down, the longest first: of many, most texts hold none."""
-        found = [one for one, escaped in self._known.items() if one in written or (escaped is not one and escaped in written)]
+        """The known secrets that come in what is written down, the longest first: of many, most
+        texts hold none.
+        """
+        found = [
+            one
+            for one, escaped in self._known.items()
+            if one in written or (escaped is not one and escaped in written)
+        ]
         return sorted(found, key=lambda one: (-len(one), one))
 
     def _take(self, value: str) -> None:
@@ -57,7 +67,9 @@ class Veil:
 
 
 def _worth_it(value: str) -> bool:
-    """Whether to look for the value elsewhere: a short or usual word would hide what it does not mean."""
+    """Whether to look for the value elsewhere: a short or usual word would hide what it does not
+    mean.
+    """
     usual = value.lower() in ORDINARY or HIDDEN in value or (value.isdigit() and len(value) < _LONG)
     return len(value) >= _SHORTEST and not usual
 
@@ -65,7 +77,9 @@ def _worth_it(value: str) -> bool:
 def _without(part: Any, known: list[str]) -> Any:
     match part:
         case Mapping():
-            return {_redacted(str(key), known): _without(value, known) for key, value in part.items()}
+            return {
+                _redacted(str(key), known): _without(value, known) for key, value in part.items()
+            }
         case list():
             return [_without(value, known) for value in part]
         case str():
@@ -79,7 +93,12 @@ def _without(part: Any, known: list[str]) -> Any:
 def _redacted(text: str, known: list[str]) -> str:
     for one in known:
         if one in text:
-            # Of a short value whole words alone; in a line that was written into another, \\n comes before a word.
-            pattern = re.escape(one) if len(one) >= _LONG else rf"(?:(?<!\w)|(?<=\\n)){re.escape(one)}(?!\w)"
+            # Of a short value whole words alone; in a line that was written into another, \\n comes
+            # before a word.
+            pattern = (
+                re.escape(one)
+                if len(one) >= _LONG
+                else rf"(?:(?<!\w)|(?<=\\n)){re.escape(one)}(?!\w)"
+            )
             text = re.sub(pattern, HIDDEN, text)
     return text

@@ -1,4 +1,6 @@
-"""A text without what may be secret: by its form, or because it stands after a name that tells. Pure."""
+"""A text without what may be secret: by its form, or because it stands after a name that tells.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,38 @@ from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_refe
 Take = Callable[[str], None]
 
 _NAME: Final = r"[A-Za-z0-9_.-]+"
-_BEGINS: Final = r"(?<![A-Za-z0-9_.-])"  # else a long word would be looked through from each of its letters
+# else a long word would be looked through from each of its letters
+_BEGINS: Final = r"(?<![A-Za-z0-9_.-])"
 # `user@` alone may be a token; git@ is how everybody logs in to a forge.
 _LOGIN: Final = re.compile(r"(?<=://)(?!git@)[^\s/@\"'\\?#]+(?=@)")
 _SCHEME: Final = r"\b(Bearer|Basic|Negotiate|Digest)(\s+)"
 _BEARER: Final = re.compile(rf"{_SCHEME}[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE)
 # In a sentence a word is a word: `basic authentication`.
-_BEARER_IN_WORDS: Final = re.compile(rf"{_SCHEME}(?-i:(?=\S*[^a-z\s]))[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE)
-# Chat rooms: the address alone lets anybody write.
-_SENDER: Final = re.compile(r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+")
-_ASSIGNED: Final = re.compile(rf"{_BEGINS}(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)")
-_QUOTED: Final = re.compile(rf"(?<!\\)(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)")
-_LINE: Final = re.compile(
-    rf"(?P<open>^|\\n|[{{,])(?P<indent>[ \t-]*)(?P<name>{_NAME})(?P<is>:[ \t]+)(?P<value>[^\n\\,}}]+)", re.MULTILINE
+_BEARER_IN_WORDS: Final = re.compile(
+    rf"{_SCHEME}(?-i:(?=\S*[^a-z\s]))[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE
 )
-_FLAG: Final = re.compile(rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)")
+# Chat rooms: the address alone lets anybody write.
+_SENDER: Final = re.compile(
+    r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+"
+)
+_ASSIGNED: Final = re.compile(
+    rf"{_BEGINS}(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)"
+)
+_QUOTED: Final = re.compile(
+    rf"(?<!\\)(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)"
+)
+_LINE: Final = re.compile(
+    rf"(?P<open>^|\\n|[{{,])(?P<indent>[ \t-]*)(?P<name>{_NAME})(?P<is>:[ "
+    rf"\t]+)(?P<value>[^\n\\,}}]+)",
+    re.MULTILINE,
+)
+_FLAG: Final = re.compile(
+    rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)"
+)
 # In a sentence a word after an option is a word: `--token must be …`.
-_FLAG_IN_WORDS: Final = re.compile(rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)")
+_FLAG_IN_WORDS: Final = re.compile(
+    rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)"
+)
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
@@ -39,12 +56,16 @@ def shapes(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """A sentence of ours, which may quote anything: an event, a line of the log, a message of an API server."""
+    """A sentence of ours, which may quote anything: an event, a line of the log, a message of an
+    API server.
+    """
     return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)
 
 
 def content(text: str, take: Take | None = None) -> str:
-    """A value of an object, a file, a log of others: also what YAML and a command line name. `take` gets what was hidden."""
+    """A value of an object, a file, a log of others: also what YAML and a command line name. `take`
+    gets what was hidden.
+    """
     return _hidden(text, take or _forget, _BEARER, _IN_CONTENT)
 
 
@@ -60,11 +81,20 @@ def _forget(_: str) -> None:
 
 
 def _hidden(
-    text: str, take: Take, bearer: re.Pattern[str], after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+    text: str,
+    take: Take,
+    bearer: re.Pattern[str],
+    after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...],
 ) -> str:
     def named(found: re.Match[str]) -> str:
         value = found["value"].strip("\"' ")
-        if not telling(found["name"]) or not value or HIDDEN in value or value in _NOTHING or is_reference(value):
+        if (
+            not telling(found["name"])
+            or not value
+            or HIDDEN in value
+            or value in _NOTHING
+            or is_reference(value)
+        ):
             return found.group()
         take(value)
         return found.group()[: found.start("value") - found.start()] + HIDDEN

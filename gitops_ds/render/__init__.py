@@ -1,4 +1,6 @@
-"""From a snapshot to what one cluster shall have: pure; the cluster, the clock and the disk stay outside."""
+"""From a snapshot to what one cluster shall have: pure; the cluster, the clock and the disk stay
+outside.
+"""
 
 from gitops_ds.render.bundle import agents, clusters, ignored, kustomizations, render
 from gitops_ds.yaml.writer import as_yaml

@@ -1,4 +1,6 @@
-"""One agent's folder as objects: its templates with values in their places, patched, and split into variants."""
+"""One agent's folder as objects: its templates with values in their places, patched, and split into
+variants.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from gitops_ds.render.variants import Variant
 from gitops_ds.yaml import parser
 
 # Files and folders of agents/NAME/ that are not manifests.
-_OUR_FILES = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"])
+_OUR_FILES = frozenset(
+    ["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"]
+)
 _OUR_FOLDERS = frozenset(["values", "patches", "config"])
 
 
@@ -106,7 +110,9 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     found, facts = around.layout, around.facts
     result = Rendered()
     result.findings += _file_findings(agent, around)
-    config, findings = hashed_config_map.of_folder(agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)})
+    config, findings = hashed_config_map.of_folder(
+        agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)}
+    )
     result.findings += findings
     wanted, findings = variants.read(agent.variants, found, facts)
     result.findings += findings
@@ -129,26 +135,46 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     return result
 
 
-def scope(agent: AgentFolder, around: RenderContext, variant: Variant | None, result: Rendered) -> PlaceholderScope:
-    """The names that the agent's templates may refer to, for one variant (None: for its companions)."""
+def scope(
+    agent: AgentFolder, around: RenderContext, variant: Variant | None, result: Rendered
+) -> PlaceholderScope:
+    """The names that the agent's templates may refer to, for one variant (None: for its
+    companions).
+    """
     found, facts = around.layout, around.facts
     stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
-        stack.append(ValuesLayer(variant.values, Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values"))))
+        stack.append(
+            ValuesLayer(
+                variant.values,
+                Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values")),
+            )
+        )
     result.findings += values.unknown(agent.declared, stack, agent.name, found)
     resolved = values.resolve(agent.declared, stack)
-    result.findings += parameter_schema.check(agent.declared, resolved, agent.name, found, around.definition)
+    result.findings += parameter_schema.check(
+        agent.declared, resolved, agent.name, found, around.definition
+    )
     built_in: dict[str, TracedTree] = {"agent.name": traced_values.TracedScalar(agent.name, ())}
     if facts.name:
         built_in["cluster.name"] = traced_values.TracedScalar(facts.name, (around.cluster.at(),))
         labels = around.cluster.section("labels").items()
-        built_in |= {f"cluster.labels.{key}": traced_values.trace(label, around.cluster.at("labels", key)) for key, label in labels}
+        built_in |= {
+            f"cluster.labels.{key}": traced_values.trace(label, around.cluster.at("labels", key))
+            for key, label in labels
+        }
     if facts.environment:
-        built_in["environment.name"] = traced_values.TracedScalar(facts.environment, (around.cluster.at("environment"),))
+        built_in["environment.name"] = traced_values.TracedScalar(
+            facts.environment, (around.cluster.at("environment"),)
+        )
     if variant:
         pointer = variant.below("name")
-        built_in["variant.name"] = traced_values.TracedScalar(variant.name, (pointer,) if pointer else ())
-    return PlaceholderScope({**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved))
+        built_in["variant.name"] = traced_values.TracedScalar(
+            variant.name, (pointer,) if pointer else ()
+        )
+    return PlaceholderScope(
+        {**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved)
+    )
 
 
 def _daemonset(
@@ -170,21 +196,39 @@ def _daemonset(
         template = _bind(_traced(draft, own), agent, own, around, result)
         base_name = _name(template)
         tree = variants.place_on(template, variant)
-        if len(selector_coverage.terms_of_daemonset(traced_values.plain(tree))) > variants.MOST_TERMS and variant.at:
+        if (
+            len(selector_coverage.terms_of_daemonset(traced_values.plain(tree)))
+            > variants.MOST_TERMS
+            and variant.at
+        ):
             result.findings.append(variants.too_many(variant.name, around.layout.place(variant.at)))
-        tree = _patched(tree, [_resolved(p, own) for p in (*general, *special)], (base_name, _name(tree)), around, result)
+        tree = _patched(
+            tree,
+            [_resolved(p, own) for p in (*general, *special)],
+            (base_name, _name(tree)),
+            around,
+            result,
+        )
         if config:
             tree, used = hashed_config_map.point_to(tree, config)
             result.config_used |= used
         _settle(own, agent, around, result)
         result.drafts.append(_draft(agent, tree, draft, variant.name if variant.at else ""))
         metadata = tree.get("metadata")
-        yield str(traced_values.plain(metadata.get("namespace")) or "") if isinstance(metadata, dict) else ""
+        yield (
+            str(traced_values.plain(metadata.get("namespace")) or "")
+            if isinstance(metadata, dict)
+            else ""
+        )
         result.findings += [_no_such(p, around) for p in special if p.at not in result.fitted]
 
 
-def _templates(agent: AgentFolder, around: RenderContext, result: Rendered) -> Iterator[ParsedObject]:
-    """The objects of the agent's folder, or of the source that its source.yaml names, as they are written."""
+def _templates(
+    agent: AgentFolder, around: RenderContext, result: Rendered
+) -> Iterator[ParsedObject]:
+    """The objects of the agent's folder, or of the source that its source.yaml names, as they are
+    written.
+    """
     found = around.layout
     folder = PurePosixPath("agents", agent.name)
     explained = any(finding.refused for finding in found.snapshot.findings)
@@ -192,15 +236,22 @@ def _templates(agent: AgentFolder, around: RenderContext, result: Rendered) -> I
         yield from _of_chart(chart, agent, around, result)
     elif agent.source.section("helm") and not explained:
         message = "nobody rendered this chart; without it the agent is not whole"
-        result.findings.append(refusal("DS801", message, found.place(agent.source.at("helm"), key=True)))
+        result.findings.append(
+            refusal("DS801", message, found.place(agent.source.at("helm"), key=True))
+        )
     named = kustomize_path(agent.source)
     wanted = charts.inside(folder, named) if named else None
     if named and (wanted is None or (wanted not in found.snapshot.expanded and not explained)):
-        message = f"kustomize made nothing of {named}: is it in the repository, with a kustomization.yaml?"
+        message = (
+            f"kustomize made nothing of {named}: is it in the repository, with a "
+            "kustomization.yaml?"
+        )
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
     for made, data in sorted(found.snapshot.expanded.items()):
         if made == wanted or (not named and made.parts[:2] == folder.parts):
-            yield from parsed_objects.expanded(made, data, found.snapshot.placed.get(made, {})).drafts
+            yield from parsed_objects.expanded(
+                made, data, found.snapshot.placed.get(made, {})
+            ).drafts
     for path in agent.paths:
         if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
             objects = found.objects(path)
@@ -209,7 +260,9 @@ def _templates(agent: AgentFolder, around: RenderContext, result: Rendered) -> I
 
 
 def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
-    """Whether what a program should have made of the agent's source is not there; a finding of the snapshot says why."""
+    """Whether what a program should have made of the agent's source is not there; a finding of the
+    snapshot says why.
+    """
     snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
     if agent.source.section("helm"):
         return folder / "source.yaml" not in snapshot.charts
@@ -219,13 +272,22 @@ def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
     return consumed and not any(made.parts[:2] == folder.parts for made in snapshot.expanded)
 
 
-def _of_chart(chart: RenderedChart, agent: AgentFolder, around: RenderContext, result: Rendered) -> Iterator[ParsedObject]:
-    """The objects that helm made, each value at the place that the chart or its values have it. Nothing runs as a hook here."""
+def _of_chart(
+    chart: RenderedChart, agent: AgentFolder, around: RenderContext, result: Rendered
+) -> Iterator[ParsedObject]:
+    """The objects that helm made, each value at the place that the chart or its values have it.
+    Nothing runs as a hook here.
+    """
     objects = parsed_objects.read(agent.source.name, chart.data)
     for finding in objects.findings:
         place = around.layout.place(agent.source.at("helm", "chart"))
         result.findings.append(
-            replace(finding, message=f"in what helm made of the chart: {finding.message}", place=place, end=None)
+            replace(
+                finding,
+                message=f"in what helm made of the chart: {finding.message}",
+                place=place,
+                end=None,
+            )
         )
     for draft in objects.drafts:
         known = {} if draft.base.path else chart.places.get(draft.base.document, {})
@@ -237,7 +299,8 @@ def _of_chart(chart: RenderedChart, agent: AgentFolder, around: RenderContext, r
             yield replace(draft, base=base, set_by=known, literal=True)
         elif hook not in ("test", "test-success", "test-failure"):
             message = (
-                f"{draft.body['kind']} {_name(draft.body)} is a hook of the chart ({hook}), and is left out: only Helm runs hooks"
+                f"{draft.body['kind']} {_name(draft.body)} is a hook of the chart ({hook}), and "
+                "is left out: only Helm runs hooks"
             )
             result.findings.append(_told("DS804", message, around.layout.place(base)))
 
@@ -247,15 +310,23 @@ def _is_ours(path: PurePosixPath) -> bool:
 
 
 def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
-    """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and nobody could escape it."""
+    """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and
+    nobody could escape it.
+    """
     tree = traced_values.trace(draft.body, draft.base, draft.set_by)
     return tree if draft.literal else own.resolve(tree)
 
 
 def _is_main(draft: ParsedObject, agent: str) -> bool:
-    """Whether the agent's variants are of this object: its DaemonSets, but not those under companions/."""
-    is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith("apps/")
-    return is_daemonset and not PurePosixPath(draft.base.file).is_relative_to(f"agents/{agent}/companions")
+    """Whether the agent's variants are of this object: its DaemonSets, but not those under
+    companions/.
+    """
+    is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith(
+        "apps/"
+    )
+    return is_daemonset and not PurePosixPath(draft.base.file).is_relative_to(
+        f"agents/{agent}/companions"
+    )
 
 
 def _patches(agent: AgentFolder, around: RenderContext) -> Iterator[Patch]:
@@ -263,11 +334,17 @@ def _patches(agent: AgentFolder, around: RenderContext) -> Iterator[Patch]:
     for name in dict.fromkeys((around.facts.environment, around.facts.name)):
         path = PurePosixPath("agents", agent.name, "patches", f"{name}.yaml")
         if name and path in around.layout.files:
-            yield from patches.of_documents(str(path), parser.read(str(path), around.layout.files[path]).documents)
+            yield from patches.of_documents(
+                str(path), parser.read(str(path), around.layout.files[path]).documents
+            )
 
 
 def _patched(
-    tree: TracedTree, wanted: list[Patch], known_as: tuple[str, ...], around: RenderContext, result: Rendered
+    tree: TracedTree,
+    wanted: list[Patch],
+    known_as: tuple[str, ...],
+    around: RenderContext,
+    result: Rendered,
 ) -> TracedTree:
     kind = str(traced_values.plain(tree.get("kind")))
     for patch in wanted:
@@ -282,27 +359,47 @@ def _resolved(patch: Patch, own: PlaceholderScope) -> Patch:
     return Patch(patch.kind, patch.name, own.resolve(patch.change), patch.at)
 
 
-def _bind(tree: TracedTree, agent: AgentFolder, own: PlaceholderScope, around: RenderContext, result: Rendered) -> TracedTree:
+def _bind(
+    tree: TracedTree,
+    agent: AgentFolder,
+    own: PlaceholderScope,
+    around: RenderContext,
+    result: Rendered,
+) -> TracedTree:
     """The template with the bound parameters that have a value put at their places."""
     for name, binding in agent.bound.items():
         text = binding.get("path") if isinstance(binding, Mapping) else None
         if name not in own.values or not isinstance(text, str) or not isinstance(binding, Mapping):
             continue
-        if str(binding.get("kind", "DaemonSet")) != "DaemonSet" or binding.get("name", _name(tree)) != _name(tree):
+        if str(binding.get("kind", "DaemonSet")) != "DaemonSet" or binding.get(
+            "name", _name(tree)
+        ) != _name(tree):
             continue
         own.used.add(name)
         steps = field_path.parse(text)
-        path = field_path.resolve(traced_values.plain(tree), steps, missing_key=True) if steps else None
+        path = (
+            field_path.resolve(traced_values.plain(tree), steps, missing_key=True)
+            if steps
+            else None
+        )
         if not path:
             message = f"there is nothing at {text} in DaemonSet {_name(tree)}"
-            result.findings.append(refusal("DS803", message, around.layout.place(agent.source.at("bind", name, "path"))))
+            result.findings.append(
+                refusal(
+                    "DS803", message, around.layout.place(agent.source.at("bind", name, "path"))
+                )
+            )
             continue
         tree = _set(tree, path, own.values[name], agent.source.at("bind", name))
     return tree
 
 
-def _set(tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: Pointer) -> TracedTree:
-    """The tree with the value at the path; what stood there before is named behind the value's own setters."""
+def _set(
+    tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: Pointer
+) -> TracedTree:
+    """The tree with the value at the path; what stood there before is named behind the value's own
+    setters.
+    """
     if not path:
         old = tree.set_by if isinstance(tree, traced_values.TracedScalar) else ()
         return (
@@ -313,10 +410,14 @@ def _set(tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: P
     step, rest = path[0], path[1:]
     if isinstance(tree, dict):
         return {**tree, step: _set(tree.get(step), rest, value, at)}
-    return [_set(item, rest, value, at) if index == step else item for index, item in enumerate(tree)]
+    return [
+        _set(item, rest, value, at) if index == step else item for index, item in enumerate(tree)
+    ]
 
 
-def _settle(own: PlaceholderScope, agent: AgentFolder, around: RenderContext, result: Rendered) -> None:
+def _settle(
+    own: PlaceholderScope, agent: AgentFolder, around: RenderContext, result: Rendered
+) -> None:
     """Takes what the scope has seen into the result: which names were used, which have no value."""
     result.used |= own.used
     known = {*own.values, "cluster.name", "environment.name", "variant.name"}
@@ -328,31 +429,50 @@ def _settle(own: PlaceholderScope, agent: AgentFolder, around: RenderContext, re
 
 
 def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: str) -> ParsedObject:
-    # Of what a program made also the lists and mappings have places of their own: what is missing in one is told there.
+    # Of what a program made also the lists and mappings have places of their own: what is missing
+    # in one is told there.
     set_by = {**draft.set_by, **traced_values.origins(tree, draft.base)}
-    return ParsedObject(traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on)
+    return ParsedObject(
+        traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on
+    )
 
 
 def _name(tree: TracedTree) -> str:
     metadata = tree.get("metadata")
-    return str(traced_values.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
+    return (
+        str(traced_values.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
+    )
 
 
 def _file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
-    """Files of ours that can't be read, and values or patches for something that the repository does not name."""
+    """Files of ours that can't be read, and values or patches for something that the repository
+    does not name.
+    """
     found = around.layout
     for path in agent.paths:
-        if path not in found.files or path.suffix not in layout.MANIFEST_SUFFIXES or layout.is_config(path) or not _is_ours(path):
+        if (
+            path not in found.files
+            or path.suffix not in layout.MANIFEST_SUFFIXES
+            or layout.is_config(path)
+            or not _is_ours(path)
+        ):
             continue
         yield from found.findings_of(path)
         if path.parts[2] in ("values", "patches") and path.stem not in found.names:
             hint = layout.did_you_mean(path.stem, found.names)
-            message = f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
+            message = (
+                f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
+            )
             yield refusal("DS803", message, found.place(Pointer(str(path), 0, ())))
 
 
 def _unused(
-    agent: AgentFolder, around: RenderContext, wanted: list[Variant], general: list[Patch], config: Config | None, result: Rendered
+    agent: AgentFolder,
+    around: RenderContext,
+    wanted: list[Variant],
+    general: list[Patch],
+    config: Config | None,
+    result: Rendered,
 ) -> Iterator[Finding]:
     """Patches for nothing; parameters and config files that nothing reads."""
     found = around.layout
@@ -360,15 +480,26 @@ def _unused(
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
         for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
-            yield _told("DS804", f"nothing in agent {agent.name} refers to ${{{name}}}", found.place(at, key=True))
+            yield _told(
+                "DS804",
+                f"nothing in agent {agent.name} refers to ${{{name}}}",
+                found.place(at, key=True),
+            )
         if config and not result.config_used:
-            message = f"nothing in agent {agent.name} reads its config/; refer to the ConfigMap {agent.name}"
+            message = (
+                f"nothing in agent {agent.name} reads its config/; refer to the ConfigMap "
+                f"{agent.name}"
+            )
             yield _told("DS804", message, found.place(Pointer(config.file, 0, ())))
 
 
 def _no_such(patch: Patch, around: RenderContext) -> Finding:
     what = f"{patch.kind} {patch.name}".rstrip()
-    return refusal("DS803", f"this patch is for a {what}, which the agent has not", around.layout.place(patch.at))
+    return refusal(
+        "DS803",
+        f"this patch is for a {what}, which the agent has not",
+        around.layout.place(patch.at),
+    )
 
 
 def _told(rule: str, message: str, place: Place) -> Finding:

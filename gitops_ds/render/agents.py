@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents. `held` names those not to be applied, each with the file that says so; `drift` is the policy of
-    those that have one.
+    """What came of all agents. `held` names those not to be applied, each with the file that says
+    so; `drift` is the policy of those that have one.
 
-    `expected` are the nodes that an agent counts on, and those that are said to get no pod, of agents that say so."""
+    `expected` are the nodes that an agent counts on, and those that are said to get no pod, of
+    agents that say so.
+    """
 
     drafts: tuple[ParsedObject, ...]
     findings: tuple[Finding, ...]
@@ -52,7 +54,11 @@ def render(around: RenderContext) -> All:
 
 
 def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
-    said = {name: word for name, agent in agents.items() if isinstance(word := agent.about.value.get("drift"), str)}
+    said = {
+        name: word
+        for name, agent in agents.items()
+        if isinstance(word := agent.about.value.get("drift"), str)
+    }
     if not said:
         return {}
     from gitops_ds.model.change import DriftPolicy
@@ -70,7 +76,9 @@ def chosen(around: RenderContext) -> tuple[str, ...]:
 
 def _held_by(agent: AgentFolder, around: RenderContext) -> str:
     """The file that holds an agent, the one of the cluster first; empty for one that none holds."""
-    said = [(file, file.section("agents", agent.name)) for file in (around.cluster, around.environment)]
+    said = [
+        (file, file.section("agents", agent.name)) for file in (around.cluster, around.environment)
+    ]
     said.append((agent.about, agent.about.value))
     return next((file.name for file, value in said if value.get("hold") is True), "")
 
@@ -82,12 +90,22 @@ def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> I
             place = around.layout.place(agent.about.at("dependsOn", index))
             if other not in agents:
                 hint = layout.did_you_mean(other, agents)
-                yield refusal("DS803", f"agent {name} waits for {other}, which is no agent of this repository{hint}", place)
+                yield refusal(
+                    "DS803",
+                    f"agent {name} waits for {other}, which is no agent of this repository{hint}",
+                    place,
+                )
             elif (circle := _way(agents, other, name)) is not None:
-                yield refusal("DS803", f"agents wait for each other in a circle: {' -> '.join((name, *circle))}", place)
+                yield refusal(
+                    "DS803",
+                    f"agents wait for each other in a circle: {' -> '.join((name, *circle))}",
+                    place,
+                )
 
 
-def _way(agents: Mapping[str, AgentFolder], start: str, end: str, seen: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def _way(
+    agents: Mapping[str, AgentFolder], start: str, end: str, seen: tuple[str, ...] = ()
+) -> tuple[str, ...] | None:
     """The agents from start to end along their dependencies."""
     if start == end:
         return (*seen, start)
@@ -105,4 +123,9 @@ def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> 
             if name not in known:
                 hint = layout.did_you_mean(name, known)
                 place = around.layout.place(file.at("values", name), key=True)
-                yield Finding("DS804", Severity.INFO, f"no agent of this cluster has a parameter {name}{hint}", place)
+                yield Finding(
+                    "DS804",
+                    Severity.INFO,
+                    f"no agent of this cluster has a parameter {name}{hint}",
+                    place,
+                )

@@ -36,9 +36,10 @@ class _Gathered:
 def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bundle:
     """The bundle of a snapshot for one of its clusters.
 
-    `cluster` may be left out where the repository names one or none. `namespace` is for objects without one, and wins over the
-    cluster file's and the repository's. What is wrong with the files is in the bundle's findings, never an exception; raises
-    UsageError for a cluster that is not there.
+    `cluster` may be left out where the repository names one or none. `namespace` is for objects
+    without one, and wins over the cluster file's and the repository's. What is wrong with the files
+    is in the bundle's findings, never an exception; raises UsageError for a cluster that is not
+    there.
     """
     found = layout.read(snapshot)
     facts = facts_of(found, cluster, namespace)
@@ -47,8 +48,12 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
     rendered = all_agents.render(surroundings(found, facts))
     gathered.drafts += rendered.drafts
     gathered.findings += rendered.findings
-    manifests, findings = defaults.finish(gathered.drafts, _defaults(found, facts, namespace), found.place)
-    unique = dict.fromkeys(finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings))
+    manifests, findings = defaults.finish(
+        gathered.drafts, _defaults(found, facts, namespace), found.place
+    )
+    unique = dict.fromkeys(
+        finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings)
+    )
     return Bundle(
         commit=snapshot.commit.id if snapshot.commit else None,
         cluster=facts,
@@ -61,7 +66,11 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
         profile=found.settings.text("profile") or "default",
         custom=layout.custom(found.settings),
         expected=rendered.expected,
-        rules={rule: on for rule, on in found.settings.section("rules").items() if isinstance(on, bool | Mapping)},
+        rules={
+            rule: on
+            for rule, on in found.settings.section("rules").items()
+            if isinstance(on, bool | Mapping)
+        },
     )
 
 
@@ -81,12 +90,16 @@ def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
 
 
 def is_ours(snapshot: Snapshot) -> bool:
-    """Whether the repository has a file of our format: gitops-ds.yaml, or one in clusters/, environments/ or agents/."""
+    """Whether the repository has a file of our format: gitops-ds.yaml, or one in clusters/,
+    environments/ or agents/.
+    """
     return layout.read(snapshot).ours
 
 
 def agents(snapshot: Snapshot) -> tuple[str, ...]:
-    """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name, once it is rendered."""
+    """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name,
+    once it is rendered.
+    """
     return tuple(layout.read(snapshot).agents)
 
 
@@ -96,20 +109,35 @@ def ignored(snapshot: Snapshot) -> Callable[[PurePosixPath], bool]:
 
 
 def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
-    """The folders that a source.yaml names, which must be expanded even where they are another one's base."""
+    """The folders that a source.yaml names, which must be expanded even where they are another
+    one's base.
+    """
     found = layout.read(snapshot)
-    named = {name: one_agent.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml"))) for name in found.agents}
-    folders = (charts.inside(PurePosixPath("agents", name), path) for name, path in named.items() if path)
+    named = {
+        name: one_agent.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml")))
+        for name in found.agents
+    }
+    folders = (
+        charts.inside(PurePosixPath("agents", name), path) for name, path in named.items() if path
+    )
     return frozenset(folder for folder in folders if folder is not None)
 
 
 def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
-    """What the repository says of the cluster; raises UsageError for one that is not there, or when the choice is open."""
+    """What the repository says of the cluster; raises UsageError for one that is not there, or when
+    the choice is open.
+    """
     known = found.clusters
     if not cluster and len(known) > 1:
-        raise UsageError(f"this repository describes {len(known)} clusters; choose one with --cluster: {', '.join(known)}")
+        raise UsageError(
+            f"this repository describes {len(known)} clusters; choose one with --cluster: "
+            f"{', '.join(known)}"
+        )
     if cluster and cluster not in known:
-        raise UsageError(f"there is no clusters/{cluster}.yaml in this repository{layout.did_you_mean(cluster, known)}")
+        raise UsageError(
+            f"there is no clusters/{cluster}.yaml in this "
+            f"repository{layout.did_you_mean(cluster, known)}"
+        )
     name = cluster or next(iter(known), "")
     file = known.get(name, File(""))
     own_ignore = file.section("ignore")
@@ -117,8 +145,11 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
         name=name,
         environment=file.text("environment"),
         context=file.text("api", "context"),
-        namespace=namespace or file.text("namespace") or found.settings.text("defaults", "namespace"),
-        kubernetes=layout.texts(file.value.get("kubernetes")) or layout.texts(found.settings.value.get("kubernetes")),
+        namespace=namespace
+        or file.text("namespace")
+        or found.settings.text("defaults", "namespace"),
+        kubernetes=layout.texts(file.value.get("kubernetes"))
+        or layout.texts(found.settings.value.get("kubernetes")),
         pools=layout.pools(file),
         ignore=layout.requirements(own_ignore.get("match")),
     )
@@ -136,14 +167,20 @@ def surroundings(found: Layout, facts: ClusterFacts) -> RenderContext:
 
 
 def _plain(found: Layout, gathered: _Gathered) -> None:
-    """Manifests that are not under agents/: all of them without gitops-ds.yaml, else those that its `manifests:` names."""
+    """Manifests that are not under agents/: all of them without gitops-ds.yaml, else those that its
+    `manifests:` names.
+    """
     wanted = ignore.patterns(layout.texts(found.settings.value.get("manifests")), anchored=True)
 
     def counts(path: PurePosixPath) -> bool:
         if found.settings.name:
             return wanted.take(path) and str(path) != SETTINGS
-        of_agent = len(path.parts) > 2 and path.parts[0] == "agents" and path.parts[1] in found.agents
-        return not of_agent and not (found.ours and len(path.parts) == 2 and path.parts[0] in ("clusters", "environments"))
+        of_agent = (
+            len(path.parts) > 2 and path.parts[0] == "agents" and path.parts[1] in found.agents
+        )
+        return not of_agent and not (
+            found.ours and len(path.parts) == 2 and path.parts[0] in ("clusters", "environments")
+        )
 
     for path in found.files:
         if path.suffix in layout.MANIFEST_SUFFIXES and counts(path):
@@ -167,28 +204,41 @@ def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
     if facts.environment and found.environments and facts.environment not in found.environments:
         hint = layout.did_you_mean(facts.environment, found.environments)
         place = found.place(found.clusters[facts.name].at("environment"))
-        findings.append(refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place))
+        findings.append(
+            refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place)
+        )
     for name in found.clusters[facts.name].section("agents") if facts.name else ():
         if name not in found.agents:
             hint = layout.did_you_mean(name, found.agents)
             place = found.place(found.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
     if found.settings.name and not found.agents and not found.settings.value.get("manifests"):
-        message = "nothing here is for a cluster: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
-        findings.append(Finding("DS804", Severity.WARNING, message, found.place(Pointer(SETTINGS, 0, ()))))
+        message = (
+            "nothing here is for a cluster: no agents/ folder, and no `manifests:` in "
+            "gitops-ds.yaml"
+        )
+        findings.append(
+            Finding("DS804", Severity.WARNING, message, found.place(Pointer(SETTINGS, 0, ())))
+        )
     return findings
 
 
 def _is_ours(path: PurePosixPath) -> bool:
     return str(path) == SETTINGS or (
-        len(path.parts) == 2 and path.parts[0] in ("clusters", "environments") and path.suffix == ".yaml"
+        len(path.parts) == 2
+        and path.parts[0] in ("clusters", "environments")
+        and path.suffix == ".yaml"
     )
 
 
 def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaults:
     settings = found.settings
     cluster = found.clusters.get(facts.name, File(""))
-    at = cluster.at("namespace") if cluster.text("namespace") else settings.at("defaults", "namespace")
+    at = (
+        cluster.at("namespace")
+        if cluster.text("namespace")
+        else settings.at("defaults", "namespace")
+    )
     namespace = Default(facts.namespace, None if asked else at) if facts.namespace else None
     labels = {
         key: Default(value, settings.at("defaults", "labels", key))
@@ -196,7 +246,11 @@ def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaul
         if isinstance(value, str)
     }
     own = {name: found.read(PurePosixPath("agents", name, "agent.yaml")) for name in found.agents}
-    classes = {name: Default(file.text("class"), file.at("class")) for name, file in own.items() if file.text("class")}
+    classes = {
+        name: Default(file.text("class"), file.at("class"))
+        for name, file in own.items()
+        if file.text("class")
+    }
     classes |= {
         agent: Default(name, settings.at("class", name))
         for name, members in settings.section("class").items()
@@ -207,4 +261,8 @@ def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaul
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:
     place = finding.place
-    return (*((place.file, place.line, place.column) if place else ("", 0, 0)), finding.rule, finding.message)
+    return (
+        *((place.file, place.line, place.column) if place else ("", 0, 0)),
+        finding.rule,
+        finding.message,
+    )

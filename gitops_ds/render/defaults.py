@@ -20,7 +20,9 @@ _PARTS = attrgetter("group", "kind", "namespace", "name")
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A text that is put where an object does not say it itself, and what says so (None: the command line)."""
+    """A text that is put where an object does not say it itself, and what says so (None: the
+    command line).
+    """
 
     value: str
     at: Pointer | None = None
@@ -28,15 +30,21 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its agent's name."""
+    """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its
+    agent's name.
+    """
 
     namespace: Default | None = None
     labels: Mapping[str, Default] = field(default_factory=dict)
     classes: Mapping[str, Default] = field(default_factory=dict)
 
 
-def finish(drafts: Iterable[ParsedObject], defaults: Defaults, place: PlaceOf) -> tuple[dict[Key, Manifest], list[Finding]]:
-    """The manifests by key, sorted, and what is wrong with some drafts; of two that name one object the first stays."""
+def finish(
+    drafts: Iterable[ParsedObject], defaults: Defaults, place: PlaceOf
+) -> tuple[dict[Key, Manifest], list[Finding]]:
+    """The manifests by key, sorted, and what is wrong with some drafts; of two that name one object
+    the first stays.
+    """
     drafts = list(drafts)
     defined = _defined_here(drafts)
     manifests: dict[Key, Manifest] = {}
@@ -52,9 +60,19 @@ def finish(drafts: Iterable[ParsedObject], defaults: Defaults, place: PlaceOf) -
             first = place(other.origin.base)
             message = f"{manifest.key} is already written at {first}; keep one of the two"
             findings.append(refusal("DS801", message, place(draft.base), manifest.key))
-        elif finding is None and manifest.key.kind == "Secret" and not manifest.key.group and _has_values(manifest.body):
-            message = f"{manifest.key} has its values in Git, where everyone who can read the repository can read them"
-            findings.append(Finding("DS514", Severity.WARNING, message, place(draft.base), object=manifest.key))
+        elif (
+            finding is None
+            and manifest.key.kind == "Secret"
+            and not manifest.key.group
+            and _has_values(manifest.body)
+        ):
+            message = (
+                f"{manifest.key} has its values in Git, where everyone who can read the "
+                "repository can read them"
+            )
+            findings.append(
+                Finding("DS514", Severity.WARNING, message, place(draft.base), object=manifest.key)
+            )
     return dict(sorted(manifests.items(), key=lambda one: _PARTS(one[0]))), findings
 
 
@@ -65,7 +83,10 @@ def _manifest(
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
         if isinstance(metadata, Mapping) and isinstance(metadata.get("generateName"), str):
-            message = f"a {body['kind']} with generateName would be another object at every apply; give it a name"
+            message = (
+                f"a {body['kind']} with generateName would be another object at every apply; give "
+                "it a name"
+            )
         else:
             message = f"a {body['kind']} has no name; write metadata.name"
         return None, refusal("DS005", message, place(draft.base))
@@ -80,7 +101,10 @@ def _manifest(
         key = replace(key, namespace=defaults.namespace.value)
         added["metadata", "namespace"] = defaults.namespace
     elif namespaced and not key.namespace:
-        advice = "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in gitops-ds.yaml"
+        advice = (
+            "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in "
+            "gitops-ds.yaml"
+        )
         finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
     added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
     agent = draft.agent or (key.name if key.is_daemonset else "")
@@ -105,14 +129,21 @@ def _manifest(
 
 
 def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]:
-    """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have a namespace."""
+    """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have
+    a namespace.
+    """
     found = {}
     for draft in drafts:
-        if draft.body["kind"] == "CustomResourceDefinition" and group_of(draft.body) == "apiextensions.k8s.io":
+        if (
+            draft.body["kind"] == "CustomResourceDefinition"
+            and group_of(draft.body) == "apiextensions.k8s.io"
+        ):
             spec = draft.body.get("spec")
             kinds = spec.get("names") if isinstance(spec, Mapping) else None
             if isinstance(spec, Mapping) and isinstance(kinds, Mapping):
-                found[str(spec.get("group")), str(kinds.get("kind"))] = spec.get("scope") == "Namespaced"
+                found[str(spec.get("group")), str(kinds.get("kind"))] = (
+                    spec.get("scope") == "Namespaced"
+                )
     return found
 
 
@@ -123,7 +154,9 @@ def _namespaced(key: Key, defined: Mapping[tuple[str, str], bool]) -> bool | Non
 
 
 def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:
-    """A copy of the body with the value at the path; the body itself where something stands there already."""
+    """A copy of the body with the value at the path; the body itself where something stands there
+    already.
+    """
     step = str(path[0])
     old = body.get(step)
     if len(path) == 1:

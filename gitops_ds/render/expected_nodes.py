@@ -1,4 +1,6 @@
-"""What variants.yaml expects of an agent's DaemonSets, held against their affinities as they came out."""
+"""What variants.yaml expects of an agent's DaemonSets, held against their affinities as they came
+out.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 _LINUX: SelectorTerms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
 
 
-def check(agent: AgentFolder, around: RenderContext, drafts: Sequence[ParsedObject]) -> Iterator[Finding]:
-    """A finding with a node's labels for each pair of variants that share a node, and for an expected node without any.
+def check(
+    agent: AgentFolder, around: RenderContext, drafts: Sequence[ParsedObject]
+) -> Iterator[Finding]:
+    """A finding with a node's labels for each pair of variants that share a node, and for an
+    expected node without any.
 
-    Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes that are said to get none.
+    Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes
+    that are said to get none.
     """
     found = around.layout
     wanted, _ = variants.read(agent.variants, found, around.facts)
@@ -30,20 +36,31 @@ def check(agent: AgentFolder, around: RenderContext, drafts: Sequence[ParsedObje
     yield from findings
     for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
         parts = {
-            d.variant: selector_coverage.terms_of_daemonset(d.body) for d in drafts if d.base == document and d.variant
+            d.variant: selector_coverage.terms_of_daemonset(d.body)
+            for d in drafts
+            if d.base == document and d.variant
         } | never
         for overlap in selector_coverage.find_overlaps(parts, ignored):
-            message = f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a node {overlap.node}"
+            message = (
+                f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a "
+                f"node {overlap.node}"
+            )
             yield refusal("DS602", message, places[overlap.second])
         gap = selector_coverage.find_gap(universe, parts.values(), ignored) if universe else None
         if gap:
-            message = f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
+            message = (
+                f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
+            )
             place = found.place(agent.variants.at("expect", "coverage"))
             yield refusal("DS603", message, place)
 
 
-def counted(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms, SelectorTerms] | None:
-    """The nodes that `expect` counts on, and those that a variant says get no pod; None where nothing is expected here."""
+def counted(
+    agent: AgentFolder, around: RenderContext
+) -> tuple[SelectorTerms, SelectorTerms] | None:
+    """The nodes that `expect` counts on, and those that a variant says get no pod; None where
+    nothing is expected here.
+    """
     universe = _universe(agent, around)[0] if agent.variants.value else ()
     if not universe:
         return None
@@ -60,6 +77,8 @@ def _universe(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms,
         case "all-nodes":
             return EVERYWHERE, []
         case Mapping():
-            return variants.nodes_of(wanted, agent.variants.at("expect", "coverage"), around.layout, around.facts)
+            return variants.nodes_of(
+                wanted, agent.variants.at("expect", "coverage"), around.layout, around.facts
+            )
         case _:
             return (), []

@@ -26,7 +26,9 @@ from gitops_ds.render.traced_values import TracedTree
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One place that set a value, and the path of the scalar that it set (empty: the value asked for)."""
+    """One place that set a value, and the path of the scalar that it set (empty: the value asked
+    for).
+    """
 
     place: Place
     path: Path = ()
@@ -36,8 +38,8 @@ class Setting:
 class Explanation:
     """A value of an agent, and who set it, the winner first.
 
-    `key` is the DaemonSet that was looked at, `variant` its variant (empty without variants). Of a mapping or a list, `set_by`
-    holds the places of its scalars, each with its own path.
+    `key` is the DaemonSet that was looked at, `variant` its variant (empty without variants). Of a
+    mapping or a list, `set_by` holds the places of its scalars, each with its own path.
     """
 
     value: Any
@@ -47,18 +49,26 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot, agent: str, path: str = "", *, cluster: str = "", node_labels: Mapping[str, str] | None = None
+    snapshot: Snapshot,
+    agent: str,
+    path: str = "",
+    *,
+    cluster: str = "",
+    node_labels: Mapping[str, str] | None = None,
 ) -> Explanation:
     """The value at a path and every file, line and column that set it.
 
-    `path` is a parameter's name (and a way into it), or a way into the DaemonSet's manifest; empty means the whole of it. Of an
-    agent with variants, `node_labels` choose the one whose nodes they match; without them it is `default`. Raises UsageError for
-    an agent, a path or a node that it knows nothing of.
+    `path` is a parameter's name (and a way into it), or a way into the DaemonSet's manifest; empty
+    means the whole of it. Of an agent with variants, `node_labels` choose the one whose nodes they
+    match; without them it is `default`. Raises UsageError for an agent, a path or a node that it
+    knows nothing of.
     """
     found = layout.read(snapshot)
     steps = field_path.parse(path)
     if steps is None:
-        raise UsageError(f"{path!r} is no path; write it like spec.template.spec.containers[0].image")
+        raise UsageError(
+            f"{path!r} is no path; write it like spec.template.spec.containers[0].image"
+        )
     rendered = bundles.render(snapshot, cluster=cluster)
     manifest = _chosen(rendered, agent, node_labels)
     if steps and agent in found.agents:
@@ -66,22 +76,35 @@ def explain(
         if parameter is not None:
             way = field_path.resolve(traced_values.plain(parameter), steps[1:])
             if way is None:
-                raise UsageError(f"the parameter {steps[0]} of agent {agent} has nothing at {show_path(steps[1:])}")
+                raise UsageError(
+                    f"the parameter {steps[0]} of agent {agent} has nothing at "
+                    f"{show_path(steps[1:])}"
+                )
             return _told(field_path.get(parameter, way), found, manifest)
     way = field_path.resolve(manifest.body, steps)
     if way is None:
-        raise UsageError(f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}")
+        raise UsageError(
+            f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}"
+        )
     return _told(field_path.get(_as_tree(manifest), way), found, manifest)
 
 
 def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
     """The DaemonSet of the agent that such a node gets."""
-    candidates = [m for m in rendered.manifests.values() if m.agent == agent and m.key.kind == "DaemonSet"]
+    candidates = [
+        m for m in rendered.manifests.values() if m.agent == agent and m.key.kind == "DaemonSet"
+    ]
     if not candidates:
         known = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
-        raise UsageError(f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}")
+        raise UsageError(
+            f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}"
+        )
     if labels is not None:
-        taking = [m for m in candidates if selector_coverage.matches(selector_coverage.terms_of_daemonset(m.body), labels)]
+        taking = [
+            m
+            for m in candidates
+            if selector_coverage.matches(selector_coverage.terms_of_daemonset(m.body), labels)
+        ]
         if not taking:
             raise UsageError(f"agent {agent} has no DaemonSet for a node with these labels")
         return taking[0]
@@ -94,7 +117,9 @@ def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -
     if name not in agent.declared.names:
         return None
     wanted, _ = variants.read(agent.variants, found, rendered.cluster)
-    variant = next((v for v in wanted if v.name == (manifest.variant or variants.DEFAULT)), wanted[-1])
+    variant = next(
+        (v for v in wanted if v.name == (manifest.variant or variants.DEFAULT)), wanted[-1]
+    )
     return one.scope(agent, around, variant, one.Rendered()).values.get(name)
 
 
@@ -110,5 +135,11 @@ def _as_tree(manifest: Manifest) -> TracedTree:
 
 
 def _told(tree: TracedTree, found: Layout, manifest: Manifest) -> Explanation:
-    settings = [Setting(found.place(pointer), path) for path, scalar in traced_values.scalars(tree) for pointer in scalar.set_by]
-    return Explanation(traced_values.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant)
+    settings = [
+        Setting(found.place(pointer), path)
+        for path, scalar in traced_values.scalars(tree)
+        for pointer in scalar.set_by
+    ]
+    return Explanation(
+        traced_values.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant
+    )

@@ -1,4 +1,6 @@
-"""A way into a manifest as people write it: `spec.template.spec.containers[agent].env[LOG_LEVEL].value`."""
+"""A way into a manifest as people write it:
+`spec.template.spec.containers[agent].env[LOG_LEVEL].value`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _NAMES = ("name", "key", "mountPath", "containerPort", "port", "ip")
 
 
 def parse(text: str) -> Path | None:
-    """The steps of the text: a key, a list index (a number in brackets), or a list entry's name; None where it is no path."""
+    """The steps of the text: a key, a list index (a number in brackets), or a list entry's name;
+    None where it is no path.
+    """
     steps: list[str | int] = []
     at = 0
     while at < len(text):
@@ -28,7 +32,9 @@ def parse(text: str) -> Path | None:
         if match is None:
             return None
         index = match["index"]
-        steps.append(int(index) if index else match["key"] or match["named"] or match["quoted"] or "")
+        steps.append(
+            int(index) if index else match["key"] or match["named"] or match["quoted"] or ""
+        )
         at = match.end()
     return tuple(steps)
 

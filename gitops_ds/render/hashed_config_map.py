@@ -1,6 +1,7 @@
 """An agent's config/ files as an immutable ConfigMap whose name ends in the hash of its content.
 
-So a change of a file is a change of the pod template: it rolls like one, and going back finds the old content still there.
+So a change of a file is a change of the pod template: it rolls like one, and going back finds the
+old content still there.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from gitops_ds.model.objects import Path
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.traced_values import TracedScalar, TracedTree
 
-# https://kubernetes.io/docs/concepts/configuration/configmap/: letters of a key, and 1 MiB for all of it.
+# https://kubernetes.io/docs/concepts/configuration/configmap/: letters of a key, and 1 MiB for all
+# of it.
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _MOST_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The content of an agent's config/ folder: what the ConfigMap holds, its name, and the file that stands for it."""
+    """The content of an agent's config/ folder: what the ConfigMap holds, its name, and the file
+    that stands for it.
+    """
 
     agent: str
     name: str
@@ -53,17 +57,28 @@ class Config:
         return ParsedObject(body, pointer, files, self.agent)
 
 
-def of_folder(agent: str, files: Mapping[PurePosixPath, bytes]) -> tuple[Config | None, list[Finding]]:
-    """The ConfigMap's content; None for an empty folder. Files that no ConfigMap can hold are findings."""
+def of_folder(
+    agent: str, files: Mapping[PurePosixPath, bytes]
+) -> tuple[Config | None, list[Finding]]:
+    """The ConfigMap's content; None for an empty folder. Files that no ConfigMap can hold are
+    findings.
+    """
     data: dict[str, str] = {}
     binary: dict[str, str] = {}
     findings = []
     for path, content in sorted(files.items()):
         place = Place(str(path), 1, 1)
         if len(path.parts) > 4:
-            findings.append(refusal("DS801", "a ConfigMap has no folders; put the file into config/ itself", place))
+            findings.append(
+                refusal(
+                    "DS801", "a ConfigMap has no folders; put the file into config/ itself", place
+                )
+            )
         elif not _KEY.fullmatch(path.name):
-            message = f"a ConfigMap's key can't be {path.name!r}; use letters, digits, dot, dash and underscore"
+            message = (
+                f"a ConfigMap's key can't be {path.name!r}; use letters, digits, dot, dash and "
+                "underscore"
+            )
             findings.append(refusal("DS011", message, place))
         else:
             try:
@@ -71,15 +86,25 @@ def of_folder(agent: str, files: Mapping[PurePosixPath, bytes]) -> tuple[Config 
             except UnicodeDecodeError:
                 binary[path.name] = base64.b64encode(content).decode()
     if sum(map(len, files.values())) > _MOST_BYTES:
-        findings.append(refusal("DS801", "config/ holds more than 1 MiB, which no ConfigMap takes", Place(str(min(files)), 1, 1)))
+        findings.append(
+            refusal(
+                "DS801",
+                "config/ holds more than 1 MiB, which no ConfigMap takes",
+                Place(str(min(files)), 1, 1),
+            )
+        )
     held = ({"data": data} if data else {}) | ({"binaryData": binary} if binary else {})
     if not held:
         return None, findings
-    return Config(agent, f"{agent}-{content_hash.digest(held)[:10]}", held, str(min(files))), findings
+    return Config(
+        agent, f"{agent}-{content_hash.digest(held)[:10]}", held, str(min(files))
+    ), findings
 
 
 def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
-    """The traced DaemonSet with every reference to the ConfigMap `<agent>` naming the content, and whether there was one."""
+    """The traced DaemonSet with every reference to the ConfigMap `<agent>` naming the content, and
+    whether there was one.
+    """
     spec = daemonset
     for step in ("spec", "template", "spec"):
         spec = spec.get(step) if isinstance(spec, dict) else None
@@ -94,7 +119,9 @@ def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
             copy = {key: walk(value) for key, value in tree.items()}
             if id(tree) in ids:
                 old = tree["name"]
-                copy["name"] = TracedScalar(config.name, (at, *(old.set_by if isinstance(old, TracedScalar) else ())))
+                copy["name"] = TracedScalar(
+                    config.name, (at, *(old.set_by if isinstance(old, TracedScalar) else ()))
+                )
             return copy
         return [walk(value) for value in tree] if isinstance(tree, list) else tree
 
@@ -106,7 +133,9 @@ def _references(pod_spec: TracedTree) -> list[dict[str, Any]]:
     found = []
     for volume in _entries(pod_spec, "volumes"):
         found.append(volume.get("configMap"))
-        found += [source.get("configMap") for source in _entries(volume.get("projected"), "sources")]
+        found += [
+            source.get("configMap") for source in _entries(volume.get("projected"), "sources")
+        ]
     for group in ("containers", "initContainers", "ephemeralContainers"):
         for container in _entries(pod_spec, group):
             found += [source.get("configMapRef") for source in _entries(container, "envFrom")]
@@ -118,4 +147,6 @@ def _references(pod_spec: TracedTree) -> list[dict[str, Any]]:
 
 def _entries(tree: TracedTree, key: str) -> Sequence[dict[str, Any]]:
     entries = tree.get(key) if isinstance(tree, dict) else None
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )

@@ -1,6 +1,8 @@
-"""Which paths a list of gitignore patterns takes, by the rules of https://git-scm.com/docs/gitignore.
+"""Which paths a list of gitignore patterns takes, by the rules of
+https://git-scm.com/docs/gitignore.
 
-Patterns and paths may come from anybody: no pattern takes longer than its length times that of the path.
+Patterns and paths may come from anybody: no pattern takes longer than its length times that of the
+path.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from pathlib import PurePosixPath
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One line: its parts between slashes (None: any folders), whether it takes paths back (`!`), whether it means folders only."""
+    """One line: its parts between slashes (None: any folders), whether it takes paths back (`!`),
+    whether it means folders only.
+    """
 
     parts: tuple[re.Pattern[str] | None, ...]
     back: bool
@@ -25,11 +29,14 @@ class Pattern:
         reached = {0}  # the parts that may come next
         found = []
         for name in names:
-            # Any folders may be none; at the end of a pattern they are what is in the folder, one name at least.
+            # Any folders may be none; at the end of a pattern they are what is in the folder, one
+            # name at least.
             skipping = {at for at in reached if at < last and self.parts[at] is None}
             while skipping:
                 reached |= {at + 1 for at in skipping}
-                skipping = {at + 1 for at in skipping if at + 1 < last and self.parts[at + 1] is None}
+                skipping = {
+                    at + 1 for at in skipping if at + 1 < last and self.parts[at + 1] is None
+                }
             reached = {to for at in reached if at <= last for to in self._after(at, name, last)}
             found.append(last + 1 in reached)
         return found
@@ -46,7 +53,9 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Patterns in the order of their lines: the last that matches decides, and nothing below a taken folder is taken back."""
+    """Patterns in the order of their lines: the last that matches decides, and nothing below a
+    taken folder is taken back.
+    """
 
     lines: tuple[Pattern, ...] = ()
 
@@ -58,7 +67,10 @@ class Patterns:
         matched = [(line, line.matches(names)) for line in reversed(self.lines)]
         for at in range(len(names)):
             folder = at + 1 < len(names)
-            meant = next((line for line, found in matched if found[at] and (folder or not line.folders)), None)
+            meant = next(
+                (line for line, found in matched if found[at] and (folder or not line.folders)),
+                None,
+            )
             if meant is not None and not meant.back:
                 return True
         return False
@@ -68,7 +80,9 @@ NONE = Patterns()
 
 
 def patterns(lines: Iterable[str], *, anchored: bool = False) -> Patterns:
-    """The patterns of these lines. `anchored`: a pattern without a slash means the top folder only, as a shell's glob does."""
+    """The patterns of these lines. `anchored`: a pattern without a slash means the top folder only,
+    as a shell's glob does.
+    """
     made = (_pattern(line, anchored=anchored) for line in lines)
     return Patterns(tuple(p for p in made if p is not None))
 
@@ -89,7 +103,9 @@ def _pattern(line: str, *, anchored: bool) -> Pattern | None:
     anywhere = not anchored and "/" not in line
     globs = line.removeprefix("/").split("/")
     try:
-        parts = tuple(None if glob == "**" else re.compile(_translate(glob), re.DOTALL) for glob in globs)
+        parts = tuple(
+            None if glob == "**" else re.compile(_translate(glob), re.DOTALL) for glob in globs
+        )
     except re.error:
         return None  # git, too, lets a malformed class such as [z-a] match nothing
     return Pattern((None, *parts) if anywhere else parts, back, folders)
@@ -98,7 +114,8 @@ def _pattern(line: str, *, anchored: bool) -> Pattern | None:
 def _translate(glob: str) -> str:
     """A glob without slashes as a regular expression for a name.
 
-    Every star but the last takes the first place where what follows it fits, for good: no other choice could fit what it does not.
+    Every star but the last takes the first place where what follows it fits, for good: no other
+    choice could fit what it does not.
     """
     pieces, at = [""], 0
     while at < len(glob):
@@ -117,10 +134,16 @@ def _translate(glob: str) -> str:
         else:
             pieces[-1], at = pieces[-1] + re.escape(rest[0]), at + 1
     first, *others = pieces
-    return first + "".join(f"(?>.*?{piece})" for piece in others[:-1]) + "".join(f".*{piece}" for piece in others[-1:])
+    return (
+        first
+        + "".join(f"(?>.*?{piece})" for piece in others[:-1])
+        + "".join(f".*{piece}" for piece in others[-1:])
+    )
 
 
 def _class_end(rest: str) -> int:
-    """Where the class that begins here ends; 0 where it doesn't. A `]` right after `[` or `[!` is a member."""
+    """Where the class that begins here ends; 0 where it doesn't. A `]` right after `[` or `[!` is a
+    member.
+    """
     first = 2 if rest[1:2] in ("!", "^") else 1
     return max(rest.find("]", first + 1), 0)

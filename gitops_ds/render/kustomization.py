@@ -1,4 +1,5 @@
-"""What a kustomization.yaml names, so that we know what it is made of, and that nothing of it is somewhere else. Pure.
+"""What a kustomization.yaml names, so that we know what it is made of, and that nothing of it is
+somewhere else. Pure.
 
 Fields: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
 """
@@ -20,7 +21,8 @@ from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
 
-# A list of texts, each a file, a directory with a kustomization, or (where kustomize allows it) YAML on several lines.
+# A list of texts, each a file, a directory with a kustomization, or (where kustomize allows it)
+# YAML on several lines.
 _LISTS = (
     "resources",
     "bases",
@@ -35,11 +37,13 @@ _LISTS = (
 _WITH_PATH = ("patches", "patchesjson6902", "replacements")
 _GENERATORS = ("configmapgenerator", "secretgenerator")
 PLUGINS = ("generators", "transformers", "validators")
-# Where the plugins that come with kustomize take files, which they load as kustomize itself does: also from a URL.
+# Where the plugins that come with kustomize take files, which they load as kustomize itself does:
+# also from a URL.
 _GIVES_KEYS = ("files", "envs", "env")
 _FETCHED = (*_GIVES_KEYS, "path", "paths", "resources", "url", "repo", "valuesfile", "chart")
 _HELM = ("helmcharts", "helmchartinflationgenerator")
-# What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a query, a well-known host.
+# What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a
+# query, a well-known host.
 _REMOTE = re.compile(
     r"^[A-Za-z][A-Za-z0-9+.-]*:|::|^[^/]*@[^/]*[:/]|\?|^(?:www\.)?(?:github\.com|gitlab\.com|bitbucket\.org|dev\.azure\.com)[/:]"
 )
@@ -55,7 +59,9 @@ class NamedPath:
 
 @dataclass(frozen=True, slots=True)
 class Kustomization:
-    """A parsed kustomization file: what it names. A `component` is a part of others, never built by itself."""
+    """A parsed kustomization file: what it names. A `component` is a part of others, never built by
+    itself.
+    """
 
     file: PurePosixPath
     names: tuple[NamedPath, ...] = ()
@@ -74,8 +80,12 @@ class Reached:
     findings: list[Finding] = field(default_factory=list)
 
 
-def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]) -> dict[PurePosixPath, Kustomization]:
-    """The kustomizations by their directory; those below a directory whose name begins with a dot are not looked at."""
+def find(
+    files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]
+) -> dict[PurePosixPath, Kustomization]:
+    """The kustomizations by their directory; those below a directory whose name begins with a dot
+    are not looked at.
+    """
     found: dict[PurePosixPath, Kustomization] = {}
     named = [path for path in files if path.name in KUSTOMIZATIONS]
     for path in sorted(named, key=lambda path: KUSTOMIZATIONS.index(path.name)):
@@ -86,18 +96,30 @@ def find(files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], b
 
 
 def read(file: PurePosixPath, data: bytes) -> Kustomization:
-    """The file's meaning; a finding where it is no single mapping, or asks for Helm (which would fetch a chart)."""
+    """The file's meaning; a finding where it is no single mapping, or asks for Helm (which would
+    fetch a chart).
+    """
     parsed = parser.read(str(file), data)
     if parsed.findings and any(f.refused for f in parsed.findings):
         return Kustomization(file, findings=tuple(parsed.findings))
     values = [d.value for d in parsed.documents if d.value is not None]
     if len(values) != 1 or not isinstance(values[0], dict):
-        message = "a kustomization file holds one document, a mapping; see https://kubectl.docs.kubernetes.io"
-        return Kustomization(file, findings=(refusal(UNREADABLE, message, parser.place(str(file), data, 0, ())),))
+        message = (
+            "a kustomization file holds one document, a mapping; see "
+            "https://kubectl.docs.kubernetes.io"
+        )
+        return Kustomization(
+            file, findings=(refusal(UNREADABLE, message, parser.place(str(file), data, 0, ())),)
+        )
     value = values[0]
-    message = "Helm charts in a kustomization are not rendered: name the chart under helm: in the agent's source.yaml instead"
+    message = (
+        "Helm charts in a kustomization are not rendered: name the chart under helm: in the "
+        "agent's source.yaml instead"
+    )
     helm = tuple(
-        refusal(UNREADABLE, message, parser.place(str(file), data, 0, (key,), key=True)) for key in value if key.lower() in _HELM
+        refusal(UNREADABLE, message, parser.place(str(file), data, 0, (key,), key=True))
+        for key in value
+        if key.lower() in _HELM
     )
     return Kustomization(file, tuple(_named(value)), value.get("kind") == "Component", helm)
 
@@ -135,7 +157,9 @@ def _sources(value: Mapping[str, Any], at: Path) -> Iterator[NamedPath]:
 
 
 def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]:
-    """What the kustomizations of these files name, as paths: also in files of the plugins that come with kustomize."""
+    """What the kustomizations of these files name, as paths: also in files of the plugins that come
+    with kustomize.
+    """
     for directory, one in find(files, lambda _: False).items():
         for named in one.names:
             if (path := _joined(directory, named.text)) is None:
@@ -143,7 +167,13 @@ def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]
             yield path
             if str(named.path[0]).lower() in PLUGINS and path in files:
                 for text, _, _ in plugin_texts(str(path), files[path]):
-                    yield from filter(None, (_joined(at, text.partition("=")[2] or text) for at in (directory, path.parent)))
+                    yield from filter(
+                        None,
+                        (
+                            _joined(at, text.partition("=")[2] or text)
+                            for at in (directory, path.parent)
+                        ),
+                    )
 
 
 def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]:
@@ -154,19 +184,37 @@ def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]
 
 
 def _fetching(
-    here: Kustomization, named: NamedPath, target: PurePosixPath | None, files: Mapping[PurePosixPath, bytes], *, strict: bool
+    here: Kustomization,
+    named: NamedPath,
+    target: PurePosixPath | None,
+    files: Mapping[PurePosixPath, bytes],
+    *,
+    strict: bool,
 ) -> Iterator[Finding]:
     """A refusal for each URL in the configuration of a plugin, in a file or written in place."""
     inline = "\n" in named.text
     if not inline and target not in files:
         return
-    file, data = (str(here.file), named.text.encode()) if inline or target is None else (str(target), files[target])
+    file, data = (
+        (str(here.file), named.text.encode())
+        if inline or target is None
+        else (str(target), files[target])
+    )
     for text, document, path in plugin_texts(file, data):
         keys = {str(step).lower() for step in path}
-        value = text.partition("=")[2] if not keys.isdisjoint(_GIVES_KEYS) and "=" in text.partition(":")[0] else text
-        if not (_REMOTE.search(value) if not keys.isdisjoint(_FETCHED) else strict and "://" in text):
+        value = (
+            text.partition("=")[2]
+            if not keys.isdisjoint(_GIVES_KEYS) and "=" in text.partition(":")[0]
+            else text
+        )
+        if not (
+            _REMOTE.search(value) if not keys.isdisjoint(_FETCHED) else strict and "://" in text
+        ):
             continue
-        said = f"{value.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+        said = (
+            f"{value.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a "
+            "copy, and name that"
+        )
         if inline:
             yield _refused(REMOTE, said, here, named, files)
         else:
@@ -176,22 +224,36 @@ def _fetching(
 def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
     if isinstance(value, str):
         yield value, at
-    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from _texts(inner, (*at, key))
 
 
 def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
     """The directories to be built: those that no other kustomization names, components excepted."""
     used = {_joined(directory, named.text) for directory, k in found.items() for named in k.names}
-    return [directory for directory, k in found.items() if directory not in used and not k.component]
+    return [
+        directory for directory, k in found.items() if directory not in used and not k.component
+    ]
 
 
 def reach(
-    top: PurePosixPath, found: Mapping[PurePosixPath, Kustomization], files: Mapping[PurePosixPath, bytes], *, strict: bool = False
+    top: PurePosixPath,
+    found: Mapping[PurePosixPath, Kustomization],
+    files: Mapping[PurePosixPath, bytes],
+    *,
+    strict: bool = False,
 ) -> Reached:
-    """Follows the names from one kustomization through all its parts; whatever is remote or not there is refused.
+    """Follows the names from one kustomization through all its parts; whatever is remote or not
+    there is refused.
 
-    `strict`: in the configuration of plugins any URL is refused, not only where one of those that are built in would fetch it.
+    `strict`: in the configuration of plugins any URL is refused, not only where one of those that
+    are built in would fetch it.
     """
     result = Reached()
     waiting = [(top, False)]
@@ -207,7 +269,10 @@ def reach(
         result.files.add(here.file)
         result.findings += here.findings
         if of_plugin and strict and b"://" in files[here.file]:
-            said = "it configures plugins and holds a URL, which could be fetched here: commit a copy, and name that"
+            said = (
+                "it configures plugins and holds a URL, which could be fetched here: commit a "
+                "copy, and name that"
+            )
             result.findings.append(refusal(REMOTE, said, Place(str(here.file), 1, 1)))
         for named in here.names:
             target = _joined(directory, named.text)
@@ -218,7 +283,8 @@ def reach(
                 continue
             if _REMOTE.search(named.text):
                 said = (
-                    f"{named.text.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a copy, and name that"
+                    f"{named.text.split('?')[0]!r} is somewhere else; nothing is fetched at a "
+                    "build: commit a copy, and name that"
                 )
                 result.findings.append(_refused(REMOTE, said, here, named, files))
             elif target is not None and target in found:
@@ -228,10 +294,14 @@ def reach(
                 if (part := str(named.path[0]).lower()) in ("resources", "bases"):
                     result.resources.append(target)
                 elif part.startswith("patches"):
-                    # The parts are walked from the top down, so the patches of a base come before those of what uses it.
+                    # The parts are walked from the top down, so the patches of a base come before
+                    # those of what uses it.
                     result.patches.insert(0, target)
             else:
-                said = f"there is no file {named.text!r}, and no directory of that name with a kustomization.yaml"
+                said = (
+                    f"there is no file {named.text!r}, and no directory of that name with a "
+                    "kustomization.yaml"
+                )
                 result.findings.append(_refused(MISSING, said, here, named, files))
     return result
 
@@ -241,5 +311,11 @@ def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
     return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
 
 
-def _refused(rule: str, message: str, here: Kustomization, named: NamedPath, files: Mapping[PurePosixPath, bytes]) -> Finding:
+def _refused(
+    rule: str,
+    message: str,
+    here: Kustomization,
+    named: NamedPath,
+    files: Mapping[PurePosixPath, bytes],
+) -> Finding:
     return refusal(rule, message, parser.place(str(here.file), files[here.file], 0, named.path))

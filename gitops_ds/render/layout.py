@@ -1,6 +1,8 @@
-"""What a repository says of itself: gitops-ds.yaml, environments/, clusters/, and which agents there are.
+"""What a repository says of itself: gitops-ds.yaml, environments/, clusters/, and which agents
+there are.
 
-Read leniently: `validate.own` complains of unknown keys and wrong types at their lines; here only what can be used counts.
+Read leniently: `validate.own` complains of unknown keys and wrong types at their lines; here only
+what can be used counts.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ from gitops_ds.yaml.provenance import lookup
 SETTINGS = "gitops-ds.yaml"
 IGNORE_FILE = ".gitopsdsignore"
 MANIFEST_SUFFIXES = frozenset([".yaml", ".yml", ".json"])
-# Any of these in agents/NAME/ makes it an agent of our format even where there is neither gitops-ds.yaml nor clusters/.
+# Any of these in agents/NAME/ makes it an agent of our format even where there is neither
+# gitops-ds.yaml nor clusters/.
 _OURS = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml"])
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A parsed file of ours: its first document's value (a mapping, else empty), and where it stands."""
+    """A parsed file of ours: its first document's value (a mapping, else empty), and where it
+    stands.
+    """
 
     name: str
     value: Mapping[str, Any] = field(default_factory=dict)
@@ -60,10 +65,11 @@ _PARTS = attrgetter("parts")
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked for.
+    """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked
+    for.
 
-    `ours`: the repository has files of our format; without, everything is a plain manifest. `found` has the files whose objects
-    somebody has asked for.
+    `ours`: the repository has files of our format; without, everything is a plain manifest. `found`
+    has the files whose objects somebody has asked for.
     """
 
     snapshot: Snapshot
@@ -87,23 +93,32 @@ class Layout:
     def agents(self) -> Mapping[str, tuple[PurePosixPath, ...]]:
         """The files of agents/NAME/ by NAME, those that kustomize made included."""
         found: dict[str, list[PurePosixPath]] = {}
-        for path in sorted({*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}, key=_PARTS):
+        for path in sorted(
+            {*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}, key=_PARTS
+        ):
             if len(path.parts) > 2 and path.parts[0] == "agents":
                 found.setdefault(path.parts[1], []).append(path)
-        # One whose kustomization could not be built is an agent all the same: else what names it would be wrong as well.
+        # One whose kustomization could not be built is an agent all the same: else what names it
+        # would be wrong as well.
         for finding in self.snapshot.findings:
-            parts = PurePosixPath(finding.place.file).parts if finding.refused and finding.place else ()
+            parts = (
+                PurePosixPath(finding.place.file).parts if finding.refused and finding.place else ()
+            )
             if len(parts) > 2 and parts[0] == "agents":
                 found.setdefault(parts[1], [])
         if not self.ours:
             return {}
         if not self.settings.name and not self.clusters:
-            found = {name: paths for name, paths in found.items() if any(p.name in _OURS for p in paths)}
+            found = {
+                name: paths for name, paths in found.items() if any(p.name in _OURS for p in paths)
+            }
         return {name: tuple(paths) for name, paths in found.items()}
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all environments and clusters: what files under values/ and patches/ may be called."""
+        """The names of all environments and clusters: what files under values/ and patches/ may be
+        called.
+        """
         said = {cluster.text("environment") for cluster in self.clusters.values()}
         return frozenset({*self.clusters, *self.environments, *said} - {""})
 
@@ -112,9 +127,15 @@ class Layout:
         path = PurePosixPath(pointer.file)
         if pointer.line and path in self.snapshot.files:
             return lookup.span(pointer, self.snapshot.files[path])[0]
-        if path.suffix not in MANIFEST_SUFFIXES or is_config(path) or path not in self.snapshot.files:
+        if (
+            path.suffix not in MANIFEST_SUFFIXES
+            or is_config(path)
+            or path not in self.snapshot.files
+        ):
             return Place(pointer.file, 1, 1)
-        return parser.place(pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key)
+        return parser.place(
+            pointer.file, self.snapshot.files[path], pointer.document, pointer.path, key=key
+        )
 
     def read(self, path: PurePosixPath) -> File:
         """The file as one of ours; its syntax errors are told by `findings_of`."""
@@ -127,15 +148,21 @@ class Layout:
     def objects(self, path: PurePosixPath) -> Objects:
         """What the file holds for a cluster; each cluster asks for the same."""
         if (objects := self.found.get(path)) is None:
-            objects = self.found[path] = parsed_objects.read(str(path), self.files[path], self.snapshot.known)
+            objects = self.found[path] = parsed_objects.read(
+                str(path), self.files[path], self.snapshot.known
+            )
         return objects
 
     def findings_of(self, path: PurePosixPath) -> tuple[Finding, ...]:
         """What keeps the file from being read."""
-        return tuple(parser.read(str(path), self.files[path]).findings) if path in self.files else ()
+        return (
+            tuple(parser.read(str(path), self.files[path]).findings) if path in self.files else ()
+        )
 
     def _folder(self, name: str) -> dict[str, File]:
-        paths = sorted(p for p in self.files if p.parent == PurePosixPath(name) and p.suffix == ".yaml")
+        paths = sorted(
+            p for p in self.files if p.parent == PurePosixPath(name) and p.suffix == ".yaml"
+        )
         return {path.stem: self.read(path) for path in paths}
 
 
@@ -155,7 +182,13 @@ def read(snapshot: Snapshot) -> Layout:
         for path in sorted(snapshot.files, key=_PARTS)
         if path not in snapshot.consumed and not taken.take(path) and not _hidden(path)
     }
-    return Layout(snapshot, files, settings, bool(settings.name) or any(_is_ours(path) for path in files), taken)
+    return Layout(
+        snapshot,
+        files,
+        settings,
+        bool(settings.name) or any(_is_ours(path) for path in files),
+        taken,
+    )
 
 
 def is_config(path: PurePosixPath) -> bool:
@@ -164,7 +197,9 @@ def is_config(path: PurePosixPath) -> bool:
 
 
 def requirements(value: Any) -> tuple[Requirement, ...]:
-    """The conditions of a `match:` list: `{key, in: [...]}`, `{key, notIn: [...]}`, `{key, exists: true|false}`."""
+    """The conditions of a `match:` list: `{key, in: [...]}`, `{key, notIn: [...]}`, `{key, exists:
+    true|false}`.
+    """
     found = []
     for entry in value if isinstance(value, list) else []:
         key = entry.get("key") if isinstance(entry, Mapping) else None
@@ -175,7 +210,9 @@ def requirements(value: Any) -> tuple[Requirement, ...]:
         elif "notIn" in entry:
             found.append(Requirement(key, "NotIn", texts(entry["notIn"])))
         else:
-            found.append(Requirement(key, "DoesNotExist" if entry.get("exists") is False else "Exists"))
+            found.append(
+                Requirement(key, "DoesNotExist" if entry.get("exists") is False else "Exists")
+            )
     return tuple(found)
 
 
@@ -185,20 +222,41 @@ def pools(cluster: File) -> tuple[Pool, ...]:
     for name, pool in cluster.section("pools").items():
         if isinstance(pool, Mapping):
             number = pool.get("nodes")
-            known = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
-            labels = tuple(sorted((key, str(value)) for key, value in _mapping(pool.get("labels")).items()))
-            taints = tuple(_taint(taint) for taint in _list(pool.get("taints")) if isinstance(taint, Mapping))
-            found.append(Pool(name, requirements(pool.get("match")), known, labels, taints, _amounts(pool.get("allocatable"))))
+            known = (
+                number
+                if isinstance(number, int) and not isinstance(number, bool) and number >= 0
+                else None
+            )
+            labels = tuple(
+                sorted((key, str(value)) for key, value in _mapping(pool.get("labels")).items())
+            )
+            taints = tuple(
+                _taint(taint) for taint in _list(pool.get("taints")) if isinstance(taint, Mapping)
+            )
+            found.append(
+                Pool(
+                    name,
+                    requirements(pool.get("match")),
+                    known,
+                    labels,
+                    taints,
+                    _amounts(pool.get("allocatable")),
+                )
+            )
     return tuple(found)
 
 
 def _taint(taint: Mapping[str, Any]) -> Taint:
-    return Taint(str(taint.get("key") or ""), str(taint.get("effect") or ""), str(taint.get("value") or ""))
+    return Taint(
+        str(taint.get("key") or ""), str(taint.get("effect") or ""), str(taint.get("value") or "")
+    )
 
 
 def _amounts(given: Any) -> tuple[tuple[str, int], ...]:
     try:
-        return tuple(sorted(capacity.allocatable({"status": {"allocatable": _mapping(given)}}).items()))
+        return tuple(
+            sorted(capacity.allocatable({"status": {"allocatable": _mapping(given)}}).items())
+        )
     except ValueError:  # the schema complains of what is no quantity
         return ()
 
@@ -217,10 +275,23 @@ def custom(settings: File) -> tuple[Custom, ...]:
     for index, one in enumerate(_list(settings.value.get("custom"))):
         rule = _mapping(one)
         if isinstance(rule.get("name"), str) and isinstance(rule.get("schema"), Mapping):
-            severity = Severity(rule["severity"]) if rule.get("severity") in tuple(Severity) else Severity.ERROR
+            severity = (
+                Severity(rule["severity"])
+                if rule.get("severity") in tuple(Severity)
+                else Severity.ERROR
+            )
             kinds = texts(rule.get("kinds")) or ("DaemonSet",)
             message = rule["message"] if isinstance(rule.get("message"), str) else ""
-            found.append(Custom(rule["name"], rule["schema"], settings.at("custom", index), kinds, severity, message))
+            found.append(
+                Custom(
+                    rule["name"],
+                    rule["schema"],
+                    settings.at("custom", index),
+                    kinds,
+                    severity,
+                    message,
+                )
+            )
     return tuple(found)
 
 
@@ -228,7 +299,9 @@ def texts(value: Any) -> tuple[str, ...]:
     """The texts of a list; a single text is a list of one."""
     if isinstance(value, str):
         return (value,)
-    return tuple(entry for entry in value if isinstance(entry, str)) if isinstance(value, list) else ()
+    return (
+        tuple(entry for entry in value if isinstance(entry, str)) if isinstance(value, list) else ()
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

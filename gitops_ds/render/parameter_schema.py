@@ -14,26 +14,43 @@ from gitops_ds.render.layout import Layout
 from gitops_ds.render.traced_values import TracedTree
 from gitops_ds.render.values import Parameters
 
-# A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that stands alone; None: no such one.
+# A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that
+# stands alone; None: no such one.
 Definition = Callable[[str], Mapping[str, Any] | None]
 
 _MOST_COMPLAINTS: Final = 100
 
 # Findings of a kind that the other checks know carry their number.
-_RULES = {"type": "DS004", "enum": "DS006", "const": "DS006", "required": "DS005", "additionalProperties": "DS003"}
+_RULES = {
+    "type": "DS004",
+    "enum": "DS006",
+    "const": "DS006",
+    "required": "DS005",
+    "additionalProperties": "DS003",
+}
 
 
 def check(
-    declared: Parameters, resolved: Mapping[str, TracedTree], agent: str, found: Layout, definition: Definition
+    declared: Parameters,
+    resolved: Mapping[str, TracedTree],
+    agent: str,
+    found: Layout,
+    definition: Definition,
 ) -> Iterator[Finding]:
     """What the schema has against the values, at the line of the layer that set them."""
     if not declared.schema.value:
         return
-    instance = {name: traced_values.plain(tree) for name, tree in resolved.items() if name in declared.schema.section("properties")}
+    instance = {
+        name: traced_values.plain(tree)
+        for name, tree in resolved.items()
+        if name in declared.schema.section("properties")
+    }
     progress.at(declared.schema.name)
     try:
         json_schema.check_schema(declared.schema.value)
-        judge = json_schema.validator(declared.schema.value, lambda uri: _definition(uri, definition))
+        judge = json_schema.validator(
+            declared.schema.value, lambda uri: _definition(uri, definition)
+        )
         errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
     except json_schema.UnusableSchema as unusable:
         yield refusal("DS801", str(unusable), found.place(declared.schema.at(*unusable.path)))
@@ -44,12 +61,20 @@ def check(
         rule = _RULES.get(str(error.validator), "DS006")
         if not path and error.validator == "required":
             for name in sorted(set(error.validator_value) - instance.keys()):
-                message = f"agent {agent} has no value for {name}; give it one under values/, or a default here"
-                yield refusal("DS005", message, found.place(declared.schema.at("properties", name), key=True))
+                message = (
+                    f"agent {agent} has no value for {name}; give it one under values/, or a "
+                    "default here"
+                )
+                yield refusal(
+                    "DS005", message, found.place(declared.schema.at("properties", name), key=True)
+                )
         elif path:
             pointer = values.place_of(str(path[0]), path[1:], resolved, declared)
             yield refusal(
-                rule, f"parameter {show_path(path)} of agent {agent}: {json_schema.shortened(error.message)}", found.place(pointer)
+                rule,
+                f"parameter {show_path(path)} of agent {agent}: "
+                f"{json_schema.shortened(error.message)}",
+                found.place(pointer),
             )
 
 
@@ -57,7 +82,9 @@ def missing(declared: Parameters, resolved: Mapping[str, TracedTree]) -> frozens
     """Required parameters without a value; `check` tells of them."""
     required = declared.schema.value.get("required")
     return frozenset(
-        name for name in (required if isinstance(required, list) else ()) if isinstance(name, str) and name not in resolved
+        name
+        for name in (required if isinstance(required, list) else ())
+        if isinstance(name, str) and name not in resolved
     )
 
 

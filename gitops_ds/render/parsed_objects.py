@@ -1,4 +1,6 @@
-"""Documents of a file on their way to manifests: which of them are objects, lists opened, and what is wrong with the rest."""
+"""Documents of a file on their way to manifests: which of them are objects, lists opened, and what
+is wrong with the rest.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ PlaceOf = Callable[[Pointer], Place]
 
 @dataclass(frozen=True, slots=True)
 class ParsedObject:
-    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is a text like any other.
+    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is
+    a text like any other.
 
     `digest` is that of the body, where it is known already.
     """
@@ -57,7 +60,8 @@ class Objects:
 def read(file: str, data: bytes, known: CachedResults = NOTHING) -> Objects:
     """The objects of one file.
 
-    A file in which some documents are objects and others are not is a finding for each of the others: kubectl would stop there.
+    A file in which some documents are objects and others are not is a finding for each of the
+    others: kubectl would stop there.
     """
     written = known.files.get(hashlib.sha256(data).hexdigest()) if known.files else None
     return _read(file, data) if written is None else _remembered(file, written)
@@ -81,28 +85,45 @@ def _read(file: str, data: bytes) -> Objects:
                     drafts.append(one)
                 else:
                     message = "this entry of the list is no object; it needs apiVersion and kind"
-                    findings.append(refusal("DS005", message, parser.place(file, data, one.document, one.path)))
+                    findings.append(
+                        refusal("DS005", message, parser.place(file, data, one.document, one.path))
+                    )
         else:
             odd.append(document)
     told = odd if drafts else [document for document in odd if _nearly(document.value)]
-    findings.extend(_odd(document.value, parser.place(file, data, document.index, ())) for document in told)
+    findings.extend(
+        _odd(document.value, parser.place(file, data, document.index, ())) for document in told
+    )
     fragments = () if drafts else [document for document in odd if _is_fragment(document.value)]
-    findings.extend(_fragment(document.value, parser.place(file, data, document.index, ())) for document in fragments)
+    findings.extend(
+        _fragment(document.value, parser.place(file, data, document.index, ()))
+        for document in fragments
+    )
     return Objects(tuple(drafts), tuple(findings))
 
 
 def is_news(objects: Objects) -> bool:
     """Whether they may be remembered and are not.
 
-    A file with findings must be read again, for they have places; one with secrets shall lie nowhere else.
+    A file with findings must be read again, for they have places; one with secrets shall lie
+    nowhere else.
     """
-    return not (objects.remembered or objects.findings or any(draft.body["kind"] == "Secret" for draft in objects.drafts))
+    return not (
+        objects.remembered
+        or objects.findings
+        or any(draft.body["kind"] == "Secret" for draft in objects.drafts)
+    )
 
 
 def remember(objects: Objects) -> bytes | None:
-    """What `CachedResults.files` holds of a file, in a line; None where JSON doesn't give its values back as they were."""
+    """What `CachedResults.files` holds of a file, in a line; None where JSON doesn't give its
+    values back as they were.
+    """
     try:
-        told = [[one.base.document, list(one.base.path), content_hash.digest(one.body), one.body] for one in objects.drafts]
+        told = [
+            [one.base.document, list(one.base.path), content_hash.digest(one.body), one.body]
+            for one in objects.drafts
+        ]
         written = orjson.dumps(told)
         return written if orjson.loads(written) == told else None
     except orjson.JSONEncodeError:
@@ -111,15 +132,24 @@ def remember(objects: Objects) -> bytes | None:
 
 def _remembered(file: str, written: bytes) -> Objects:
     told: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
-    found = (ParsedObject(body, Pointer(file, document, tuple(path)), digest=digest) for document, path, digest, body in told)
+    found = (
+        ParsedObject(body, Pointer(file, document, tuple(path)), digest=digest)
+        for document, path, digest, body in told
+    )
     return Objects(tuple(found), remembered=True)
 
 
 def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -> Objects:
-    """The objects that kustomize made of a folder, with the places of their values where they are known."""
+    """The objects that kustomize made of a folder, with the places of their values where they are
+    known.
+    """
     found = read(str(folder / KUSTOMIZATION), data)
     return replace(
-        found, drafts=tuple(replace(one, set_by={} if one.base.path else placed.get(one.base.document, {})) for one in found.drafts)
+        found,
+        drafts=tuple(
+            replace(one, set_by={} if one.base.path else placed.get(one.base.document, {}))
+            for one in found.drafts
+        ),
     )
 
 
@@ -134,12 +164,19 @@ def is_object(value: Any) -> bool:
 
 
 def is_sops(value: Any) -> bool:
-    """Whether SOPS encrypted the document: https://github.com/getsops/sops writes its metadata under `sops`, with a `mac`."""
-    return isinstance(value, Mapping) and isinstance(value.get("sops"), Mapping) and "mac" in value["sops"]
+    """Whether SOPS encrypted the document: https://github.com/getsops/sops writes its metadata
+    under `sops`, with a `mac`.
+    """
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("sops"), Mapping)
+        and "mac" in value["sops"]
+    )
 
 
 def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | Pointer]:
-    """The object itself, or the entries of a list, which may leave out what the list's kind says (kubectl's typed lists).
+    """The object itself, or the entries of a list, which may leave out what the list's kind says
+    (kubectl's typed lists).
 
     An entry that is no object comes as its pointer.
     """
@@ -161,11 +198,14 @@ def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | 
 def _nearly(value: Any) -> bool:
     """Whether someone meant an object: metadata, and one of apiVersion and kind."""
     return (
-        isinstance(value, Mapping) and isinstance(value.get("metadata"), Mapping) and ("kind" in value) != ("apiVersion" in value)
+        isinstance(value, Mapping)
+        and isinstance(value.get("metadata"), Mapping)
+        and ("kind" in value) != ("apiVersion" in value)
     )
 
 
-# Fields of a DaemonSet's spec, of a pod's, and of its affinity that files of other programs do not begin with.
+# Fields of a DaemonSet's spec, of a pod's, and of its affinity that files of other programs do not
+# begin with.
 _OF_A_WORKLOAD = frozenset(
     (
         "affinity",
@@ -185,36 +225,74 @@ _OF_A_WORKLOAD = frozenset(
         "updateStrategy",
     )
 )
-_OF_AN_OBJECT = frozenset(("metadata", "spec", "status", "data", "stringData", "binaryData", "rules"))
-_BESIDE = frozenset(("metadata", "volumes", "hostNetwork", "hostPID", "hostIPC", "terminationGracePeriodSeconds", "dnsPolicy"))
+_OF_AN_OBJECT = frozenset(
+    ("metadata", "spec", "status", "data", "stringData", "binaryData", "rules")
+)
+_BESIDE = frozenset(
+    (
+        "metadata",
+        "volumes",
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "terminationGracePeriodSeconds",
+        "dnsPolicy",
+    )
+)
 
 
 def _is_fragment(value: Any) -> bool:
-    """Whether a document is a part of an object: nothing in it but fields of a workload or of a named object."""
+    """Whether a document is a part of an object: nothing in it but fields of a workload or of a
+    named object.
+    """
     if not isinstance(value, Mapping) or not value:
         return False
     spec, metadata = value.get("spec"), value.get("metadata")
-    if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str) and len(value) > 1 and value.keys() <= _OF_AN_OBJECT:
+    if (
+        isinstance(metadata, Mapping)
+        and isinstance(metadata.get("name"), str)
+        and len(value) > 1
+        and value.keys() <= _OF_AN_OBJECT
+    ):
         return True
     if isinstance(spec, Mapping):
-        return not _OF_A_WORKLOAD.isdisjoint(spec) and value.keys() <= {"metadata", "spec", "status"}
+        return not _OF_A_WORKLOAD.isdisjoint(spec) and value.keys() <= {
+            "metadata",
+            "spec",
+            "status",
+        }
     # `template` and `selector` alone are words of many programs.
-    return not (_OF_A_WORKLOAD - {"template", "selector"}).isdisjoint(value) and value.keys() <= _OF_A_WORKLOAD | _BESIDE
+    return (
+        not (_OF_A_WORKLOAD - {"template", "selector"}).isdisjoint(value)
+        and value.keys() <= _OF_A_WORKLOAD | _BESIDE
+    )
 
 
 def _fragment(value: Any, place: Place) -> Finding:
     fields = ", ".join(map(str, list(value)[:3]))
     advice = "complete it, or leave the file out with .gitopsdsignore"
-    message = f"this is a part of an object ({fields}) without apiVersion and kind, and is not applied: {advice}"
+    message = (
+        f"this is a part of an object ({fields}) without apiVersion and kind, and is not applied: "
+        f"{advice}"
+    )
     return Finding("DS016", Severity.WARNING, message, place)
 
 
 def _odd(value: Any, place: Place) -> Finding:
-    missing = [key for key in ("apiVersion", "kind") if not (isinstance(value, Mapping) and isinstance(value.get(key), str))]
+    missing = [
+        key
+        for key in ("apiVersion", "kind")
+        if not (isinstance(value, Mapping) and isinstance(value.get(key), str))
+    ]
     advice = "add it, or move what is not for Kubernetes to a file of its own"
     return refusal("DS005", f"this document has no {' and no '.join(missing)}; {advice}", place)
 
 
 def _sops(place: Place) -> Finding:
-    advice = "decrypt it outside of Git, keep the values in an external secret store, or leave the file out with .gitopsdsignore"
-    return refusal("DS801", f"this file is encrypted by SOPS, and gitops-ds holds no keys: {advice}", place)
+    advice = (
+        "decrypt it outside of Git, keep the values in an external secret store, or leave the "
+        "file out with .gitopsdsignore"
+    )
+    return refusal(
+        "DS801", f"this file is encrypted by SOPS, and gitops-ds holds no keys: {advice}", place
+    )

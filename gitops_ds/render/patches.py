@@ -1,4 +1,6 @@
-"""Patches on rendered objects, for what no parameter covers: strategic merge documents and JSON Patch operations."""
+"""Patches on rendered objects, for what no parameter covers: strategic merge documents and JSON
+Patch operations.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Patch:
 
 
 def of_documents(file: str, documents: tuple[Document, ...]) -> Iterator[Patch]:
-    """The patches of a file: documents with a kind, lists of operations, or lists of `{target, patch}`."""
+    """The patches of a file: documents with a kind, lists of operations, or lists of `{target,
+    patch}`.
+    """
     for document in documents:
         at = Pointer(file, document.index, ())
         if isinstance(document.value, list):
@@ -63,26 +67,44 @@ def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
         change = entry.get("patch")
         if isinstance(change, Mapping):
             change = _without_identity(change)
-        yield Patch(str(target.get("kind", "DaemonSet")), str(target.get("name", "")), traced_values.trace(change, inner), at)
+        yield Patch(
+            str(target.get("kind", "DaemonSet")),
+            str(target.get("name", "")),
+            traced_values.trace(change, inner),
+            at,
+        )
     elif "kind" in entry:
         metadata = entry.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
-        yield Patch(str(entry["kind"]), str(name or ""), traced_values.trace(_without_identity(entry), at), at)
+        yield Patch(
+            str(entry["kind"]),
+            str(name or ""),
+            traced_values.trace(_without_identity(entry), at),
+            at,
+        )
 
 
 def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, Finding | None]:
     """The traced object after the patch; as it was, with a finding, where the patch can't be done."""
     if isinstance(patch.change, dict):
         patched = strategic_merge.apply(tree, patch.change, patch.kind)
-        return (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
+        return (
+            (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
+        )
     try:
         patched = json_patch.apply(tree, patch.change)
-        return (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
+        return (
+            (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
+        )
     except PatchFailed as failed:
         at = patch.at
-        operation = patch.change[failed.index] if isinstance(patch.change, list) and patch.change else None
+        operation = (
+            patch.change[failed.index] if isinstance(patch.change, list) and patch.change else None
+        )
         first = next((scalar.set_by[0] for _, scalar in traced_values.scalars(operation)), at)
-        pointer = Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
+        pointer = (
+            Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
+        )
         return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
 
 
@@ -98,5 +120,7 @@ def _without_identity(document: Mapping[str, Any]) -> dict[str, Any]:
     """The merge document without what names its object: a name in it must not undo a variant's."""
     rest = {key: value for key, value in document.items() if key not in _IDENTITY}
     if isinstance(rest.get("metadata"), Mapping):
-        rest["metadata"] = {k: v for k, v in rest["metadata"].items() if k not in _IDENTITY_METADATA}
+        rest["metadata"] = {
+            k: v for k, v in rest["metadata"].items() if k not in _IDENTITY_METADATA
+        }
     return rest

@@ -1,7 +1,8 @@
-"""Typed references: a scalar that is just `${name}` becomes the parameter's value as it is, inside a longer text it becomes text.
+"""Typed references: a scalar that is just `${name}` becomes the parameter's value as it is, inside
+a longer text it becomes text.
 
-`$${name}` is a literal `${name}`. The kubelet's `$(VAR)` and a shell's `${VAR:-x}` are no references and stay. Keys are never
-looked at.
+`$${name}` is a literal `${name}`. The kubelet's `$(VAR)` and a shell's `${VAR:-x}` are no
+references and stay. Keys are never looked at.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Undefined:
 
 @dataclass(slots=True)
 class PlaceholderScope:
-    """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while references are resolved.
+    """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while
+    references are resolved.
 
     `silent` names have no value either, but somebody has been told already.
     """
@@ -62,10 +64,14 @@ class PlaceholderScope:
             value = self._value(match[2], scalar)
             if value is scalar:
                 return match[0]
-            pointers.extend(pointer for _, part in traced_values.scalars(value) for pointer in part.set_by)
+            pointers.extend(
+                pointer for _, part in traced_values.scalars(value) for pointer in part.set_by
+            )
             return _as_text(traced_values.plain(value))
 
-        return TracedScalar(_REFERENCE.sub(replacement, text), (*dict.fromkeys(pointers), *scalar.set_by))
+        return TracedScalar(
+            _REFERENCE.sub(replacement, text), (*dict.fromkeys(pointers), *scalar.set_by)
+        )
 
     def _value(self, name: str, scalar: TracedScalar) -> TracedTree:
         if name in self.values:
@@ -96,7 +102,11 @@ def _placed(value: TracedTree, template: tuple[Pointer, ...]) -> TracedTree:
     if isinstance(value, list):
         return [_placed(item, template) for item in value]
     if isinstance(value, TracedScalar):
-        return value if value.set_by == template else TracedScalar(value.value, (*value.set_by, *template))
+        return (
+            value
+            if value.set_by == template
+            else TracedScalar(value.value, (*value.set_by, *template))
+        )
     return value
 
 

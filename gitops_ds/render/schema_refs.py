@@ -10,7 +10,9 @@ from gitops_ds.render.parameter_schema import Definition
 
 
 def of(versions: Sequence[str]) -> Definition:
-    """The definitions of the oldest of these versions that is bundled, so that a value suits every one of them; else the newest."""
+    """The definitions of the oldest of these versions that is bundled, so that a value suits every
+    one of them; else the newest.
+    """
 
     def definition(name: str) -> Mapping[str, Any] | None:
         named = [version for version in openapi.VERSIONS if version in versions]

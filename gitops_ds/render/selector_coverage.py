@@ -1,8 +1,10 @@
-"""Whether sets of nodes are disjoint and complete over all label combinations: exactly, not over today's nodes.
+"""Whether sets of nodes are disjoint and complete over all label combinations: exactly, not over
+today's nodes.
 
-Of each label key only so many values can be told apart: those that are mentioned, one that is not, and the absence of the key.
-So a condition on a key is a set of such atoms (a bit mask), a term of ANDs is a box over the keys, and a set of nodes is a union
-of boxes. Looking for a node that is missed means cutting boxes off boxes until one is left that nothing covers; that box holds the
+Of each label key only so many values can be told apart: those that are mentioned, one that is not,
+and the absence of the key. So a condition on a key is a set of such atoms (a bit mask), a term of
+ANDs is a box over the keys, and a set of nodes is a union of boxes. Looking for a node that is
+missed means cutting boxes off boxes until one is left that nothing covers; that box holds the
 witness. The search never enumerates combinations: it splits only where a box is crossed by another.
 
 Labels only: taints and tolerations say who may stay, not whom an agent is meant for.
@@ -17,7 +19,8 @@ from typing import Any
 
 from gitops_ds.model.bundle import Requirement
 
-# ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one number as their value.
+# ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one
+# number as their value.
 SelectorTerms = tuple[tuple[Requirement, ...], ...]
 EVERYWHERE: SelectorTerms = ((),)
 # A node's name in `matchFields` behaves like a label that every node has.
@@ -36,7 +39,11 @@ class Witness:
 
     def __str__(self) -> str:
         """As a half sentence: `with pool=gpu, without mig`."""
-        has = ["with " + ", ".join(f"{key}={value}" for key, value in self.labels.items())] if self.labels else []
+        has = (
+            ["with " + ", ".join(f"{key}={value}" for key, value in self.labels.items())]
+            if self.labels
+            else []
+        )
         lacks = ["without " + ", ".join(self.without)] if self.without else []
         return ", ".join(has + lacks) or "with any labels"
 
@@ -60,24 +67,39 @@ def terms_of_daemonset(body: Mapping[str, Any]) -> SelectorTerms:
 def terms_of(pod_spec: Mapping[str, Any]) -> SelectorTerms:
     """The nodes that a pod template asks for: nodeSelector AND required node affinity.
 
-    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an empty term takes no node.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an
+    empty term takes no node.
     """
-    base = tuple(Requirement(str(key), "In", (str(value),)) for key, value in _mapping(pod_spec.get("nodeSelector")).items())
+    base = tuple(
+        Requirement(str(key), "In", (str(value),))
+        for key, value in _mapping(pod_spec.get("nodeSelector")).items()
+    )
     required: Mapping[str, Any] = pod_spec
     for step in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
         required = _mapping(required.get(step))
     if not required:
         return (base,)
-    return tuple((*base, *term) for entry in _list(required.get("nodeSelectorTerms")) if (term := _term(_mapping(entry))))
+    return tuple(
+        (*base, *term)
+        for entry in _list(required.get("nodeSelectorTerms"))
+        if (term := _term(_mapping(entry)))
+    )
 
 
 def matches(terms: SelectorTerms, labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels is one of them."""
-    return any(all(_holds(requirement, labels.get(requirement.key)) for requirement in term) for term in terms)
+    return any(
+        all(_holds(requirement, labels.get(requirement.key)) for requirement in term)
+        for term in terms
+    )
 
 
-def find_gap(wanted: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()) -> Witness | None:
-    """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is none."""
+def find_gap(
+    wanted: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()
+) -> Witness | None:
+    """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is
+    none.
+    """
     parts = list(parts)
     atoms = _Atoms((wanted, ignored, *parts))
     others = [box for terms in (ignored, *parts) for box in atoms.boxes(terms)]
@@ -87,22 +109,32 @@ def find_gap(wanted: SelectorTerms, parts: Iterable[SelectorTerms], ignored: Sel
     return None
 
 
-def find_overlaps(parts: Mapping[str, SelectorTerms], ignored: SelectorTerms = ()) -> Iterator[Overlap]:
+def find_overlaps(
+    parts: Mapping[str, SelectorTerms], ignored: SelectorTerms = ()
+) -> Iterator[Overlap]:
     """For each two parts that share a node which is not ignored, such a node."""
     atoms = _Atoms((ignored, *parts.values()))
     others = atoms.boxes(ignored)
     boxes = {name: atoms.boxes(terms) for name, terms in parts.items()}
     for first, second in combinations(parts, 2):
-        shared = (both for a in boxes[first] for b in boxes[second] if (both := _meet(a, b)) is not None)
+        shared = (
+            both for a in boxes[first] for b in boxes[second] if (both := _meet(a, b)) is not None
+        )
         left = next((rest for box in shared if (rest := _outside(box, others)) is not None), None)
         if left is not None:
             yield Overlap(first, second, atoms.witness(left))
 
 
 def _term(entry: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    expressions = [_mapping(e) for part in ("matchExpressions", "matchFields") for e in _list(entry.get(part))]
+    expressions = [
+        _mapping(e) for part in ("matchExpressions", "matchFields") for e in _list(entry.get(part))
+    ]
     return tuple(
-        Requirement(str(e.get("key")), str(e.get("operator")), tuple(str(value) for value in _list(e.get("values"))))
+        Requirement(
+            str(e.get("key")),
+            str(e.get("operator")),
+            tuple(str(value) for value in _list(e.get("values"))),
+        )
         for e in expressions
     )
 
@@ -144,7 +176,9 @@ def _number(text: str) -> int | None:
 
 
 class _Atoms:
-    """What can be told apart of each key that some terms mention: absence first, then values; an atom is a bit."""
+    """What can be told apart of each key that some terms mention: absence first, then values; an
+    atom is a bit.
+    """
 
     def __init__(self, all_terms: Iterable[SelectorTerms]) -> None:
         mentioned: dict[str, set[str]] = {}
@@ -176,8 +210,14 @@ class _Atoms:
 
     def witness(self, box: _Box) -> Witness:
         """One node in the box; of a key that may be anything nothing is said."""
-        told = {key: mask for key, mask in sorted(box.items()) if mask != (1 << len(self.values[key])) - 1}
-        first = {key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in told.items()}
+        told = {
+            key: mask
+            for key, mask in sorted(box.items())
+            if mask != (1 << len(self.values[key])) - 1
+        }
+        first = {
+            key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in told.items()
+        }
         labels = {key: value for key, value in first.items() if value is not None}
         return Witness(labels, tuple(key for key in first if key not in labels))
 
@@ -200,8 +240,11 @@ def _outside(box: _Box, others: Sequence[_Box]) -> _Box | None:
     crossing = [other for other in others if _meet(box, other) is not None]
     if not crossing:
         return box
-    # The one that cuts the box along the fewest keys leaves the fewest pieces; one that covers it leaves none.
-    cut = min(crossing, key=lambda other: sum(bool(mask & ~other[key]) for key, mask in box.items()))
+    # The one that cuts the box along the fewest keys leaves the fewest pieces; one that covers it
+    # leaves none.
+    cut = min(
+        crossing, key=lambda other: sum(bool(mask & ~other[key]) for key, mask in box.items())
+    )
     rest = [other for other in crossing if other is not cut]
     inside = dict(box)
     for key, mask in cut.items():

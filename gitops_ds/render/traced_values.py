@@ -1,7 +1,7 @@
 """Values that know who set them: trees of dicts and lists whose scalars carry their pointers.
 
-A `TracedScalar` equals its plain value, so that patches and comparisons work on traced trees as on plain ones. None, `{}` and `[]`
-stay plain: patches need to see them as they are.
+A `TracedScalar` equals its plain value, so that patches and comparisons work on traced trees as on
+plain ones. None, `{}` and `[]` stay plain: patches need to see them as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class TracedScalar:
     set_by: tuple[Pointer, ...]
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the plain value and to any other scalar of that value: who set it does not count."""
+        """Equal to the plain value and to any other scalar of that value: who set it does not
+        count.
+        """
         return bool(self.value == (other.value if isinstance(other, TracedScalar) else other))
 
     def __hash__(self) -> int:
@@ -33,8 +35,12 @@ class TracedScalar:
         return hash(self.value)
 
 
-def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None) -> TracedTree:
-    """The value as a tree, each scalar set by its own place below the pointer, or by what is `known` of it or a parent."""
+def trace(
+    value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None
+) -> TracedTree:
+    """The value as a tree, each scalar set by its own place below the pointer, or by what is
+    `known` of it or a parent.
+    """
     if known:
         return _known(value, (), (pointer,), known)
     file, document = pointer.file, pointer.document
@@ -42,7 +48,9 @@ def trace(value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]
 
 
 def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> TracedTree:
-    """The value as a tree; `setters` tells by its path (`path` is the value's own) who set a scalar."""
+    """The value as a tree; `setters` tells by its path (`path` is the value's own) who set a
+    scalar.
+    """
     if isinstance(value, Mapping):
         return {key: tree(item, setters, (*path, key)) for key, item in value.items()}
     if isinstance(value, list):
@@ -50,7 +58,9 @@ def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path 
     return value if value is None else TracedScalar(value, setters(path))
 
 
-def _known(value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]) -> TracedTree:
+def _known(
+    value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]
+) -> TracedTree:
     here = known.get(path, above)
     if isinstance(value, Mapping):
         return {key: _known(item, (*path, key), here, known) for key, item in value.items()}
@@ -90,7 +100,9 @@ def scalars(tree: TracedTree, path: Path = ()) -> Iterator[tuple[Path, TracedSca
 
 
 def origins(tree: TracedTree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
-    """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the base."""
+    """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the
+    base.
+    """
     found = {}
     for path, scalar in scalars(tree):
         if scalar.set_by != (Pointer(base.file, base.document, base.path + path),):

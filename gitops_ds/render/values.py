@@ -1,8 +1,9 @@
-"""The values of an agent's parameters: layers, the last wins, and what the parameters' schema says of the result.
+"""The values of an agent's parameters: layers, the last wins, and what the parameters' schema says
+of the result.
 
-Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) < variant. A value replaces the
-whole parameter, mappings too: a parameter is one thing, read in one place and checked as one; merging would let a key that
-nobody sees any more live on below.
+Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) <
+variant. A value replaces the whole parameter, mappings too: a parameter is one thing, read in one
+place and checked as one; merging would let a key that nobody sees any more live on below.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class Parameters:
     def defaults(self) -> dict[str, Any]:
         """The default of each parameter that has one."""
         known = self.schema.section("properties")
-        return {name: p["default"] for name, p in known.items() if isinstance(p, Mapping) and "default" in p}
+        return {
+            name: p["default"]
+            for name, p in known.items()
+            if isinstance(p, Mapping) and "default" in p
+        }
 
 
 def parameters(schema: File, bound: Mapping[str, Any]) -> Parameters:
@@ -52,11 +57,17 @@ def parameters(schema: File, bound: Mapping[str, Any]) -> Parameters:
     return Parameters(frozenset({*schema.section("properties"), *bound}), schema)
 
 
-def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File], facts: ClusterFacts) -> list[ValuesLayer]:
-    """The layers below a variant's, the weakest first, without the schema's defaults. `own` is values/NAME.yaml by NAME."""
+def layers(
+    agent: str, cluster: File, environment: File, own: Mapping[str, File], facts: ClusterFacts
+) -> list[ValuesLayer]:
+    """The layers below a variant's, the weakest first, without the schema's defaults. `own` is
+    values/NAME.yaml by NAME.
+    """
 
     def of_agent(file: File) -> ValuesLayer:
-        return ValuesLayer(file.section("agents", agent, "values"), file.at("agents", agent, "values"))
+        return ValuesLayer(
+            file.section("agents", agent, "values"), file.at("agents", agent, "values")
+        )
 
     def beside(name: str) -> ValuesLayer:
         file = own.get(name, File(""))
@@ -75,40 +86,65 @@ def layers(agent: str, cluster: File, environment: File, own: Mapping[str, File]
 
 
 def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, TracedTree]:
-    """Each parameter that has a value, as a tree whose scalars know who set them and whom that won over."""
+    """Each parameter that has a value, as a tree whose scalars know who set them and whom that won
+    over.
+    """
     lowest = [
-        ValuesLayer({name: value}, Pointer(declared.schema.name, 0, ("properties", name, "default")))
+        ValuesLayer(
+            {name: value}, Pointer(declared.schema.name, 0, ("properties", name, "default"))
+        )
         for name, value in declared.defaults.items()
     ]
     resolved: dict[str, TracedTree] = {}
     for name in sorted(declared.names):
-        setters: list[tuple[Any, Pointer]] = [(layer.values[name], layer.at) for layer in lowest if name in layer.values]
-        setters += [(layer.values[name], layer.pointer(name)) for layer in stack if name in layer.values]
+        setters: list[tuple[Any, Pointer]] = [
+            (layer.values[name], layer.at) for layer in lowest if name in layer.values
+        ]
+        setters += [
+            (layer.values[name], layer.pointer(name)) for layer in stack if name in layer.values
+        ]
         if setters:
             resolved[name] = _layered(setters[::-1])
     return resolved
 
 
-def unknown(declared: Parameters, stack: Sequence[ValuesLayer], agent: str, found: Layout) -> Iterator[Finding]:
+def unknown(
+    declared: Parameters, stack: Sequence[ValuesLayer], agent: str, found: Layout
+) -> Iterator[Finding]:
     """Values that were written for this agent under a name that it has not."""
     for layer in stack:
         for name in layer.values:
             if layer.own and name not in declared.names:
-                hint = layout.did_you_mean(name, declared.names) or "; declare it in params.schema.json"
-                yield refusal("DS802", f"agent {agent} has no parameter {name}{hint}", found.place(layer.pointer(name), key=True))
+                hint = (
+                    layout.did_you_mean(name, declared.names)
+                    or "; declare it in params.schema.json"
+                )
+                yield refusal(
+                    "DS802",
+                    f"agent {agent} has no parameter {name}{hint}",
+                    found.place(layer.pointer(name), key=True),
+                )
 
 
 def own_files(paths: Sequence[PurePosixPath], folder: str, found: Layout) -> dict[str, File]:
     """values/NAME.yaml of an agent, parsed, by NAME."""
-    return {p.stem: found.read(p) for p in paths if len(p.parts) == 4 and p.parts[2] == folder and p.suffix == ".yaml"}
+    return {
+        p.stem: found.read(p)
+        for p in paths
+        if len(p.parts) == 4 and p.parts[2] == folder and p.suffix == ".yaml"
+    }
 
 
 def _layered(setters: list[tuple[Any, Pointer]]) -> TracedTree:
-    """The first setter's value; each scalar also names the later setters that had something at its place."""
+    """The first setter's value; each scalar also names the later setters that had something at its
+    place.
+    """
     winner, at = setters[0]
 
     def set_by(path: Path) -> tuple[Pointer, ...]:
-        losers = (Pointer(p.file, p.document, (*p.path, *path)) for v, p in setters[1:] if _has(v, path))
+        losers = (
+            Pointer(p.file, p.document, (*p.path, *path)) for v, p in setters[1:] if _has(v, path)
+        )
         return (Pointer(at.file, at.document, (*at.path, *path)), *losers)
 
     return traced_values.tree(winner, set_by)
@@ -118,8 +154,12 @@ def _has(value: Any, path: Path) -> bool:
     return field_path.resolve(value, path) is not None
 
 
-def place_of(name: str, path: Path, resolved: Mapping[str, TracedTree], declared: Parameters) -> Pointer:
-    """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that of a scalar below or above."""
+def place_of(
+    name: str, path: Path, resolved: Mapping[str, TracedTree], declared: Parameters
+) -> Pointer:
+    """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that
+    of a scalar below or above.
+    """
     value: TracedTree = resolved.get(name)
     for step in path:
         if field_path.resolve(value, (step,)) is None:

@@ -1,4 +1,6 @@
-"""Variants of an agent over sets of nodes: ordered, the first match wins, so each one's affinity excludes those before it."""
+"""Variants of an agent over sets of nodes: ordered, the first match wins, so each one's affinity
+excludes those before it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _BLOW_UP = 512
 class Variant:
     """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
 
-    `never`: its nodes get no pod, said and not forgotten. `absent`: this cluster has none of its pools. `at` points at the entry.
+    `never`: its nodes get no pod, said and not forgotten. `absent`: this cluster has none of its
+    pools. `at` points at the entry.
     """
 
     name: str
@@ -44,7 +47,9 @@ ONLY = Variant(DEFAULT, None, EVERYWHERE, {})
 
 
 def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant], list[Finding]]:
-    """The variants of an agent's variants.yaml for a cluster; one that takes every node where there is no such file."""
+    """The variants of an agent's variants.yaml for a cluster; one that takes every node where there
+    is no such file.
+    """
     entries = file.value.get("variants")
     if not isinstance(entries, list) or not entries:
         return [ONLY], []
@@ -56,14 +61,25 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             continue
         name, at = entry["name"], file.at("variants", index)
         if any(name == other.name for other in variants):
-            findings.append(refusal("DS801", f"there are two variants {name}", found.place(file.at("variants", index, "name"))))
+            findings.append(
+                refusal(
+                    "DS801",
+                    f"there are two variants {name}",
+                    found.place(file.at("variants", index, "name")),
+                )
+            )
             continue
-        own, unknown = nodes_of(entry.get("nodes"), file.at("variants", index, "nodes"), found, facts)
+        own, unknown = nodes_of(
+            entry.get("nodes"), file.at("variants", index, "nodes"), found, facts
+        )
         findings += unknown
         terms = without(own, before)
         absent = not own
         if own and terms is not None and not terms:
-            message = f"variant {name} can never take a node: those before it take them all; put it first, or narrow them"
+            message = (
+                f"variant {name} can never take a node: those before it take them all; put it "
+                "first, or narrow them"
+            )
             findings.append(refusal("DS604", message, found.place(at)))
             absent = True
         if terms is None or len(terms) > MOST_TERMS:
@@ -85,8 +101,11 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
     return variants or [ONLY], findings
 
 
-def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tuple[SelectorTerms, list[Finding]]:
-    """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them where nothing is said.
+def nodes_of(
+    nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts
+) -> tuple[SelectorTerms, list[Finding]]:
+    """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them
+    where nothing is said.
 
     A pool that only another cluster has is empty here; one that no cluster has is a finding.
     """
@@ -101,21 +120,27 @@ def nodes_of(nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts) -> tup
     findings = []
     for name in wanted:
         if name not in everywhere:
-            hint = layout.did_you_mean(name, everywhere) or "; name it under `pools:` of a clusters/*.yaml"
+            hint = (
+                layout.did_you_mean(name, everywhere)
+                or "; name it under `pools:` of a clusters/*.yaml"
+            )
             place = found.place(Pointer(at.file, at.document, (*at.path, "pool")))
             findings.append(refusal("DS802", f"there is no pool {name}{hint}", place))
     return _simplified((*here[name], *match) for name in wanted if name in here), findings
 
 
 def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerms | None:
-    """The nodes of `own` that are in none of `before`; None where that takes too many terms to write down.
+    """The nodes of `own` that are in none of `before`; None where that takes too many terms to
+    write down.
 
-    The negation of an AND is an OR of the negated parts, so each earlier term multiplies; contradictions and terms that another
-    one holds are dropped on the way.
+    The negation of an AND is an OR of the negated parts, so each earlier term multiplies;
+    contradictions and terms that another one holds are dropped on the way.
     """
     terms = _simplified(own)
     for earlier in (term for terms_before in before for term in terms_before):
-        terms = _simplified((*term, _negated(requirement)) for term in terms for requirement in earlier)
+        terms = _simplified(
+            (*term, _negated(requirement)) for term in terms for requirement in earlier
+        )
         if len(terms) > _BLOW_UP:
             return None
     return terms
@@ -124,11 +149,15 @@ def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerm
 def too_many(name: str, place: Place) -> Finding:
     """The finding for a variant whose affinity would be too long."""
     advice = "give its nodes one pool label of their own"
-    return refusal("DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place)
+    return refusal(
+        "DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place
+    )
 
 
 def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
-    """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the template's own."""
+    """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the
+    template's own.
+    """
     if variant.at is None:
         return daemonset
     daemonset = dict(daemonset)
@@ -140,7 +169,9 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
         pointers = (name_at,) if name_at else ()
         old = metadata.get("name")
         if isinstance(old, traced_values.TracedScalar):
-            metadata["name"] = traced_values.TracedScalar(f"{old.value}-{variant.name}", (*pointers, *old.set_by))
+            metadata["name"] = traced_values.TracedScalar(
+                f"{old.value}-{variant.name}", (*pointers, *old.set_by)
+            )
         label = traced_values.TracedScalar(variant.name, pointers)
         for owner in (metadata, _child(template, "metadata")):
             _child(owner, "labels")[names.VARIANT] = label
@@ -150,7 +181,11 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
         required = _child(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
         own = required.get("nodeSelectorTerms")
         generated = [_written(term, variant) for term in variant.terms]
-        required["nodeSelectorTerms"] = [_and(a, b) for a in own for b in generated] if isinstance(own, list) and own else generated
+        required["nodeSelectorTerms"] = (
+            [_and(a, b) for a in own for b in generated]
+            if isinstance(own, list) and own
+            else generated
+        )
     return daemonset
 
 
@@ -166,12 +201,23 @@ def _and(own: Any, generated: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(own, dict) or not own:
         return {}  # an empty term takes no node, and stays so
     expressions = own.get("matchExpressions")
-    return {**own, "matchExpressions": [*(expressions if isinstance(expressions, list) else ()), *generated["matchExpressions"]]}
+    return {
+        **own,
+        "matchExpressions": [
+            *(expressions if isinstance(expressions, list) else ()),
+            *generated["matchExpressions"],
+        ],
+    }
 
 
 def _written(term: Iterable[Requirement], variant: Variant) -> dict[str, Any]:
-    expressions = [{"key": r.key, "operator": r.operator} | ({"values": list(r.values)} if r.values else {}) for r in term]
-    tree: dict[str, Any] = traced_values.set_by({"matchExpressions": expressions}, *((variant.at,) if variant.at else ()))
+    expressions = [
+        {"key": r.key, "operator": r.operator} | ({"values": list(r.values)} if r.values else {})
+        for r in term
+    ]
+    tree: dict[str, Any] = traced_values.set_by(
+        {"matchExpressions": expressions}, *((variant.at,) if variant.at else ())
+    )
     return tree
 
 
@@ -194,7 +240,11 @@ class _Values:
             return _Values(self.values | other.values, cofinite=True, absent=absent)
         if self.cofinite:
             return _Values(other.values - self.values, cofinite=False, absent=absent)
-        return _Values(self.values - other.values if other.cofinite else self.values & other.values, cofinite=False, absent=absent)
+        return _Values(
+            self.values - other.values if other.cofinite else self.values & other.values,
+            cofinite=False,
+            absent=absent,
+        )
 
     def __bool__(self) -> bool:
         return self.cofinite or self.absent or bool(self.values)
@@ -217,7 +267,9 @@ def _values(requirement: Requirement) -> _Values:
 
 
 def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
-    """The least that says what is allowed. Intersections never make `some values, or absent`, which would take an OR."""
+    """The least that says what is allowed. Intersections never make `some values, or absent`, which
+    would take an OR.
+    """
     values = tuple(sorted(allowed.values))
     if not allowed.cofinite:
         return (Requirement(key, "In", values),) if values else (Requirement(key, "DoesNotExist"),)
@@ -226,7 +278,9 @@ def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
 
 
 def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
-    """The same nodes in fewer words: one condition a key, no term that takes nothing, none that another one holds."""
+    """The same nodes in fewer words: one condition a key, no term that takes nothing, none that
+    another one holds.
+    """
     merged: list[dict[str, _Values]] = []
     for term in terms:
         allowed: dict[str, _Values] = {}
@@ -235,9 +289,14 @@ def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
         if all(allowed.values()) and allowed not in merged:
             merged.append({key: value for key, value in allowed.items() if value != _ANY})
     kept = [
-        term for i, term in enumerate(merged) if not any(_holds(o, term) for j, o in enumerate(merged) if _before(i, j, merged))
+        term
+        for i, term in enumerate(merged)
+        if not any(_holds(o, term) for j, o in enumerate(merged) if _before(i, j, merged))
     ]
-    return tuple(tuple(r for key, allowed in term.items() for r in _requirements(key, allowed)) for term in kept)
+    return tuple(
+        tuple(r for key, allowed in term.items() for r in _requirements(key, allowed))
+        for term in kept
+    )
 
 
 def _before(i: int, j: int, terms: list[dict[str, _Values]]) -> bool:
@@ -247,4 +306,6 @@ def _before(i: int, j: int, terms: list[dict[str, _Values]]) -> bool:
 
 def _holds(outer: Mapping[str, _Values], inner: Mapping[str, _Values]) -> bool:
     """Whether every node of the inner term is one of the outer's."""
-    return all((inner.get(key, _ANY) & allowed) == inner.get(key, _ANY) for key, allowed in outer.items())
+    return all(
+        (inner.get(key, _ANY) & allowed) == inner.get(key, _ANY) for key, allowed in outer.items()
+    )

@@ -1,8 +1,9 @@
 """Results kept on disk by the hash of all that they were made of.
 
-An entry is written beside and then renamed, begins with a seal over its name and the rest, and lies in a directory that only we can
-write: one that is cut, changed or somebody else's is as if it were not there. Who gives a secret knows that nobody without it wrote
-the entry. The cache may be deleted at any time, and may fail at any time.
+An entry is written beside and then renamed, begins with a seal over its name and the rest, and lies
+in a directory that only we can write: one that is cut, changed or somebody else's is as if it were
+not there. Who gives a secret knows that nobody without it wrote the entry. The cache may be deleted
+at any time, and may fail at any time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def read(directory: Path | None, key: str, secret: bytes = b"") -> bytes | None:
     return data if hmac.compare_digest(seal, _written(expected)) else None
 
 
-def write(directory: Path | None, key: str, data: bytes | Iterable[bytes], secret: bytes = b"") -> None:
+def write(
+    directory: Path | None, key: str, data: bytes | Iterable[bytes], secret: bytes = b""
+) -> None:
     """Keeps it, all the parts in a row, and takes away what nobody has read for a month."""
     if directory is None:
         return
@@ -85,7 +88,9 @@ def _is_ours(directory: Path) -> bool:
         found = directory.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return (
+        stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    )
 
 
 def _clean(files: Iterable[Path]) -> None:

@@ -1,8 +1,9 @@
-"""What programs make of a snapshot: manifests of its kustomizations, by the installed kustomize or kubectl, and of its charts.
+"""What programs make of a snapshot: manifests of its kustomizations, by the installed kustomize or
+kubectl, and of its charts.
 
-kustomize runs on a copy in an owner-only directory, and can fetch nothing: it has no network, what a kustomization or a plugin's
-configuration names elsewhere is refused before, and git is not on its PATH. No plugins, no Helm, no files outside of a
-kustomization's root.
+kustomize runs on a copy in an owner-only directory, and can fetch nothing: it has no network, what
+a kustomization or a plugin's configuration names elsewhere is refused before, and git is not on its
+PATH. No plugins, no Helm, no files outside of a kustomization's root.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _WAY = "kustomize 1"
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which kustomizations: `skip` leaves out files that don't count; `also` builds directories that others use as a base.
+    """Which kustomizations: `skip` leaves out files that don't count; `also` builds directories
+    that others use as a base.
 
     And which charts.
     """
@@ -45,30 +47,43 @@ ALL = Which()
 
 
 async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means()) -> Snapshot:  # noqa: B008  frozen
-    """The snapshot with `expanded` for each top-level kustomization, `charts`, and as `consumed` what they are made of.
+    """The snapshot with `expanded` for each top-level kustomization, `charts`, and as `consumed`
+    what they are made of.
 
-    What goes wrong with one is a refused finding at its file, and its files count as consumed all the same. Raises ExpansionFailed
-    when no copy can be written.
+    What goes wrong with one is a refused finding at its file, and its files count as consumed all
+    the same. Raises ExpansionFailed when no copy can be written.
     """
     means = means.timed()
     if which.charts:
         snapshot = await helm.expand(snapshot, which.charts, means)
-    found = kustomization.find(snapshot.files, lambda path: path in snapshot.consumed or which.skip(path))
+    found = kustomization.find(
+        snapshot.files, lambda path: path in snapshot.consumed or which.skip(path)
+    )
     if not found:
         return snapshot
-    wanted = dict.fromkeys((*kustomization.tops(found), *sorted(d for d in which.also if d in found)))
+    wanted = dict.fromkeys(
+        (*kustomization.tops(found), *sorted(d for d in which.also if d in found))
+    )
     strict = means.allowed.kustomize and await asyncio.to_thread(process.isolation) == "none"
-    reached = {top: kustomization.reach(top, found, snapshot.files, strict=strict) for top in wanted}
-    consumed = {f for r in reached.values() for f in r.files} | {f for f in snapshot.files if _of_component(f, found)}
+    reached = {
+        top: kustomization.reach(top, found, snapshot.files, strict=strict) for top in wanted
+    }
+    consumed = {f for r in reached.values() for f in r.files} | {
+        f for f in snapshot.files if _of_component(f, found)
+    }
     findings = [f for r in reached.values() for f in r.findings]
-    buildable = {top: reached[top] for top in wanted if not any(f.refused for f in reached[top].findings)}
+    buildable = {
+        top: reached[top] for top in wanted if not any(f.refused for f in reached[top].findings)
+    }
     expanded, placed = dict(snapshot.expanded), dict(snapshot.placed)
     for top, result in (await _build(buildable, found, snapshot.files, means)).items():
         if isinstance(result, Finding):
             findings.append(result)
         else:
             expanded[top] = result
-            placed[top] = provenance_kustomize.placed(result, reached[top].resources, reached[top].patches, snapshot.files)
+            placed[top] = provenance_kustomize.placed(
+                result, reached[top].resources, reached[top].patches, snapshot.files
+            )
     return replace(
         snapshot,
         findings=(*snapshot.findings, *dict.fromkeys(findings)),
@@ -94,7 +109,9 @@ async def _build(
         return {top: _not_built(found[top], allowed=means.allowed.kustomize) for top in tops}
     keys = await asyncio.to_thread(_keys, tops, files, command)
     known = {top: await asyncio.to_thread(disk_cache.read, means.cache, keys[top]) for top in tops}
-    made: dict[PurePosixPath, bytes | Finding] = {top: data for top, data in known.items() if data is not None}
+    made: dict[PurePosixPath, bytes | Finding] = {
+        top: data for top, data in known.items() if data is not None
+    }
     missing = [top for top in tops if top not in made]
     if not missing:
         return made
@@ -109,7 +126,9 @@ async def _build(
 
             made |= dict(zip(missing, await asyncio.gather(*map(one, missing)), strict=True))
     except OSError as error:
-        raise errors.ExpansionFailed(f"no copy for kustomize can be written: {error.strerror}; free some space") from None
+        raise errors.ExpansionFailed(
+            f"no copy for kustomize can be written: {error.strerror}; free some space"
+        ) from None
     for top in missing:
         if isinstance(result := made[top], bytes):
             await asyncio.to_thread(disk_cache.write, means.cache, keys[top], result)
@@ -118,16 +137,25 @@ async def _build(
 
 def _not_built(of: Kustomization, *, allowed: bool) -> Finding:
     if not allowed:
-        message = "this is built by kustomize, which is not run here: allow it with --allow kustomize"
+        message = (
+            "this is built by kustomize, which is not run here: allow it with --allow kustomize"
+        )
         return refusal(NOT_ALLOWED, message, Place(str(of.file)))
-    message = "neither kustomize nor kubectl is installed; install one, or commit the output of kustomize build"
+    message = (
+        "neither kustomize nor kubectl is installed; install one, or commit the output of "
+        "kustomize build"
+    )
     return refusal(NO_PROGRAM, message, Place(str(of.file)))
 
 
 def _keys(
-    tops: Mapping[PurePosixPath, Reached], files: Mapping[PurePosixPath, bytes], command: tuple[str, ...]
+    tops: Mapping[PurePosixPath, Reached],
+    files: Mapping[PurePosixPath, bytes],
+    command: tuple[str, ...],
 ) -> dict[PurePosixPath, str]:
-    """For each the hash of all that its build can read: every file below the directories that it reaches."""
+    """For each the hash of all that its build can read: every file below the directories that it
+    reaches.
+    """
     identity = process.identity(command[0])
     keys = {}
     for top, reached in tops.items():
@@ -138,7 +166,9 @@ def _keys(
 
 
 def program(search: str | None = None) -> tuple[str, ...] | None:
-    """The command that builds a kustomization: `kustomize build`, else `kubectl kustomize`, else None."""
+    """The command that builds a kustomization: `kustomize build`, else `kubectl kustomize`, else
+    None.
+    """
     if kustomize := process.found("kustomize", search):
         return (kustomize, "build")
     if kubectl := process.found("kubectl", search):
@@ -158,13 +188,21 @@ def _copy(directory: Path, files: Mapping[PurePosixPath, bytes]) -> Path:
 
 
 async def _run(
-    command: tuple[str, ...], root: Path, of: Kustomization, files: Mapping[PurePosixPath, bytes], means: Means
+    command: tuple[str, ...],
+    root: Path,
+    of: Kustomization,
+    files: Mapping[PurePosixPath, bytes],
+    means: Means,
 ) -> bytes | Finding:
     directory = root / "copy" / of.file.parent
-    ended = await process.run((*command, str(directory)), process.environment(root / "empty"), means)
+    ended = await process.run(
+        (*command, str(directory)), process.environment(root / "empty"), means
+    )
     if ended.problem:
         return refusal(FAILED, f"kustomize {ended.problem}: make it smaller", Place(str(of.file)))
     if ended.failed:
         said = kustomize_error_messages.sentence(ended.said, str(root / "copy"))
-        return refusal(FAILED, f"kustomize refuses it: {said}", kustomize_error_messages.place(said, of, files))
+        return refusal(
+            FAILED, f"kustomize refuses it: {said}", kustomize_error_messages.place(said, of, files)
+        )
     return ended.output

@@ -1,7 +1,8 @@
 """Charts that source.yaml files name, rendered by the installed helm.
 
-`helm template` runs on a copy of the chart in an owner-only directory, without cluster, plugins, repositories, network and DNS. A
-chart elsewhere is fetched before that, by a `helm pull` of its own, and only where the network is allowed.
+`helm template` runs on a copy of the chart in an owner-only directory, without cluster, plugins,
+repositories, network and DNS. A chart elsewhere is fetched before that, by a `helm pull` of its
+own, and only where the network is allowed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _DIGEST = re.compile(r"^Digest:\s*(sha256:[0-9a-f]{64})\s*$", re.MULTILINE)
 
 
 async def expand(snapshot: Snapshot, charts: Sequence[Chart], means: Means) -> Snapshot:
-    """The snapshot with `charts` for each chart that could be rendered, a finding for each other, and their files consumed.
+    """The snapshot with `charts` for each chart that could be rendered, a finding for each other,
+    and their files consumed.
 
     Raises ExpansionFailed when no copy can be written.
     """
@@ -54,16 +56,22 @@ async def expand(snapshot: Snapshot, charts: Sequence[Chart], means: Means) -> S
     try:
         made = await asyncio.gather(*map(one, charts))
     except OSError as error:
-        raise errors.ExpansionFailed(f"no copy for helm can be written: {error.strerror}; free some space") from None
+        raise errors.ExpansionFailed(
+            f"no copy for helm can be written: {error.strerror}; free some space"
+        ) from None
     rendered, findings = dict(snapshot.charts), list(snapshot.findings)
     for chart, result in zip(charts, made, strict=True):
         if isinstance(result, bytes):
             rendered[chart.file] = helm.placed(chart, result, snapshot.files)
         else:
             findings += result
-    consumed = {file for chart in charts for file in (*_own(chart, snapshot.files), *chart.values_files)}
+    consumed = {
+        file for chart in charts for file in (*_own(chart, snapshot.files), *chart.values_files)
+    }
     consumed |= _beside(charts, snapshot.files)
-    return replace(snapshot, charts=rendered, findings=tuple(findings), consumed=snapshot.consumed | consumed)
+    return replace(
+        snapshot, charts=rendered, findings=tuple(findings), consumed=snapshot.consumed | consumed
+    )
 
 
 def _own(chart: Chart, files: Files) -> list[PurePosixPath]:
@@ -75,19 +83,37 @@ def _own(chart: Chart, files: Files) -> list[PurePosixPath]:
 
 
 def _beside(charts: Sequence[Chart], files: Files) -> set[PurePosixPath]:
-    """The files of all charts in the agents' folders, also of one that source.yaml misses: templates are no manifests."""
+    """The files of all charts in the agents' folders, also of one that source.yaml misses:
+    templates are no manifests.
+    """
     agents = {chart.file.parent for chart in charts}
-    folders = {path.parent for path in files if path.name == "Chart.yaml" and not agents.isdisjoint(path.parent.parents)}
+    folders = {
+        path.parent
+        for path in files
+        if path.name == "Chart.yaml" and not agents.isdisjoint(path.parent.parents)
+    }
     return {path for path in files if not folders.isdisjoint(path.parents)} if folders else set()
 
 
 async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Finding, ...]:
     """helm's output, or why there is none."""
     if not means.allowed.helm:
-        return (_refused(chart, files, "this agent is rendered by helm, which is not run here: allow it with --allow helm"),)
+        return (
+            _refused(
+                chart,
+                files,
+                "this agent is rendered by helm, which is not run here: allow it with --allow helm",
+            ),
+        )
     program = process.found("helm", means.search)
     if program is None:
-        return (_refused(chart, files, "helm is not installed; install it, or put the output of helm template here"),)
+        return (
+            _refused(
+                chart,
+                files,
+                "helm is not installed; install it, or put the output of helm template here",
+            ),
+        )
     if isinstance(chart.where, Remote):
         archive = await _fetched(chart, chart.where, files, program, means)
         if isinstance(archive, Finding):
@@ -95,13 +121,25 @@ async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Findin
         own = {PurePosixPath("chart.tgz"): archive}
     else:
         folder = chart.where if chart.where.suffix != ".tgz" else chart.where.parent
-        own = {PurePosixPath("chart") / path.relative_to(folder): files[path] for path in _own(chart, files)}
+        own = {
+            PurePosixPath("chart") / path.relative_to(folder): files[path]
+            for path in _own(chart, files)
+        }
     values = [files[path] for path in chart.values_files]
     values += [json.dumps(chart.values, sort_keys=True).encode()] if chart.values else []
     options = _options(chart)
     identity = await asyncio.to_thread(process.identity, program)
     parts = [part for path in sorted(own) for part in (str(path), own[path])]
-    key = disk_cache.key(_WAY, identity, chart.release, str(len(options)), *options, str(len(values)), *values, *parts)
+    key = disk_cache.key(
+        _WAY,
+        identity,
+        chart.release,
+        str(len(options)),
+        *options,
+        str(len(values)),
+        *values,
+        *parts,
+    )
     known = await asyncio.to_thread(disk_cache.read, means.cache, key)
     if known is not None:
         return known
@@ -128,7 +166,9 @@ async def _template(
         archive = next((path for path in own if path.suffix == ".tgz" and len(own) == 1), None)
         wanted = root / (archive or "chart")
         layers = [f"--values={root / 'values' / str(number)}" for number in range(len(values))]
-        ended = await process.run([*command, *layers, "--", chart.release, str(wanted)], _environment(root), means)
+        ended = await process.run(
+            [*command, *layers, "--", chart.release, str(wanted)], _environment(root), means
+        )
     if ended.problem:
         return (_refused(chart, files, f"helm {ended.problem}: make the chart do less"),)
     if ended.failed:
@@ -139,8 +179,16 @@ async def _template(
 def _environment(root: Path, *, network: bool = False) -> dict[str, str]:
     """helm's own places, all in the copy. https://helm.sh/docs/helm/helm/"""
     home = root / "empty"
-    places = {"HELM_CACHE_HOME": "cache", "HELM_CONFIG_HOME": "config", "HELM_DATA_HOME": "data", "HELM_PLUGINS": "plugins"}
-    places |= {"HELM_REGISTRY_CONFIG": "registry.json", "HELM_REPOSITORY_CONFIG": "repositories.yaml"}
+    places = {
+        "HELM_CACHE_HOME": "cache",
+        "HELM_CONFIG_HOME": "config",
+        "HELM_DATA_HOME": "data",
+        "HELM_PLUGINS": "plugins",
+    }
+    places |= {
+        "HELM_REGISTRY_CONFIG": "registry.json",
+        "HELM_REPOSITORY_CONFIG": "repositories.yaml",
+    }
     places |= {"HELM_REPOSITORY_CACHE": "repositories", "KUBECONFIG": "kubeconfig"}
     own = {variable: str(home / place) for variable, place in places.items()}
     return {**process.environment(home, network=network), **own}
@@ -159,7 +207,9 @@ def _write(directory: Path, own: Files, values: Sequence[bytes]) -> Path:
     return root
 
 
-async def _fetched(chart: Chart, remote: Remote, files: Files, program: str, means: Means) -> bytes | Finding:
+async def _fetched(
+    chart: Chart, remote: Remote, files: Files, program: str, means: Means
+) -> bytes | Finding:
     """The archive of a chart that is elsewhere: as it was kept, or from there."""
     key = disk_cache.key("chart 1", remote.address, remote.name, remote.version, remote.digest)
     known = await asyncio.to_thread(disk_cache.read, means.cache, key)
@@ -168,22 +218,35 @@ async def _fetched(chart: Chart, remote: Remote, files: Files, program: str, mea
     said = f"chart {remote.name} {remote.version}"
     if not means.allowed.network:
         return _refused(
-            chart, files, f"{said} is elsewhere, and nothing is fetched: allow it with --allow helm,network, or commit it"
+            chart,
+            files,
+            f"{said} is elsewhere, and nothing is fetched: allow it with --allow helm,network, or "
+            "commit it",
         )
     with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
         root = await asyncio.to_thread(_write, Path(name), {}, ())
         larger = replace(means, limits=replace(means.limits, bytes=_FETCHED))
-        ended = await process.run(_pull(program, remote, root), _environment(root, network=True), larger, network=True)
+        ended = await process.run(
+            _pull(program, remote, root), _environment(root, network=True), larger, network=True
+        )
         archives = await asyncio.to_thread(lambda: sorted(root.glob("*.tgz")))
         if ended.problem:
             return _refused(chart, files, f"helm {ended.problem} when it fetched {said}")
         if ended.failed or len(archives) != 1:
-            return _refused(chart, files, f"{said} could not be fetched: {helm_error_messages.sentence(ended.said, str(root))}")
+            return _refused(
+                chart,
+                files,
+                f"{said} could not be fetched: "
+                f"{helm_error_messages.sentence(ended.said, str(root))}",
+            )
         archive = await asyncio.to_thread(archives[0].read_bytes)
     digest = _digest_of(remote, archive, ended.output.decode("utf-8", "replace") + ended.said)
     if remote.digest and digest != remote.digest:
         return _refused(
-            chart, files, f"{said} has the digest {digest or 'of nobody knows what'}, not the one that is wanted", "digest"
+            chart,
+            files,
+            f"{said} has the digest {digest or 'of nobody knows what'}, not the one that is wanted",
+            "digest",
         )
     await asyncio.to_thread(disk_cache.write, means.cache, key, archive)
     return archive
@@ -208,5 +271,9 @@ def _digest_of(remote: Remote, archive: bytes, said: str) -> str:
 
 def _refused(chart: Chart, files: Files, message: str, at: str = "chart") -> Finding:
     path: objects.Path = ("helm", at)
-    place = parser.place(str(chart.file), files[chart.file], 0, path) if chart.file in files else Place(str(chart.file))
+    place = (
+        parser.place(str(chart.file), files[chart.file], 0, path)
+        if chart.file in files
+        else Place(str(chart.file))
+    )
     return refusal(RULE, message, place)

@@ -1,4 +1,6 @@
-"""helm's complaints as findings: in one sentence, at the line of the repository that they are about. Pure."""
+"""helm's complaints as findings: in one sentence, at the line of the repository that they are
+about. Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ _NO_YAML = re.compile(r"YAML parse error on ([^\s:]+): (.*)", re.DOTALL)
 _MISSING = re.compile(r"missing in charts/ directory: (.*)")
 _SCHEMA = "values don't meet the specifications of the schema"
 # `- at '/image/tag': got number, want string` since 3.18, `- image.tag: Invalid type. …` before.
-_SCHEMA_LINE = re.compile(r"^\s*- (?:at '(?P<pointer>/[^']*|)'|(?P<dotted>[\w.()-]+)): (?P<words>.*)$")
+_SCHEMA_LINE = re.compile(
+    r"^\s*- (?:at '(?P<pointer>/[^']*|)'|(?P<dotted>[\w.()-]+)): (?P<words>.*)$"
+)
 _IN_FILE = re.compile(
-    r"(?:failed to parse|cannot (?:load|unmarshal)|error (?:parsing|reading)) ([^\s:]+)[^\n]*?(?:line (\d+))?: ([^\n]*)$"
+    r"(?:failed to parse|cannot (?:load|unmarshal)|error (?:parsing|reading)) "
+    r"([^\s:]+)[^\n]*?(?:line (\d+))?: ([^\n]*)$"
 )
 _AT_TEMPLATE = re.compile(r"^(?:execution|parse) error at \([^)]*\): ")
 _DEEPEST = re.compile(r".* at <(.*?)>: (.*)", re.DOTALL)
@@ -38,10 +43,15 @@ def findings(said: str, chart: Chart, files: Files, root: str) -> tuple[Finding,
         return tuple(found[:_SEVERAL])
     if made := _NO_YAML.search(words):
         file = helm.file_of(chart, made[1], files)
-        message = f"what {made[1]} makes is no YAML: {_plain(made[2])}; helm template --debug shows it"
+        message = (
+            f"what {made[1]} makes is no YAML: {_plain(made[2])}; helm template --debug shows it"
+        )
         return (refusal(RULE, message, Place(str(file)) if file else _at_chart(chart, files)),)
     if missing := _MISSING.search(words):
-        message = f"the chart needs {missing[1]}, and nothing is fetched: run helm dependency build, and commit charts/"
+        message = (
+            f"the chart needs {missing[1]}, and nothing is fetched: run helm dependency build, "
+            "and commit charts/"
+        )
         return (refusal(RULE, message, _dependencies(chart, files)),)
     place = _named_line(words, chart, files) or _at_chart(chart, files)
     deepest = _DEEPEST.fullmatch(words)
@@ -71,7 +81,12 @@ def _in_repository(words: str, chart: Chart, root: str) -> str:
         words = words.replace(f"{root}/values/{number}", name)
     where = chart.where.name if isinstance(chart.where, Remote) else str(chart.where)
     folder = str(PurePosixPath(where).parent) if where.endswith(".tgz") else where
-    return words.replace(f"{root}/chart.tgz", where).replace(f"{root}/chart", folder).replace(f"{root}/", "").replace(root, ".")
+    return (
+        words.replace(f"{root}/chart.tgz", where)
+        .replace(f"{root}/chart", folder)
+        .replace(f"{root}/", "")
+        .replace(root, ".")
+    )
 
 
 def _of_schema(words: str, chart: Chart, files: Files) -> Iterator[Finding]:
@@ -81,7 +96,10 @@ def _of_schema(words: str, chart: Chart, files: Files) -> Iterator[Finding]:
             if found["dotted"] is not None:
                 steps = [] if found["dotted"] == "(root)" else found["dotted"].split(".")
             else:
-                steps = [part.replace("~1", "/").replace("~0", "~") for part in found["pointer"].split("/")[1:]]
+                steps = [
+                    part.replace("~1", "/").replace("~0", "~")
+                    for part in found["pointer"].split("/")[1:]
+                ]
             name = ".".join(steps) or "the values"
             message = f"the chart's values.schema.json refuses {name}: {found['words']}"
             yield refusal(RULE, _plain(message), _of_value(steps, chart, files))
@@ -103,7 +121,9 @@ def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:
         else:
             if steps and PurePosixPath(layer.file) in files:
                 return parser.place(layer.file, files[PurePosixPath(layer.file)], 0, path)
-    return _at_source(chart, files, ("helm", "values") if chart.values else ("helm", "chart"), key=True)
+    return _at_source(
+        chart, files, ("helm", "values") if chart.values else ("helm", "chart"), key=True
+    )
 
 
 def _named_line(words: str, chart: Chart, files: Files) -> Place | None:
@@ -131,4 +151,8 @@ def _at_chart(chart: Chart, files: Files) -> Place:
 
 
 def _at_source(chart: Chart, files: Files, path: Path, *, key: bool = False) -> Place:
-    return parser.place(str(chart.file), files[chart.file], 0, path, key=key) if chart.file in files else Place(str(chart.file))
+    return (
+        parser.place(str(chart.file), files[chart.file], 0, path, key=key)
+        if chart.file in files
+        else Place(str(chart.file))
+    )

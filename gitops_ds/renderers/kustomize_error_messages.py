@@ -21,17 +21,30 @@ _LINE = re.compile(r"yaml: line (\d+)")
 
 
 def sentence(words: str, root: str) -> str:
-    """Its own last sentence, without the paths of our copy `root` and kubectl's log prefix; at most 500 characters."""
-    lines = [line for line in words.strip().splitlines() if line.strip() and not line.startswith("# Warning")]
+    """Its own last sentence, without the paths of our copy `root` and kubectl's log prefix; at most
+    500 characters.
+    """
+    lines = [
+        line
+        for line in words.strip().splitlines()
+        if line.strip() and not line.startswith("# Warning")
+    ]
     text = " ".join(lines[-3:]) if lines else "it says nothing"
     if klog := _KLOG.match(text):
         text = klog["words"].replace('\\"', '"').replace("\\n", " ")
-    text = text.removeprefix("Error: ").replace(f"{root}/", "").replace(root, ".").replace(posixpath.dirname(root), ".")
+    text = (
+        text.removeprefix("Error: ")
+        .replace(f"{root}/", "")
+        .replace(root, ".")
+        .replace(posixpath.dirname(root), ".")
+    )
     return "".join(c for c in text if c.isprintable())[:500]
 
 
 def place(said: str, of: Kustomization, files: Files) -> Place:
-    """The key, the file or the entry that the sentence names; the kustomization's file where it names none."""
+    """The key, the file or the entry that the sentence names; the kustomization's file where it
+    names none.
+    """
     own = str(of.file)
     if (field := _FIELD.search(said)) and "ustomization" in said:
         return parser.place(own, files[of.file], 0, (field[1],), key=True)
@@ -42,6 +55,9 @@ def place(said: str, of: Kustomization, files: Files) -> Place:
             line = _LINE.search(said)
             if line:
                 return Place(str(file), int(line[1]), 1)
-            entry = next((named.path for named in of.names if posixpath.basename(named.text) == file.name), None)
+            entry = next(
+                (named.path for named in of.names if posixpath.basename(named.text) == file.name),
+                None,
+            )
             return parser.place(own, files[of.file], 0, entry) if entry else Place(str(file))
     return Place(own)

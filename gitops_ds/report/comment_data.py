@@ -1,7 +1,9 @@
-"""What the Markdown page of a report is made of, inside the JSON report: written by the check, read by the job that comments. Pure.
+"""What the Markdown page of a report is made of, inside the JSON report: written by the check, read
+by the job that comments. Pure.
 
-So a page is rendered by a job with rights from the data of a job without: every text of it becomes words, code or a block of code,
-and no link, image, HTML or reference that somebody wrote into the data survives.
+So a page is rendered by a job with rights from the data of a job without: every text of it becomes
+words, code or a block of code, and no link, image, HTML or reference that somebody wrote into the
+data survives.
 """
 
 from __future__ import annotations
@@ -74,7 +76,11 @@ def of(report: Report, about: ReportContext) -> dict[str, Any]:
     checked: dict[str, int] = {}
     for one in report.checked:
         checked[one.cluster] = checked.get(one.cluster, 0) + 1
-    groups = None if report.changed is None else [msgspec.structs.asdict(_group(group)) for group in report.changed]
+    groups = (
+        None
+        if report.changed is None
+        else [msgspec.structs.asdict(_group(group)) for group in report.changed]
+    )
     return {
         "key": about.key,
         "head": about.head,
@@ -94,7 +100,9 @@ def _group(group: ReportedChange) -> _Group:
 
 
 def rendered(data: bytes, version: str) -> str:
-    """The page of a JSON report. Raises ValueError, in words, for anything that `check -o json=FILE` did not write."""
+    """The page of a JSON report. Raises ValueError, in words, for anything that `check -o
+    json=FILE` did not write.
+    """
     if len(data) > MOST:
         raise ValueError(f"it has more than {MOST:,} bytes")
     try:
@@ -110,17 +118,29 @@ def rendered(data: bytes, version: str) -> str:
     files = {str(number): b"" for number in range(min(max(page.files, 0), _MANY))}
     report = findings.report(map(_finding, told.findings), files, objects)
     changed = None if page.changed is None else [_changed(group) for group in page.changed]
-    report = findings.with_changes(report, changed, {}, notes=page.notes, drift=[(name, [text]) for name, text in page.drift])
-    return markdown.as_page(report, ReportContext(version=version, key=page.key, head=page.head, base=page.base))
+    report = findings.with_changes(
+        report, changed, {}, notes=page.notes, drift=[(name, [text]) for name, text in page.drift]
+    )
+    return markdown.as_page(
+        report, ReportContext(version=version, key=page.key, head=page.head, base=page.base)
+    )
 
 
 def _finding(told: _Finding) -> Finding:
     place = Place(told.file, max(told.line, 0), max(told.column, 0)) if told.file else None
-    key = Key(told.object.api_version, told.object.kind, told.object.namespace, told.object.name) if told.object else None
+    key = (
+        Key(told.object.api_version, told.object.kind, told.object.namespace, told.object.name)
+        if told.object
+        else None
+    )
     fix = Fix(told.fix.description, ()) if told.fix else None
-    return Finding(told.rule, told.severity, told.message, place, object=key, cluster=told.environment, fix=fix)
+    return Finding(
+        told.rule, told.severity, told.message, place, object=key, cluster=told.environment, fix=fix
+    )
 
 
 def _changed(group: _Group) -> ReportedChange:
     numbers = (max(group.gained, 0), max(group.lost, 0), max(group.restarted, 0))
-    return ReportedChange(tuple(group.clusters), tuple(group.objects), *numbers, group.time, group.cost)
+    return ReportedChange(
+        tuple(group.clusters), tuple(group.objects), *numbers, group.time, group.cost
+    )

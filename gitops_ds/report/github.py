@@ -1,6 +1,8 @@
-"""Findings as workflow commands, which GitHub Actions shows beside the lines of a pull request. Pure.
+"""Findings as workflow commands, which GitHub Actions shows beside the lines of a pull request.
+Pure.
 
-https://docs.github.com/actions/reference/workflow-commands-for-github-actions; how the runner unescapes them:
+https://docs.github.com/actions/reference/workflow-commands-for-github-actions; how the runner
+unescapes them:
 https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 """
 
@@ -19,20 +21,24 @@ PER_LEVEL: Final = 10  # of each level and step; GitHub drops what comes after
 
 
 def as_commands(report: Report, about: ReportContext) -> str:
-    """One line for each of the ten most important findings of a level; where that is not all, a notice and the whole list.
+    """One line for each of the ten most important findings of a level; where that is not all, a
+    notice and the whole list.
 
-    The list stands between `stop-commands` and a token that is made from it, so that no line of it can contain the token: the
-    same report has the same token, and nobody can write a file that holds its own hash.
+    The list stands between `stop-commands` and a token that is made from it, so that no line of it
+    can contain the token: the same report has the same token, and nobody can write a file that
+    holds its own hash.
     """
     shown = _most_important(report)
     lines = [_command(finding, report, about) for finding in shown]
     if len(shown) < len(report.findings):
         note = (
-            f"{len(shown)} of {len(report.findings)} findings are shown here ({told(report.count())}); the log of the step has all"
+            f"{len(shown)} of {len(report.findings)} findings are shown here "
+            f"({told(report.count())}); the log of the step has all"
         )
         note += f": {about.full}" if about.full else ""
         lines.append(
-            f"::notice title=gitops-ds::{_message(note)}\n::group::gitops-ds: {counted(len(report.findings), 'finding')}\n"
+            f"::notice title=gitops-ds::{_message(note)}\n::group::gitops-ds: "
+            f"{counted(len(report.findings), 'finding')}\n"
         )
         lines.append(stopped(text.as_text(report)))
         lines.append("::endgroup::\n")
@@ -46,12 +52,19 @@ def stopped(lines: str) -> str:
 
 
 def _most_important(report: Report) -> list[Finding]:
-    """At most ten of a level, the refused first, in the report's order; one notice is kept for what is left out."""
-    ranked = sorted(enumerate(report.findings), key=lambda one: (LOUDNESS[one[1].severity], not one[1].refused, one[0]))
+    """At most ten of a level, the refused first, in the report's order; one notice is kept for what
+    is left out.
+    """
+    ranked = sorted(
+        enumerate(report.findings),
+        key=lambda one: (LOUDNESS[one[1].severity], not one[1].refused, one[0]),
+    )
     by_level = {s: [one for one in ranked if one[1].severity is s] for s in Severity}
     complete = all(len(level) <= PER_LEVEL for level in by_level.values())
     room = {s: PER_LEVEL - (s is Severity.INFO and not complete) for s in Severity}
-    return [finding for _, finding in sorted(one for s in Severity for one in by_level[s][: room[s]])]
+    return [
+        finding for _, finding in sorted(one for s in Severity for one in by_level[s][: room[s]])
+    ]
 
 
 def _command(finding: Finding, report: Report, about: ReportContext) -> str:

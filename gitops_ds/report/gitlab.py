@@ -11,12 +11,15 @@ from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.report.findings import Report, dumps, span, with_object
 
 _SEVERITIES: Final = {Severity.INFO: "info", Severity.WARNING: "minor", Severity.ERROR: "major"}
-# A selector that can't be changed, two agents on one port, an agent that is deleted: what the whole fleet would feel.
+# A selector that can't be changed, two agents on one port, an agent that is deleted: what the whole
+# fleet would feel.
 _BLOCKERS: Final = frozenset({"DS103", "DS601", "DS702"})
 
 
 def as_json(report: Report) -> str:
-    """The report; an empty list when all is well. Fingerprints are unique, for of two equal ones only one is shown."""
+    """The report; an empty list when all is well. Fingerprints are unique, for of two equal ones
+    only one is shown.
+    """
     return dumps(
         [
             {

@@ -20,8 +20,14 @@ def as_json(report: Report, about: ReportContext) -> str:
         {
             "apiVersion": names.API_VERSION,
             "kind": "CheckReport",
-            "summary": {**{s.value: count[s] for s in Severity}, "files": len(report.files), "objects": len(report.checked)},
-            "findings": [_one(*pair) for pair in zip(report.findings, report.fingerprints, strict=True)],
+            "summary": {
+                **{s.value: count[s] for s in Severity},
+                "files": len(report.files),
+                "objects": len(report.checked),
+            },
+            "findings": [
+                _one(*pair) for pair in zip(report.findings, report.fingerprints, strict=True)
+            ],
             **report.document,
             "page": comment_data.of(report, about),
         }
@@ -30,10 +36,20 @@ def as_json(report: Report, about: ReportContext) -> str:
 
 def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
     place, end, key = finding.place, finding.end, finding.object
-    told: dict[str, Any] = {"rule": finding.rule, "severity": finding.severity.value, "message": finding.message}
+    told: dict[str, Any] = {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "message": finding.message,
+    }
     if place:
         last = end or place
-        told |= {"file": place.file, "line": place.line, "column": place.column, "endLine": last.line, "endColumn": last.column}
+        told |= {
+            "file": place.file,
+            "line": place.line,
+            "column": place.column,
+            "endLine": last.line,
+            "endColumn": last.column,
+        }
     else:
         told |= {"file": "", "line": 0, "column": 0}
     if key:
@@ -43,7 +59,11 @@ def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
         told["other"] = {"object": _object(other)}
         if there:
             told["other"] |= {"file": there.file, "line": there.line, "column": there.column}
-    told |= {"environment": finding.cluster, "path": show_path(finding.path), "fingerprint": fingerprint}
+    told |= {
+        "environment": finding.cluster,
+        "path": show_path(finding.path),
+        "fingerprint": fingerprint,
+    }
     if finding.fix:
         told["fix"] = {"description": finding.fix.words, "safe": finding.fix.safe}
     return told
@@ -51,5 +71,6 @@ def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
 
 def _object(key: Key) -> dict[str, str]:
     served_as = builtin_resources.RESOURCES.get((key.group, key.kind))
-    version = served_as.api_version if served_as else key.group  # of a custom kind the group is all that is known
+    # of a custom kind the group is all that is known
+    version = served_as.api_version if served_as else key.group
     return {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}

@@ -1,6 +1,8 @@
-"""Findings as JUnit XML: every object that was checked is a test case, so that a CI can tell what is mended. Pure.
+"""Findings as JUnit XML: every object that was checked is a test case, so that a CI can tell what
+is mended. Pure.
 
-What GitLab reads of it: https://docs.gitlab.com/ci/testing/unit_test_reports/; the usual schema is Jenkins' junit-10.xsd.
+What GitLab reads of it: https://docs.gitlab.com/ci/testing/unit_test_reports/; the usual schema is
+Jenkins' junit-10.xsd.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from gitops_ds.model.objects import Key
 from gitops_ds.report.findings import LOUDNESS, Report, ReportContext
 
 LARGEST: Final = 29_000_000  # bytes; GitLab takes 30 MB a file
-# A template that can't be rendered and a rule that failed are no failures of an object: nothing was checked.
+# A template that can't be rendered and a rule that failed are no failures of an object: nothing was
+# checked.
 _NOT_CHECKED: Final = frozenset({"DS801", "DS805", "DS904"})
-# In a unit test report time says how long a test took; a check is not timed, so that equal input gives an equal report.
+# In a unit test report time says how long a test took; a check is not timed, so that equal input
+# gives an equal report.
 _NO_TIME: Final = "0.000"
 
 _Case = tuple[str, Key | None, str]  # cluster, object, file
@@ -38,9 +42,11 @@ class _Told:
 
 
 def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
-    """The report: a suite for each cluster, in it a case for each object, and for each file that a finding is about as such.
+    """The report: a suite for each cluster, in it a case for each object, and for each file that a
+    finding is about as such.
 
-    Where it would be too large, cases that passed are left out first, then those with words only; the suite says how many.
+    Where it would be too large, cases that passed are left out first, then those with words only;
+    the suite says how many.
     """
     cases = _cases(report, about)
     suites: dict[str, dict[_Case, str]] = {}
@@ -48,9 +54,17 @@ def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     for case in sorted(cases, key=_order):
         suites.setdefault(case[0], {})[case] = _case(case, cases[case], names)
     kept = _kept(suites, cases, largest)
-    shown = {cluster: [case for case in held if case in kept] for cluster, held in suites.items()} or {"": []}
+    shown = {
+        cluster: [case for case in held if case in kept] for cluster, held in suites.items()
+    } or {"": []}
     texts = [
-        _suite(cluster, {case: cases[case] for case in held}, [suites[cluster][case] for case in held], about, left_out)
+        _suite(
+            cluster,
+            {case: cases[case] for case in held},
+            [suites[cluster][case] for case in held],
+            about,
+            left_out,
+        )
         for cluster, held in shown.items()
         for left_out in [len(suites.get(cluster, ())) - len(held)]
     ]
@@ -91,10 +105,16 @@ def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Told]:
 
 def _order(case: _Case) -> tuple[str, ...]:
     cluster, key, file = case
-    return (cluster, key.kind, key.namespace, key.name, file, key.group) if key else (cluster, "", "", "", file, "")
+    return (
+        (cluster, key.kind, key.namespace, key.name, file, key.group)
+        if key
+        else (cluster, "", "", "", file, "")
+    )
 
 
-def _kept(suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Told], largest: int) -> set[_Case]:
+def _kept(
+    suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Told], largest: int
+) -> set[_Case]:
     """The cases that fit, the ones that matter most first."""
     left = largest - 1_000 - 1_000 * len(suites)
     kept: set[_Case] = set()
@@ -117,13 +137,19 @@ def _case(case: _Case, told: _Told, names: Counter[tuple[str, str]]) -> str:
     names[classname, name] += 1
     if (again := names[classname, name]) > 1:
         name += f" #{again}"
-    element = Xml.Element("testcase", {"classname": classname, "name": name, "file": file, "time": _NO_TIME})
+    element = Xml.Element(
+        "testcase", {"classname": classname, "name": name, "file": file, "time": _NO_TIME}
+    )
     if told.reasons and not told.errors and not told.failures:
-        Xml.SubElement(element, "skipped").text = "\n".join(f"{one.rule}: {reason}" for one, reason in told.reasons)
+        Xml.SubElement(element, "skipped").text = "\n".join(
+            f"{one.rule}: {reason}" for one, reason in told.reasons
+        )
     for tag, findings in (("error", told.errors), ("failure", told.failures)):
         for finding in findings:
             message = finding.message.partition("\n")[0]
-            Xml.SubElement(element, tag, {"message": message, "type": finding.rule}).text = _words(finding)
+            Xml.SubElement(element, tag, {"message": message, "type": finding.rule}).text = _words(
+                finding
+            )
     if told.words:
         Xml.SubElement(element, "system-out").text = "\n".join(map(_words, told.words))
     return Xml.tostring(element, encoding="unicode")
@@ -136,18 +162,37 @@ def _words(finding: Finding) -> str:
     return f"{place}{finding.severity} {finding.rule}: {finding.message}{fix}"
 
 
-def _suite(cluster: str, cases: Mapping[_Case, _Told], texts: Sequence[str], about: ReportContext, left_out: int) -> str:
+def _suite(
+    cluster: str,
+    cases: Mapping[_Case, _Told],
+    texts: Sequence[str],
+    about: ReportContext,
+    left_out: int,
+) -> str:
     facts = {"name": cluster or "all", **_counts(cases.values())}
     if about.at:
         facts["timestamp"] = about.at
-    note = f"<system-out>{left_out} more cases are left out, those that say least first</system-out>"
-    return "\n".join((_opening("testsuite", facts), *texts, *([note] if left_out else []), "</testsuite>"))
+    note = (
+        f"<system-out>{left_out} more cases are left out, those that say least first</system-out>"
+    )
+    return "\n".join(
+        (_opening("testsuite", facts), *texts, *([note] if left_out else []), "</testsuite>")
+    )
 
 
 def _counts(cases: Iterable[_Told]) -> dict[str, str]:
-    """A case is one of them, however many findings it has: else `failures` could be more than `tests`."""
+    """A case is one of them, however many findings it has: else `failures` could be more than
+    `tests`.
+    """
     count = Counter(
-        "errors" if one.errors else "failures" if one.failures else "skipped" if one.reasons else "passed" for one in cases
+        "errors"
+        if one.errors
+        else "failures"
+        if one.failures
+        else "skipped"
+        if one.reasons
+        else "passed"
+        for one in cases
     )
     numbers = {name: str(count[name]) for name in ("failures", "errors", "skipped")}
     return {"tests": str(count.total()), **numbers, "time": _NO_TIME}

@@ -1,7 +1,9 @@
 """Findings as Markdown for people: a comment under a pull request, or the summary of a step. Pure.
 
-Nothing that stands in a repository may become a mention, a reference, a link, an image or HTML of a comment that a bot writes:
-`prose` breaks such words by a character of no width, and escapes the rest; `code` and `fence` hold what is quoted.
+Nothing that stands in a repository may become a mention, a reference, a link, an image or HTML of a
+comment that a bot writes:
+`prose` breaks such words by a character of no width, and escapes the rest; `code` and `fence` hold
+what is quoted.
 https://github.github.com/gfm/, https://docs.gitlab.com/user/markdown/
 """
 
@@ -18,7 +20,8 @@ from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.report.findings import Report, ReportContext, ReportedChange, harmless_block, told
 
-# Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a character.
+# Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a
+# character.
 COMMENT: Final = 60_000
 # A step's summary above 1 MiB is refused as a whole.
 SUMMARY: Final = 1_000_000
@@ -29,9 +32,11 @@ _LONGEST_TITLE: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, and blocks of Markdown below it of which the last are left out where there is no room.
+    """A heading, and blocks of Markdown below it of which the last are left out where there is no
+    room.
 
-    A block is cut as a whole or not at all, so it closes what it opens. `head` belongs to the first block (a table's heading).
+    A block is cut as a whole or not at all, so it closes what it opens. `head` belongs to the first
+    block (a table's heading).
     """
 
     title: str
@@ -40,8 +45,11 @@ class Section:
     folded: bool = False
 
 
-def as_page(report: Report, about: ReportContext, *, fleet: Sequence[Section] = (), most: int = COMMENT) -> str:
-    """The report in at most that many bytes. What matters least is cut: first diffs, then warnings, the fleet, errors.
+def as_page(
+    report: Report, about: ReportContext, *, fleet: Sequence[Section] = (), most: int = COMMENT
+) -> str:
+    """The report in at most that many bytes. What matters least is cut: first diffs, then warnings,
+    the fleet, errors.
 
     `fleet` says what a change does to nodes and rollouts.
     """
@@ -55,7 +63,9 @@ def as_page(report: Report, about: ReportContext, *, fleet: Sequence[Section] = 
         *map(_diff, report.changed or ()),
         *(
             Section(
-                f"Beside the change: {cluster or 'the cluster'} is not what the base says"[:_LONGEST_TITLE],
+                f"Beside the change: {cluster or 'the cluster'} is not what the base says"[
+                    :_LONGEST_TITLE
+                ],
                 (fence(text),),
                 folded=True,
             )
@@ -70,7 +80,10 @@ def as_page(report: Report, about: ReportContext, *, fleet: Sequence[Section] = 
 
 def marker(key: str) -> str:
     """The hidden first line, by which the comment is found again."""
-    return f"<!-- gitops-ds:report key={re.sub(r'[^A-Za-z0-9._/]+', '-', key)[:100].strip('-') or 'check'} v=1 -->"
+    return (
+        "<!-- gitops-ds:report "
+        f"key={re.sub(r'[^A-Za-z0-9._/]+', '-', key)[:100].strip('-') or 'check'} v=1 -->"
+    )
 
 
 def _verdict(report: Report) -> str:
@@ -81,17 +94,27 @@ def _verdict(report: Report) -> str:
 
 
 def _verdicts(report: Report) -> Section:
-    """A row for each cluster; none for a repository without clusters, unless something changes there."""
+    """A row for each cluster; none for a repository without clusters, unless something changes
+    there.
+    """
     objects = Counter(one.cluster for one in report.checked)
     count = Counter((finding.cluster, finding.severity) for finding in report.findings)
-    changed = {name: group for group in report.changed or () for name in (group.clusters if len(objects) > 1 else ("",))}
+    changed = {
+        name: group
+        for group in report.changed or ()
+        for name in (group.clusters if len(objects) > 1 else ("",))
+    }
     clusters = sorted({*objects, *changed, *(cluster for cluster, _ in count)})
     columns = ("cluster", "objects", *(_CHANGE if changed else ()), "errors", "warnings", "info")
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
     rows = []
     for name in clusters if any(clusters) or changed else ():
-        told = (_change(changed.get(name)) if changed else ()) + tuple(count[name, severity] for severity in Severity)
-        rows.append(f"| {prose(name) or 'all'} | {objects[name]} | {' | '.join(map(str, told))} |\n")
+        told = (_change(changed.get(name)) if changed else ()) + tuple(
+            count[name, severity] for severity in Severity
+        )
+        rows.append(
+            f"| {prose(name) or 'all'} | {objects[name]} | {' | '.join(map(str, told))} |\n"
+        )
     return Section("", tuple(rows), head)
 
 
@@ -101,13 +124,30 @@ _CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "r
 def _change(group: ReportedChange | None) -> tuple[int | str, ...]:
     if group is None:
         return (0, 0, 0, 0, "", "")
-    return (len(group.objects), group.gained, group.lost, group.restarted, prose(group.time), prose(group.cost))
+    return (
+        len(group.objects),
+        group.gained,
+        group.lost,
+        group.restarted,
+        prose(group.time),
+        prose(group.cost),
+    )
 
 
 def _diff(group: ReportedChange) -> Section:
     named = list(filter(None, group.clusters))
-    where = f" in {named[0]}" if len(named) == 1 else f", the same in {len(named)} clusters: {', '.join(named)}" if named else ""
-    return Section(f"Changes{where}"[:_LONGEST_TITLE], tuple(fence(text, "diff") for text in group.objects), folded=True)
+    where = (
+        f" in {named[0]}"
+        if len(named) == 1
+        else f", the same in {len(named)} clusters: {', '.join(named)}"
+        if named
+        else ""
+    )
+    return Section(
+        f"Changes{where}"[:_LONGEST_TITLE],
+        tuple(fence(text, "diff") for text in group.objects),
+        folded=True,
+    )
 
 
 def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str, ...]]:
@@ -118,16 +158,28 @@ def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str
         same.setdefault(what, (one, []))[1].append(one.cluster)
     items: dict[Severity, list[str]] = {severity: [] for severity in Severity}
     for finding, clusters in same.values():
-        items[finding.severity].append(_item(finding, [name for name in clusters if name], report, about))
+        items[finding.severity].append(
+            _item(finding, [name for name in clusters if name], report, about)
+        )
     return {severity: tuple(held) for severity, held in items.items()}
 
 
 def _item(finding: Finding, clusters: Sequence[str], report: Report, about: ReportContext) -> str:
-    named = finding.object and not finding.message.startswith(str(finding.object))  # else the message says of what
-    parts = [_place(finding, report, about), f"**{prose(finding.rule)}**", code(str(finding.object)) if named else ""]
+    # else the message says of what
+    named = finding.object and not finding.message.startswith(str(finding.object))
+    parts = [
+        _place(finding, report, about),
+        f"**{prose(finding.rule)}**",
+        code(str(finding.object)) if named else "",
+    ]
     fix = f". Fix: {prose(finding.fix.words)}" if finding.fix else ""
-    shown = ", ".join(map(code, clusters[:5])) + (f" and {len(clusters) - 5} more" if len(clusters) > 5 else "")
-    return f"- {' '.join(filter(None, parts))}: {prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"
+    shown = ", ".join(map(code, clusters[:5])) + (
+        f" and {len(clusters) - 5} more" if len(clusters) > 5 else ""
+    )
+    return (
+        f"- {' '.join(filter(None, parts))}: "
+        f"{prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"
+    )
 
 
 def _place(finding: Finding, report: Report, about: ReportContext) -> str:
@@ -135,11 +187,17 @@ def _place(finding: Finding, report: Report, about: ReportContext) -> str:
         return ""
     line = f":{finding.place.line}" if finding.place.line else ""
     name = code(report.file(finding) + line)
-    return f"[{name}]({about.permalink}/{quote(report.file(finding))}{line.replace(':', '#L')})" if about.permalink else name
+    return (
+        f"[{name}]({about.permalink}/{quote(report.file(finding))}{line.replace(':', '#L')})"
+        if about.permalink
+        else name
+    )
 
 
 def _fitting(sections: Iterable[Section], room: int) -> tuple[str, int]:
-    """The sections that fit, in their order, and how many blocks do not; after the first that doesn't, none is taken."""
+    """The sections that fit, in their order, and how many blocks do not; after the first that
+    doesn't, none is taken.
+    """
     parts: list[str] = []
     left_out = 0
     for section in sections:
@@ -169,7 +227,8 @@ def _end(report: Report, about: ReportContext, left_out: int) -> str:
     if left_out:
         full = f": {about.full}" if about.full else ""
         lines.append(
-            f"Too long for one page: {left_out} more entries, of {len(report.findings)} findings in all, full report{full}."
+            f"Too long for one page: {left_out} more entries, of {len(report.findings)} findings "
+            f"in all, full report{full}."
         )
     lines += [f"<sub>{prose(note)}</sub>" for note in report.notes]
     facts = [
@@ -182,8 +241,9 @@ def _end(report: Report, about: ReportContext, left_out: int) -> str:
     return "".join(f"\n{line}\n" for line in lines if line)
 
 
-# What a forge makes a link or a notice of where a word follows: @user, #1, !1, $snippet, %milestone, ~label, &epic, ^alert,
-# :emoji:, GH-1, a URL. A code span or a character between the two prevents it; an escape or an entity doesn't.
+# What a forge makes a link or a notice of where a word follows: @user, #1, !1, $snippet,
+# %milestone, ~label, &epic, ^alert, :emoji:, GH-1, a URL. A code span or a character between the
+# two prevents it; an escape or an entity doesn't.
 _SIGN = re.compile(r"[@#!$%&~^:](?=\S)|\bGH-(?=\d)|\bwww(?=\.)|(?<=:)/(?=/)", re.IGNORECASE)
 _BREAK: Final = "\u200b"
 _MEANING = re.compile(r"[\\`*_{}\[\]()|~$]")

@@ -1,6 +1,7 @@
 """Findings as SARIF 2.1.0, which code scanning and editors read. Pure.
 
-The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; what GitHub makes of it, and its limits:
+The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; what GitHub makes of
+it, and its limits:
 https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
 """
 
@@ -12,12 +13,26 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.report.findings import HOME, LOUDNESS, Replacement, Report, ReportContext, RuleText, dumps, span
+from gitops_ds.report.findings import (
+    HOME,
+    LOUDNESS,
+    Replacement,
+    Report,
+    ReportContext,
+    RuleText,
+    dumps,
+    span,
+)
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-_PROBLEMS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+_PROBLEMS: Final = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.INFO: "recommendation",
+}
 _DANGER: Final = {Severity.ERROR: "8.0", Severity.WARNING: "5.5", Severity.INFO: "2.0"}
-MOST_RESULTS: Final = 5_000  # 25,000 are taken and 5,000 kept; what matters least is better cut here, where it is said
+# 25,000 are taken and 5,000 kept; what matters least is better cut here, where it is said
+MOST_RESULTS: Final = 5_000
 LARGEST: Final = 10_000_000  # bytes, when compressed
 _LONGEST: Final = 1_024
 _LONGEST_NAME: Final = 255
@@ -38,7 +53,9 @@ _FAMILIES: Final = {
 
 
 def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
-    """The log, with `results` also where there is none, so that an upload of a clean run closes what was open."""
+    """The log, with `results` also where there is none, so that an upload of a clean run closes
+    what was open.
+    """
     used = {finding.rule for finding in report.findings}
     rules = [about.rules.get(id) or _unknown(id, report) for id in sorted({*about.rules, *used})]
     index = {rule.id: position for position, rule in enumerate(rules)}
@@ -50,8 +67,12 @@ def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str
     }
     changes = dict(zip(report.findings, report.replacements, strict=False))
     results = [
-        _result(finding, fingerprint, report, index) | _related(finding, report) | _fixes(finding, changes.get(finding, ()), report)
-        for finding, fingerprint in zip(report.findings[:MOST_RESULTS], report.fingerprints, strict=False)
+        _result(finding, fingerprint, report, index)
+        | _related(finding, report)
+        | _fixes(finding, changes.get(finding, ()), report)
+        for finding, fingerprint in zip(
+            report.findings[:MOST_RESULTS], report.fingerprints, strict=False
+        )
     ]
     text = _log(driver, about, results, len(report.findings))
     while len(text) > largest and len(gzip.compress(text.encode(), 1)) > largest:
@@ -60,7 +81,9 @@ def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str
     return text
 
 
-def _log(driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any], found: int) -> str:
+def _log(
+    driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any], found: int
+) -> str:
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"gitops-ds/{quote(about.scope)}/"},
@@ -68,21 +91,34 @@ def _log(driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any]
         "invocations": [_invocation(len(results), found)],
         "results": results,
     }
-    return dumps({"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]})
+    return dumps(
+        {
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [run],
+        }
+    )
 
 
 def _invocation(shown: int, found: int) -> dict[str, Any]:
     if shown == found:
         return {"executionSuccessful": True}
-    message = f"{shown} of {found} findings are in this file, the most severe; gitops-ds check prints all"
-    return {"executionSuccessful": True, "toolExecutionNotifications": [{"level": "warning", "message": {"text": message}}]}
+    message = (
+        f"{shown} of {found} findings are in this file, the most severe; gitops-ds check prints all"
+    )
+    return {
+        "executionSuccessful": True,
+        "toolExecutionNotifications": [{"level": "warning", "message": {"text": message}}],
+    }
 
 
 def _unknown(id: str, report: Report) -> RuleText:
     """A rule without a row in the table is described by what was found."""
     found = [finding for finding in report.findings if finding.rule == id]
     loudest = min((finding.severity for finding in found), key=LOUDNESS.__getitem__)
-    return RuleText(id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in found))
+    return RuleText(
+        id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in found)
+    )
 
 
 def _family(id: str) -> tuple[str, str]:
@@ -105,7 +141,8 @@ def _rule(rule: RuleText) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary[:_LONGEST]},
         "fullDescription": {"text": _why(page)[:_LONGEST] or rule.summary[:_LONGEST]},
         "help": {"text": page, "markdown": page},
-        "helpUri": f"{HOME}/blob/main/" + (f"gitops_ds/checks/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
+        "helpUri": f"{HOME}/blob/main/"
+        + (f"gitops_ds/checks/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": properties,
     }
@@ -117,16 +154,25 @@ def _why(page: str) -> str:
     return " ".join(body.split())
 
 
-def _result(finding: Finding, fingerprint: str, report: Report, index: Mapping[str, int]) -> dict[str, Any]:
+def _result(
+    finding: Finding, fingerprint: str, report: Report, index: Mapping[str, int]
+) -> dict[str, Any]:
     line, column, end_line, end_column = span(finding)
     location: dict[str, Any] = {
         "physicalLocation": {
             "artifactLocation": {"uri": quote(report.file(finding))},
-            "region": {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column},
+            "region": {
+                "startLine": line,
+                "startColumn": column,
+                "endLine": end_line,
+                "endColumn": end_column,
+            },
         }
     }
     if finding.object:
-        location["logicalLocations"] = [{"fullyQualifiedName": str(finding.object), "kind": "resource"}]
+        location["logicalLocations"] = [
+            {"fullyQualifiedName": str(finding.object), "kind": "resource"}
+        ]
     fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
     where = f"\nOn {finding.cluster}." if finding.cluster else ""
     return {
@@ -148,7 +194,11 @@ def _related(finding: Finding, report: Report) -> dict[str, Any]:
         "artifactLocation": {"uri": quote(report.within(place.file))},
         "region": {"startLine": max(place.line, 1), "startColumn": max(place.column, 1)},
     }
-    return {"relatedLocations": [{"id": 1, "physicalLocation": physical, "message": {"text": str(key) or finding.rule}}]}
+    return {
+        "relatedLocations": [
+            {"id": 1, "physicalLocation": physical, "message": {"text": str(key) or finding.rule}}
+        ]
+    }
 
 
 def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report) -> dict[str, Any]:
@@ -162,10 +212,19 @@ def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report
         }
         for file in dict.fromkeys(one.file for one in replacements)
     ]
-    return {"fixes": [{"description": {"text": finding.fix.words or finding.rule}, "artifactChanges": changes}]}
+    return {
+        "fixes": [
+            {"description": {"text": finding.fix.words or finding.rule}, "artifactChanges": changes}
+        ]
+    }
 
 
 def _replacement(one: Replacement) -> dict[str, Any]:
     (line, column), (end_line, end_column) = one.start, one.end
-    region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
+    region = {
+        "startLine": line,
+        "startColumn": column,
+        "endLine": end_line,
+        "endColumn": end_column,
+    }
     return {"deletedRegion": region, "insertedContent": {"text": one.text}}

@@ -28,12 +28,20 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         yield first, _COLOURS[finding.severity]
         yield from ((f"  {'':>5} | {line}", None) for line in more)
         if finding.place and finding.place.line:
-            yield from ((line, None) for line in _excerpt(finding, report, source(finding.place.file)))
+            yield from (
+                (line, None) for line in _excerpt(finding, report, source(finding.place.file))
+            )
         if finding.other and finding.other[1]:
             yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
-    yield f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: {told(report.count())}", None
+    yield (
+        (
+            f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: "
+            f"{told(report.count())}"
+        ),
+        None,
+    )
     if hint := _fixable(*report.fixable):
         yield hint, None
     yield from ((f"note: {note}", None) for note in report.notes)
@@ -41,7 +49,10 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
         yield from ((line, None) for line in _changes(report.changed))
     for cluster, lines in report.drift:
         yield (
-            f"Beside the change{f', in {cluster}' if cluster else ''}, the cluster is not what the base says (cluster -> base):",
+            (
+                f"Beside the change{f', in {cluster}' if cluster else ''}, the cluster is not what "
+                "the base says (cluster -> base):"
+            ),
             None,
         )
         yield from ((line, None) for line in (*lines.splitlines(), ""))
@@ -50,7 +61,11 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
 def _fixable(safe: int, more: int) -> str:
     if safe and more:
         return f"{safe} can be fixed with --fix, {more} more with --fix-unsafe"
-    return f"{safe or more} can be fixed with {'--fix' if safe else '--fix-unsafe'}" if safe or more else ""
+    return (
+        f"{safe or more} can be fixed with {'--fix' if safe else '--fix-unsafe'}"
+        if safe or more
+        else ""
+    )
 
 
 def _changes(changed: Iterable[ReportedChange]) -> Iterator[str]:
@@ -72,7 +87,9 @@ def as_text(report: Report) -> str:
 
 
 def _place(finding: Finding) -> str:
-    """A file whose name begins as a workflow command does must not become one: runners look at the start of a line."""
+    """A file whose name begins as a workflow command does must not become one: runners look at the
+    start of a line.
+    """
     place = str(finding.place)
     return f"./{place}" if place.lstrip().startswith("::") else place
 
@@ -89,4 +106,7 @@ def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[st
     yield f"  {place.line:>5} | {line}"
     wide = end.column - place.column if end and end.line == place.line else 1
     if line == plain:  # where a part is hidden or written out the columns are others
-        yield f"  {'':>5} | {' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
+        yield (
+            f"  {'':>5} | "
+            f"{' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
+        )

@@ -1,8 +1,10 @@
-"""Starts a program under limits and without a network: `python confine.py LIMITS -- PROGRAM ARGUMENTS`, a process of its own.
+"""Starts a program under limits and without a network: `python confine.py LIMITS -- PROGRAM
+ARGUMENTS`, a process of its own.
 
-Only the standard library is used, so that it starts within some hundredths of a second. LIMITS is a JSON object of `Limits`.
-Every call of socket() is refused by a seccomp filter, which needs no privilege; where the kernel or the machine knows none, the
-program gets a network namespace with nothing in it. https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
+Only the standard library is used, so that it starts within some hundredths of a second. LIMITS is a
+JSON object of `Limits`. Every call of socket() is refused by a seccomp filter, which needs no
+privilege; where the kernel or the machine knows none, the program gets a network namespace with
+nothing in it. https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ CANNOT_CONFINE: Final = 97  # the exit code
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SECCOMP_MODE_FILTER = 2
-# Machine: the audit architecture, and the number of socket(). https://github.com/torvalds/linux/blob/master/include/uapi/linux/audit.h
+# Machine: the audit architecture, and the number of socket().
+# https://github.com/torvalds/linux/blob/master/include/uapi/linux/audit.h
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 _IO_URING_SETUP = 425  # makes sockets as well; the same number everywhere
 _X32 = 0x40000000  # system calls of another ABI of x86_64
@@ -31,9 +34,15 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 
 def limit(kind: int, most: int, more: int = 0) -> None:
-    """Lowers a limit of this process and its children, the hard one to `more` above; one that is lower already stays."""
+    """Lowers a limit of this process and its children, the hard one to `more` above; one that is
+    lower already stays.
+    """
     _, hard = resource.getrlimit(kind)
-    soft, hard = (most, most + more) if hard == resource.RLIM_INFINITY else (min(most, hard), min(most + more, hard))
+    soft, hard = (
+        (most, most + more)
+        if hard == resource.RLIM_INFINITY
+        else (min(most, hard), min(most + more, hard))
+    )
     resource.setrlimit(kind, (soft, hard))
 
 
@@ -44,7 +53,9 @@ def die_with_parent() -> None:
 
 
 def without_network(way: str) -> bool:
-    """Takes the network from this process and its children, by `seccomp` or a `namespace`; whether that worked."""
+    """Takes the network from this process and its children, by `seccomp` or a `namespace`; whether
+    that worked.
+    """
     if sys.platform != "linux":
         return False
     return _filtered() if way == "seccomp" else way == "namespace" and _apart()
@@ -76,17 +87,30 @@ def _filtered() -> bool:
     libc = _libc()
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
-    return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(program, len(program)), 0, 0) == 0)
+    return bool(
+        libc.prctl(
+            _PR_SET_SECCOMP,
+            _SECCOMP_MODE_FILTER,
+            ctypes.create_string_buffer(program, len(program)),
+            0,
+            0,
+        )
+        == 0
+    )
 
 
 def _apart() -> bool:
     """As root without a user namespace, which keeps the owners of files."""
     libc = _libc()
-    return bool(libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
+    return bool(
+        libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    )
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Confines this process and becomes the program; without one it only tells by its exit code whether that is possible."""
+    """Confines this process and becomes the program; without one it only tells by its exit code
+    whether that is possible.
+    """
     told, command = json.loads(arguments[0]), arguments[2:]
     die_with_parent()
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # told by an error instead

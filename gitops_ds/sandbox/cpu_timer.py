@@ -1,7 +1,8 @@
 """The limit of CPU time for schemas of a repository, by a timer of the process.
 
-Python's `re` keeps the interpreter's lock while it matches, and looks for signals meanwhile: so a signal ends it, where another
-thread could not. Signals are handled in the main thread; elsewhere, and on systems without such timers, nothing is limited.
+Python's `re` keeps the interpreter's lock while it matches, and looks for signals meanwhile: so a
+signal ends it, where another thread could not. Signals are handled in the main thread; elsewhere,
+and on systems without such timers, nothing is limited.
 """
 
 from __future__ import annotations
@@ -28,10 +29,15 @@ class CpuBudget:
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[None]:
-        """Counts the time inside; raises CpuLimitExceeded there when it is used up, and at once from then on."""
+        """Counts the time inside; raises CpuLimitExceeded there when it is used up, and at once
+        from then on.
+        """
         if self.left <= 0:
             raise cpu_limit.CpuLimitExceeded
-        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        if (
+            not hasattr(signal, "setitimer")
+            or threading.current_thread() is not threading.main_thread()
+        ):
             yield
             return
         began, before = time.process_time(), signal.signal(signal.SIGPROF, _exceeded)

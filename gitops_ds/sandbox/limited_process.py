@@ -1,4 +1,5 @@
-"""A process of our own program for work on what a repository says: with limits of time and memory, and ended with all it started.
+"""A process of our own program for work on what a repository says: with limits of time and memory,
+and ended with all it started.
 
 What it is asked and what it answers lies in files without a name; both ends are this program.
 """
@@ -21,7 +22,8 @@ from gitops_ds.sandbox import confine, memory
 
 MIB: Final = 1 << 20
 _NO_MEMORY, _TOO_LONG = 98, 99  # exit codes
-# Where our program and its caches are, and what git needs at its start; no credential is among them.
+# Where our program and its caches are, and what git needs at its start; no credential is among
+# them.
 _KEPT = (
     "PATH",
     "HOME",
@@ -50,7 +52,9 @@ class ProcessLimits:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """What the process answered, or as `problem` why it did not. `last` is the last line that it wrote to stderr."""
+    """What the process answered, or as `problem` why it did not. `last` is the last line that it
+    wrote to stderr.
+    """
 
     data: bytes = b""
     problem: str = ""
@@ -58,24 +62,38 @@ class ProcessResult:
     timed_out: bool = False
 
 
-async def call(module: str, request: bytes, limits: ProcessLimits, *, private: bool = False) -> ProcessResult:
+async def call(
+    module: str, request: bytes, limits: ProcessLimits, *, private: bool = False
+) -> ProcessResult:
     """Runs the module as a program on the request. Raises OSError when no process can be started.
 
-    What is `private` lies in memory instead of files, and nothing that the program wrote beside is told.
+    What is `private` lies in memory instead of files, and nothing that the program wrote beside is
+    told.
     """
-    environment = {name: os.environ[name] for name in (*_KEPT, *_PROXIES, *map(str.lower, _PROXIES)) if name in os.environ}
+    environment = {
+        name: os.environ[name]
+        for name in (*_KEPT, *_PROXIES, *map(str.lower, _PROXIES))
+        if name in os.environ
+    }
     command = (sys.executable, "-P", "-m", module, str(limits.memory), str(limits.answer))
     with _nameless(private) as asked, _nameless(private) as answered, _nameless(private) as said:
         asked.write(request)
         asked.seek(0)
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asked, stdout=answered, stderr=said, env=environment, start_new_session=True
+            *command,
+            stdin=asked,
+            stdout=answered,
+            stderr=said,
+            env=environment,
+            start_new_session=True,
         )
         try:
             code = await asyncio.wait_for(process.wait(), limits.seconds)
         except TimeoutError:
             return ProcessResult(
-                problem=f"takes more than {limits.seconds:g} s", last="" if private else _last_line(said), timed_out=True
+                problem=f"takes more than {limits.seconds:g} s",
+                last="" if private else _last_line(said),
+                timed_out=True,
             )
         finally:
             if process.returncode is None:
@@ -87,10 +105,17 @@ async def call(module: str, request: bytes, limits: ProcessLimits, *, private: b
             answered.seek(0)
             return ProcessResult(answered.read(), last=last)
         if code == _TOO_LONG:
-            return ProcessResult(problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last)
+            return ProcessResult(
+                problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last
+            )
         if code == _NO_MEMORY or code < 0:
-            return ProcessResult(problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last)
-        return ProcessResult(problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}")
+            return ProcessResult(
+                problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last
+            )
+        return ProcessResult(
+            problem="fails, which is a bug in gitops-ds to be "
+            f"reported{f' ({last})' if last else ''}"
+        )
 
 
 def _nameless(private: bool) -> IO[bytes]:
@@ -104,7 +129,9 @@ def _last_line(file: IO[bytes]) -> str:
 
 
 def serve(work: Callable[[bytes], bytes]) -> NoReturn:
-    """The main function of such a module: answers the request within the limits, and ends the process."""
+    """The main function of such a module: answers the request within the limits, and ends the
+    process.
+    """
     most, answer = int(sys.argv[1]), int(sys.argv[2])
     confine.die_with_parent()
     # The kernel takes this process before the service when the pod's memory ends.
@@ -112,7 +139,9 @@ def serve(work: Callable[[bytes], bytes]) -> NoReturn:
         Path("/proc/self/oom_score_adj").write_text("1000")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     # Only the soft limit: programs that it starts have shares of their own.
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
     try:
         data = work(sys.stdin.buffer.read())
         if len(data) > answer:

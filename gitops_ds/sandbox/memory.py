@@ -1,4 +1,6 @@
-"""How much memory there is for the work on a repository: shares of the limit of our cgroup, which is the pod's."""
+"""How much memory there is for the work on a repository: shares of the limit of our cgroup, which
+is the pod's.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ _SMALLEST = 256 * MIB  # of less no shares can be made: helm alone needs 96 MiB
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Shares in bytes: for the process that prepares a commit, for each program that renders, for git while it fetches.
+    """Shares in bytes: for the process that prepares a commit, for each program that renders, for
+    git while it fetches.
 
-    `snapshot` is for all files that are read of one commit, `answers` for what all repositories together make of theirs.
-    `programs` is how many may render at once, `fetches` how many repositories may be fetched at once. All at their limits leave a
-    fifth of a pod's limit to the service itself.
+    `snapshot` is for all files that are read of one commit, `answers` for what all repositories
+    together make of theirs. `programs` is how many may render at once, `fetches` how many
+    repositories may be fetched at once. All at their limits leave a fifth of a pod's limit to the
+    service itself.
     """
 
     worker: int
@@ -61,13 +65,16 @@ def budget(limit: int | None) -> Budget:
 
 @lru_cache(maxsize=1)
 def here() -> Budget:
-    """The shares of this process: of what the environment says (the container's limit), else of the cgroup's limit."""
+    """The shares of this process: of what the environment says (the container's limit), else of the
+    cgroup's limit.
+    """
     said = os.environ.get(VARIABLE, "")
     return budget(int(said) if said.isdigit() and len(said) < 20 and int(said) else cgroup_limit())
 
 
 def cgroup_limit(root: Path = _ROOT) -> int | None:
-    """The least limit of our cgroup and those above it, in bytes; v2 and v1. None where there is none.
+    """The least limit of our cgroup and those above it, in bytes; v2 and v1. None where there is
+    none.
 
     https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
     """
@@ -86,7 +93,9 @@ def cgroup_limit(root: Path = _ROOT) -> int | None:
 
 
 def _limits(mounted: Path, path: str, name: str) -> list[int]:
-    """Of each group from the top down; in a container the path may be that of the host, where only the top is found."""
+    """Of each group from the top down; in a container the path may be that of the host, where only
+    the top is found.
+    """
     found, at = [], mounted
     for part in ("", *Path(path.lstrip("/")).parts):
         at = at / part

@@ -1,6 +1,8 @@
-"""Notes on disk of work that began and did not end: what may have ended the whole process is not begun again and again.
+"""Notes on disk of work that began and did not end: what may have ended the whole process is not
+begun again and again.
 
-The directory is the cache, which outlives a container and not its pod. It may be deleted, and may fail, at any time.
+The directory is the cache, which outlives a container and not its pod. It may be deleted, and may
+fail, at any time.
 """
 
 from __future__ import annotations

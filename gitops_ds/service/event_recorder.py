@@ -1,4 +1,5 @@
-"""Writes to the cluster's own event log what the records tell: `kubectl events` and `kubectl describe` show it.
+"""Writes to the cluster's own event log what the records tell: `kubectl events` and `kubectl
+describe` show it.
 
 Writing never hinders a pass or a turn: an event that can't be written is dropped.
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
@@ -79,13 +80,20 @@ class Events:
         if entry.count > 1:
             with contextlib.suppress(errors.NotFound):  # an event lives for an hour
                 again = {name: body[name] for name in ("message", "count", "lastTimestamp")}
-                await self._cluster.patch(EVENT, metadata["namespace"], metadata["name"], again, type=PatchType.MERGE)
+                await self._cluster.patch(
+                    EVENT, metadata["namespace"], metadata["name"], again, type=PatchType.MERGE
+                )
                 return
         await self._cluster.create(EVENT, body)
 
     def _body(self, entry: EventSeries) -> dict[str, Any]:
         told, about = entry.told, entry.told.about
-        named = {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name}
+        named = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+        }
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
@@ -93,7 +101,9 @@ class Events:
             "involvedObject": {**named, **({"uid": about.uid} if about.uid else {})},
             "reason": told.reason,
             # The API server takes no more. Words of commits and of refusals are in it.
-            "message": "\n".join(plain_text.line(line, 1024) for line in texts.words(told.message).split("\n"))[:1024],
+            "message": "\n".join(
+                plain_text.line(line, 1024) for line in texts.words(told.message).split("\n")
+            )[:1024],
             "type": "Warning" if told.warning else "Normal",
             "source": {"component": CONTROLLER if told.reason in UPSTREAM else COMPONENT},
             "firstTimestamp": timestamps.text(entry.first),

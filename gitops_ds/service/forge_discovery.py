@@ -33,15 +33,29 @@ class DiscoveredForge:
 def find(where: Address, named: NamedForge) -> DiscoveredForge:
     """Raises UsageError where it can't be told, or a token would be shown on the way."""
     path = urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
-    project = named.project or ("" if where.scheme is Scheme.FILE else path.strip("/").removesuffix(".git"))
+    project = named.project or (
+        "" if where.scheme is Scheme.FILE else path.strip("/").removesuffix(".git")
+    )
     at = urlsplit(where.origin)
     # An ssh port says nothing about where the web server is.
     server = f"https://{at.netloc if at.scheme == 'https' else at.hostname}" if at.hostname else ""
     if not project or not (named.url or server):
-        raise errors.UsageError(f"{where.display} is local: say where its forge is, and which project it is there")
-    kind = named.kind or next((kind for kind in (ForgeKind.GITHUB, ForgeKind.GITLAB) if kind.value in (at.hostname or "")), None)
+        raise errors.UsageError(
+            f"{where.display} is local: say where its forge is, and which project it is there"
+        )
+    kind = named.kind or next(
+        (
+            kind
+            for kind in (ForgeKind.GITHUB, ForgeKind.GITLAB)
+            if kind.value in (at.hostname or "")
+        ),
+        None,
+    )
     if kind is None:
         raise errors.UsageError(
-            f"which forge {server or named.url} is can't be told by its name: --forge github, gitlab, gitea or forgejo"
+            f"which forge {server or named.url} is can't be told by its name: --forge github, "
+            "gitlab, gitea or forgejo"
         )
-    return DiscoveredForge(kind, access.address(kind, named.url or server, allow_http=named.allow_http), project)
+    return DiscoveredForge(
+        kind, access.address(kind, named.url or server, allow_http=named.allow_http), project
+    )

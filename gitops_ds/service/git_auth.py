@@ -1,6 +1,8 @@
-"""What the settings of a repository mean: as whom we come, whose signatures count, who signs for us.
+"""What the settings of a repository mean: as whom we come, whose signatures count, who signs for
+us.
 
-Settings name files; they are read anew each time, for a Secret that is mounted changes under its name.
+Settings name files; they are read anew each time, for a Secret that is mounted changes under its
+name.
 """
 
 from __future__ import annotations
@@ -41,7 +43,14 @@ def trust_of(settings: RepositorySettings) -> Trust:
         "revoked": ("revokedKeysFile", told.revoked_keys_file),
         "openpgp": ("gpgKeysFile", told.gpg_keys_file),
     }
-    return Trust(told.mode, **{ours: read(f"repository.verify.{name}", file) for ours, (name, file) in files.items() if file})
+    return Trust(
+        told.mode,
+        **{
+            ours: read(f"repository.verify.{name}", file)
+            for ours, (name, file) in files.items()
+            if file
+        },
+    )
 
 
 _FILES = {
@@ -52,11 +61,14 @@ _FILES = {
     "knownHostsFile": "known_hosts",
     "caFile": "ca.crt",
 }
-SECRET_SECONDS = 30.0  # for which a Secret is not asked for again, unless the Git server refuses what was in it
+# for which a Secret is not asked for again, unless the Git server refuses what was in it
+SECRET_SECONDS = 30.0
 
 
 class ClusterSecrets:
-    """Secrets of the cluster, remembered for a while. `namespace` is where one is whose place is not named."""
+    """Secrets of the cluster, remembered for a while. `namespace` is where one is whose place is
+    not named.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
         """Nothing is asked yet."""
@@ -64,7 +76,9 @@ class ClusterSecrets:
         self._held: dict[tuple[str, str], tuple[float, Mapping[str, bytes]]] = {}
 
     async def read(self, namespace: str, name: str, *, anew: bool) -> Mapping[str, bytes]:
-        """The data of a Secret. Raises SettingsError where it is missing or may not be read, ClusterError."""
+        """The data of a Secret. Raises SettingsError where it is missing or may not be read,
+        ClusterError.
+        """
         place = (namespace or self._namespace, name)
         held = self._held.get(place)
         if anew or held is None or self._clock() - held[0] > SECRET_SECONDS:
@@ -78,7 +92,9 @@ class ClusterSecrets:
         except errors.NotFound:
             raise errors.SettingsError(f"{said} does not exist") from None
         except errors.Forbidden:
-            raise errors.SettingsError(f"{said} may not be read: grant `get` on it to the service account") from None
+            raise errors.SettingsError(
+                f"{said} may not be read: grant `get` on it to the service account"
+            ) from None
         try:
             return {key: base64.b64decode(value) for key, value in (body.get("data") or {}).items()}
         except (ValueError, TypeError):
@@ -86,24 +102,45 @@ class ClusterSecrets:
 
 
 class Keyring:
-    """As whom we come to one repository, read anew each time: what is in files and Secrets changes under their names."""
+    """As whom we come to one repository, read anew each time: what is in files and Secrets changes
+    under their names.
+    """
 
     def __init__(
-        self, settings: RepositorySettings, where: Address, secrets: ClusterSecrets | None, *, at_desk: bool = False
+        self,
+        settings: RepositorySettings,
+        where: Address,
+        secrets: ClusterSecrets | None,
+        *,
+        at_desk: bool = False,
     ) -> None:
-        """Raises UsageError for a `match` that is none. At a desk, without any credentials, the person's own count."""
+        """Raises UsageError for a `match` that is none. At a desk, without any credentials, the
+        person's own count.
+        """
         self.settings, self.where, self._secrets, self._at_desk = settings, where, secrets, at_desk
         self._tokens = github_app.Tokens(where, time.time)
         self.chosen = chosen(settings.credentials, where)
 
     async def __call__(self, refused: bool) -> Credentials:
-        """The credentials now. Raises SettingsError, and what a GitHub App's token or a Secret may raise."""
+        """The credentials now. Raises SettingsError, and what a GitHub App's token or a Secret may
+        raise.
+        """
         if self.chosen is None:
-            own = open_repository.credentials(self.where) if self._at_desk and not self.settings.credentials else NOBODY
+            own = (
+                open_repository.credentials(self.where)
+                if self._at_desk and not self.settings.credentials
+                else NOBODY
+            )
             return replace(own, proxy=self.settings.proxy)
         parts = await self._parts(self.chosen, refused)
-        own = Credentials(None, parts.get("ca.crt") or parts.get("caFile") or b"", self.settings.proxy)
-        login = await self._app(parts, own, refused) if "githubAppID" in parts else login_of(parts, self.where)
+        own = Credentials(
+            None, parts.get("ca.crt") or parts.get("caFile") or b"", self.settings.proxy
+        )
+        login = (
+            await self._app(parts, own, refused)
+            if "githubAppID" in parts
+            else login_of(parts, self.where)
+        )
         if login is None and self.where.scheme is Scheme.SSH and self._at_desk:
             login = OwnSsh()
         return replace(own, login=login)
@@ -111,8 +148,12 @@ class Keyring:
     async def _parts(self, entry: Mapping[str, Any], refused: bool) -> Mapping[str, bytes]:
         if reference := entry.get("secretRef"):
             if self._secrets is None:
-                raise errors.SettingsError("repository.credentials.secretRef: there is no cluster to read it from")
-            return await self._secrets.read(reference.get("namespace") or "", reference["name"], anew=refused)
+                raise errors.SettingsError(
+                    "repository.credentials.secretRef: there is no cluster to read it from"
+                )
+            return await self._secrets.read(
+                reference.get("namespace") or "", reference["name"], anew=refused
+            )
         found = _files(entry)
         # A mounted Secret is swapped as a whole; two looks alike are of the same.
         while (again := _files(entry)) != found:
@@ -120,48 +161,75 @@ class Keyring:
         return found
 
     async def _app(self, parts: Mapping[str, bytes], own: Credentials, refused: bool) -> Login:
-        texts = {name: _text(parts.get(name, b"")) for name in ("githubAppID", "githubAppInstallationID", "githubAppBaseURL")}
+        texts = {
+            name: _text(parts.get(name, b""))
+            for name in ("githubAppID", "githubAppInstallationID", "githubAppBaseURL")
+        }
         key = parts.get("githubAppPrivateKey")
         if not key or not texts["githubAppInstallationID"]:
-            raise errors.SettingsError("repository.credentials: a GitHub App needs its id, an installation and the private key")
-        app = github_app.App(texts["githubAppID"], texts["githubAppInstallationID"], key, texts["githubAppBaseURL"])
+            raise errors.SettingsError(
+                "repository.credentials: a GitHub App needs its id, an installation and the "
+                "private key"
+            )
+        app = github_app.App(
+            texts["githubAppID"], texts["githubAppInstallationID"], key, texts["githubAppBaseURL"]
+        )
         return await self._tokens.login(app, own, refused=refused)
 
 
 async def trouble(own: Keyring, now: float) -> str:
-    """What is wrong with the credentials as they are, before anybody is asked; empty where nothing is. Raises GitopsError."""
+    """What is wrong with the credentials as they are, before anybody is asked; empty where nothing
+    is. Raises GitopsError.
+    """
     entries, where = own.settings.credentials, own.where
     if entries and own.chosen is None:
-        return f"none of the {len(entries)} sets of credentials is for {where.display}: none is sent"
+        return (
+            f"none of the {len(entries)} sets of credentials is for {where.display}: none is sent"
+        )
     found, at = await own(False), credential_scope.place(where)
     if isinstance(found.login, SshKey) and at is not None:
         if not verification_keys.opens(found.login.private_key):
             return "the ssh key can't be used: it must be a private key without a passphrase"
         if not verification_keys.knows(found.login.known_hosts, at.host, at.port):
-            return f"known_hosts does not name {at.host}: add its line (ssh-keyscan, compared with what its operator publishes)"
+            return (
+                f"known_hosts does not name {at.host}: add its line (ssh-keyscan, compared with "
+                "what its operator publishes)"
+            )
     if found.authorities:
         try:
-            certificates = ssl.create_default_context(cadata=found.authorities.decode("ascii")).get_ca_certs()
+            certificates = ssl.create_default_context(
+                cadata=found.authorities.decode("ascii")
+            ).get_ca_certs()
         except (ssl.SSLError, ValueError):
             return "the authority's certificate can't be read: give it in PEM form"
-        ends = max((ssl.cert_time_to_seconds(str(one["notAfter"])) for one in certificates), default=now)
+        ends = max(
+            (ssl.cert_time_to_seconds(str(one["notAfter"])) for one in certificates), default=now
+        )
         if ends <= now:
-            return "the authority's certificate has expired: get the new one from the server's operator"
+            return (
+                "the authority's certificate has expired: get the new one from the server's "
+                "operator"
+            )
     return ""
 
 
 def chosen(entries: Sequence[Mapping[str, Any]], where: Address) -> Mapping[str, Any] | None:
-    """The credentials that are meant for the repository; None where none may go there. Without `match` they are for it alone."""
+    """The credentials that are meant for the repository; None where none may go there. Without
+    `match` they are for it alone.
+    """
     own = credential_scope.place(where)
     if own is None:  # nothing leaves for a local path
         return next((entry for entry in entries if "match" not in entry), None)
-    places = [credential_scope.parse(entry["match"]) if "match" in entry else own for entry in entries]
+    places = [
+        credential_scope.parse(entry["match"]) if "match" in entry else own for entry in entries
+    ]
     number = credential_scope.nearest(places, where)
     return None if number is None else entries[number]
 
 
 def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
-    """The login among the parts of a Secret, by the names that Flux gives them; the one that fits the address counts.
+    """The login among the parts of a Secret, by the names that Flux gives them; the one that fits
+    the address counts.
 
     https://fluxcd.io/flux/components/source/gitrepositories/#secret-reference
     """
@@ -176,12 +244,21 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
 
 def _files(entry: Mapping[str, Any]) -> Mapping[str, bytes]:
     """What the files of an entry hold, by the names that it has in a Secret."""
-    found = {ours: read(f"repository.credentials.{name}", entry[name]) for name, ours in _FILES.items() if entry.get(name)}
+    found = {
+        ours: read(f"repository.credentials.{name}", entry[name])
+        for name, ours in _FILES.items()
+        if entry.get(name)
+    }
     if entry.get("username"):
         found["username"] = entry["username"].encode()
     if app := entry.get("githubApp"):
-        found["githubAppID"], found["githubAppInstallationID"] = str(app["appID"]).encode(), str(app["installationID"]).encode()
-        found["githubAppPrivateKey"] = read("repository.credentials.githubApp.privateKeyFile", app["privateKeyFile"])
+        found["githubAppID"], found["githubAppInstallationID"] = (
+            str(app["appID"]).encode(),
+            str(app["installationID"]).encode(),
+        )
+        found["githubAppPrivateKey"] = read(
+            "repository.credentials.githubApp.privateKeyFile", app["privateKeyFile"]
+        )
         found["githubAppBaseURL"] = (app.get("apiURL") or "").encode()
     return found
 
@@ -191,7 +268,9 @@ def _text(data: bytes) -> str:
     try:
         return data.decode().strip()
     except UnicodeDecodeError:
-        raise errors.SettingsError("repository.credentials: a password or token is no text") from None
+        raise errors.SettingsError(
+            "repository.credentials: a password or token is no text"
+        ) from None
 
 
 def read(name: str, file: str) -> bytes:

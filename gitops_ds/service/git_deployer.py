@@ -1,4 +1,6 @@
-"""The deployer of one repository, put together from the settings: only a service that follows a repository loads this."""
+"""The deployer of one repository, put together from the settings: only a service that follows a
+repository loads this.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ from gitops_ds.telemetry.kube_events import InvolvedObject
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What the repositories of a service share. `owners` are the ids under which they own objects, each with its repository.
+    """What the repositories of a service share. `owners` are the ids under which they own objects,
+    each with its repository.
 
     `free` is the cluster without the fence: for a word to the leader alone.
     """
@@ -60,15 +63,20 @@ class ServiceContext:
     at_desk: bool
     owners: dict[str, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
-    fetching: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(memory.here().fetches))
-    preparing: prepare_process.Preparing = field(default_factory=lambda: prepare_process.Preparing(memory.here()))
+    fetching: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(memory.here().fetches)
+    )
+    preparing: prepare_process.Preparing = field(
+        default_factory=lambda: prepare_process.Preparing(memory.here())
+    )
 
 
 class GitDeployer(runnable.DeployerPart):
-    """One repository, followed as long as `run` runs; its `loop` begins when the first look has told under which id.
+    """One repository, followed as long as `run` runs; its `loop` begins when the first look has
+    told under which id.
 
-    A repository that can't be read is told, and looked at again; it holds up nobody else. Meanwhile the commit that was applied
-    last is kept applied, if the local copy has it.
+    A repository that can't be read is told, and looked at again; it holds up nobody else. Meanwhile
+    the commit that was applied last is kept applied, if the local copy has it.
     """
 
     def __init__(self, around: ServiceContext, settings: RepositorySettings) -> None:
@@ -76,22 +84,29 @@ class GitDeployer(runnable.DeployerPart):
         self._around, self._settings = around, settings
         self._trigger = git_schedule.trigger_of(settings)
         self._polling = Polling(settings.interval, time.monotonic)
-        self._where = address.parse(settings.url, allow_local=around.at_desk or settings.allow_local)
+        self._where = address.parse(
+            settings.url, allow_local=around.at_desk or settings.allow_local
+        )
         self._wanted = revision_of(settings)
-        secrets = git_auth.ClusterSecrets(around.cluster, around.service.cluster.namespace, time.time)
+        secrets = git_auth.ClusterSecrets(
+            around.cluster, around.service.cluster.namespace, time.time
+        )
         self._keyring = git_auth.Keyring(settings, self._where, secrets, at_desk=around.at_desk)
         self._stopping = asyncio.Event()
         self._telling: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
         self._looked = False
         self._first_error: errors.GitopsError | None = None
-        self._last: tuple[str, CommitId | None] = ("", None)  # by the state in the cluster: the owner's id and the last good commit
+        # by the state in the cluster: the owner's id and the last good commit
+        self._last: tuple[str, CommitId | None] = ("", None)
         self._since = time.time()
         self._clean: Mapping[str, Set[Digest]] = {}
 
     @property
     def unready(self) -> str:
-        """Why nothing of it was applied or seen yet; nothing after the first look, also one that failed."""
+        """Why nothing of it was applied or seen yet; nothing after the first look, also one that
+        failed.
+        """
         over = self.loop.first_pass.is_set() if self.loop else self._looked
         return "" if over else f"the first pass of {self._where.display} is not over"
 
@@ -102,7 +117,13 @@ class GitDeployer(runnable.DeployerPart):
             return super().status
         condition, (id, applied) = source_status_store.of_error(self._first_error), self._last
         return SourceStatus(
-            id, self._where.display, followed(self._settings), condition, str(self._first_error), applied=applied, since=self._since
+            id,
+            self._where.display,
+            followed(self._settings),
+            condition,
+            str(self._first_error),
+            applied=applied,
+            since=self._since,
         )
 
     @property
@@ -128,7 +149,9 @@ class GitDeployer(runnable.DeployerPart):
         self.loop.expect(push.commit)
         if not self._acting:
             place = (self._around.service.cluster.namespace, self.id)
-            told = asyncio.create_task(requests.pass_on(self._around.free, place, push, time.time()))
+            told = asyncio.create_task(
+                requests.pass_on(self._around.free, place, push, time.time())
+            )
             self._telling.add(told)
             told.add_done_callback(self._telling.discard)
 
@@ -154,7 +177,9 @@ class GitDeployer(runnable.DeployerPart):
             self.loop.stop()
 
     async def run(self) -> None:
-        """Looks at Git until that is possible, and then runs the loop. Raises GitopsError where only a person can help."""
+        """Looks at Git until that is possible, and then runs the loop. Raises GitopsError where
+        only a person can help.
+        """
         own = self._keyring
         limits = limits_of(self._settings)
         allowed = self._around.service.allowed
@@ -173,13 +198,29 @@ class GitDeployer(runnable.DeployerPart):
                     schedule.shutdown()
 
     @contextlib.asynccontextmanager
-    async def _made(self, repository: Repository, first: Prepared) -> AsyncIterator[deployer_loop.Loop]:
-        around, settings, called, id = self._around, self._settings, open_repository.identity(self._where), self._owner(first)
-        place = DeployTarget(around.cluster, around.service.cluster.namespace, id, called, settings.path)
+    async def _made(
+        self, repository: Repository, first: Prepared
+    ) -> AsyncIterator[deployer_loop.Loop]:
+        around, settings, called, id = (
+            self._around,
+            self._settings,
+            open_repository.identity(self._where),
+            self._owner(first),
+        )
+        place = DeployTarget(
+            around.cluster, around.service.cluster.namespace, id, called, settings.path
+        )
         whole = " ".join((called, settings.path)).strip()
         if around.owners.setdefault(id, whole) != whole:
-            raise errors.SettingsError(f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner")
-        about = InvolvedObject(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state_store.config_map_name(id))
+            raise errors.SettingsError(
+                f"{whole} and {around.owners[id]} have the same name, {id}: objects have one owner"
+            )
+        about = InvolvedObject(
+            CONFIG_MAP.api_version,
+            CONFIG_MAP.kind,
+            place.namespace,
+            state_store.config_map_name(id),
+        )
         source = revision_selector.RevisionSource(
             lambda: repository.tip(self._wanted),
             partial(self._snapshot, repository),
@@ -192,28 +233,41 @@ class GitDeployer(runnable.DeployerPart):
         )
         async with event_recorder.beside(around.cluster, about, self._hear) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
-            loop = deployer_loop.Loop(source, place, around.service.asked_of(settings), emit, timing)
+            loop = deployer_loop.Loop(
+                source, place, around.service.asked_of(settings), emit, timing
+            )
             loop.join(around.claims, Rank.GIT)
             yield loop
 
     async def _snapshot(self, repository: Repository, commit: CommitId) -> Snapshot:
-        """What Git says of the commit, which is fetched by then; its files are read by the process that prepares it."""
+        """What Git says of the commit, which is fetched by then; its files are read by the process
+        that prepares it.
+        """
         await repository.fetch(commit)
         return Snapshot(await repository.info(commit), {})
 
-    async def _verify(self, repository: Repository, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
-        """Whether the tip may be read. The keys are read each time, so that one that is added counts at once."""
+    async def _verify(
+        self, repository: Repository, tip: CommitId, since: CommitId | None
+    ) -> Verified | Unverified | None:
+        """Whether the tip may be read. The keys are read each time, so that one that is added
+        counts at once.
+        """
         trust = git_auth.trust_of(self._settings)
         if trust.mode is Mode.NONE:
             return None
         await repository.fetch(tip)
         if since is not None:
-            with contextlib.suppress(errors.RevisionUnknown):  # the old line was removed from the server, which `verify` tells
+            # the old line was removed from the server, which `verify` tells
+            with contextlib.suppress(errors.RevisionUnknown):
                 await repository.fetch(since)
         return await repository.verify(self._wanted, tip, since, trust)
 
-    async def _verify_kept(self, repository: Repository, commit: CommitId) -> Verified | Unverified | None:
-        """Whether the last good commit may be read: its own signature, or that of a tag that names it."""
+    async def _verify_kept(
+        self, repository: Repository, commit: CommitId
+    ) -> Verified | Unverified | None:
+        """Whether the last good commit may be read: its own signature, or that of a tag that names
+        it.
+        """
         trust = git_auth.trust_of(self._settings)
         if trust.mode is Mode.NONE:
             return None
@@ -232,7 +286,9 @@ class GitDeployer(runnable.DeployerPart):
         raise errors.SourceUntrusted(f"{self._where.display}: {found.message}")
 
     async def _prepared(self, repository: Repository, found: Snapshot) -> Prepared:
-        """Most of a commit is what it was before: what nothing was said about then is not judged again."""
+        """Most of a commit is what it was before: what nothing was said about then is not judged
+        again.
+        """
         assert found.commit is not None
         prepared = await self._around.preparing.prepared(self._job(repository, found.commit.id))
         if prepared.deployable:
@@ -258,14 +314,20 @@ class GitDeployer(runnable.DeployerPart):
         return await self._identified(repository, commit)
 
     async def _identified(self, repository: Repository, commit: CommitId) -> Prepared:
-        found = await self._around.preparing.prepared(replace(self._job(repository, commit), identity_only=True))
-        if heavy := next((finding for finding in found.findings if finding.rule == prepare_process.RULE), None):
+        found = await self._around.preparing.prepared(
+            replace(self._job(repository, commit), identity_only=True)
+        )
+        if heavy := next(
+            (finding for finding in found.findings if finding.rule == prepare_process.RULE), None
+        ):
             raise errors.CommitTooHeavy(f"{self._where.display}: {heavy.message}")
         return found
 
     def _owner(self, named: Prepared) -> str:
         called = open_repository.identity(self._where)
-        return state_store.identity(named.bundle.owner_hint, called, self._settings.path, named.bundle.cluster.name)
+        return state_store.identity(
+            named.bundle.owner_hint, called, self._settings.path, named.bundle.cluster.name
+        )
 
     async def _named_or_applied(self, repository: Repository) -> Prepared:
         """As `_named`; while Git does not give that commit, the one that was applied last."""
@@ -279,27 +341,40 @@ class GitDeployer(runnable.DeployerPart):
             raise
 
     async def _applied(self, repository: Repository, error: errors.SourceError) -> Prepared | None:
-        """The commit that the state in the cluster names, from the local copy, as far as it tells the owner's id.
+        """The commit that the state in the cluster names, from the local copy, as far as it tells
+        the owner's id.
 
-        None where nothing was applied. Raises SourceUnreachable and SourceUntrusted, with the error of Git, where the commit is not
-        in the local copy or may not be read.
+        None where nothing was applied. Raises SourceUnreachable and SourceUntrusted, with the error
+        of Git, where the commit is not in the local copy or may not be read.
         """
-        called, refused, states = open_repository.identity(self._where), dict[str, errors.SourceError](), dict[str, State]()
+        called, refused, states = (
+            open_repository.identity(self._where),
+            dict[str, errors.SourceError](),
+            dict[str, State](),
+        )
         with contextlib.suppress(errors.ClusterError):  # Git's error is what is told
-            states |= await state_store.known(self._around.cluster, self._around.service.cluster.namespace)
+            states |= await state_store.known(
+                self._around.cluster, self._around.service.cluster.namespace
+            )
         for id, known in states.items():
             commit = known.last_attempted
             if known.repository != called or commit is None:
                 continue
             self._last = (id, known.last_good)
             if not await repository.has(commit):
-                lost = f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is corrected"
+                lost = (
+                    f"commit {commit[:12]}, which was applied last, is not in the local copy, so "
+                    "nothing is corrected"
+                )
                 refused[id] = errors.SourceUnreachable(f"{error}; {lost} until Git answers")
             elif isinstance(found := await self._verify_kept(repository, commit), Unverified):
-                refused[id] = errors.SourceUntrusted(f"{error}; {found.message}, so nothing is corrected until Git answers")
+                refused[id] = errors.SourceUntrusted(
+                    f"{error}; {found.message}, so nothing is corrected until Git answers"
+                )
             elif self._owner(named := await self._identified(repository, commit)) == id:
                 return named
-        if len(refused) != 1:  # of several only a commit tells which of them is that of our directory of the repository
+        # of several only a commit tells which of them is that of our directory of the repository
+        if len(refused) != 1:
             self._last = ("", None)
         if refused:
             raise next(iter(refused.values())) from error
@@ -309,7 +384,9 @@ class GitDeployer(runnable.DeployerPart):
         return len(self._around.service.repositories) == 1 and not error.retryable
 
     async def _first_look(self, repository: Repository) -> Prepared | None:
-        """The owner's id needs the repository's own name, so this comes before the loop; None when asked to stop meanwhile."""
+        """The owner's id needs the repository's own name, so this comes before the loop; None when
+        asked to stop meanwhile.
+        """
         said = ""
         async with self._saved() as saver:
             while not self._stopping.is_set():
@@ -354,7 +431,14 @@ def limits_of(settings: RepositorySettings) -> RepositoryLimits:
 
 def followed(settings: RepositorySettings) -> str:
     """The branch, tag, range, ref or commit that the settings name, for people."""
-    return settings.commit or settings.ref or settings.semver or settings.tag or settings.branch or "HEAD"
+    return (
+        settings.commit
+        or settings.ref
+        or settings.semver
+        or settings.tag
+        or settings.branch
+        or "HEAD"
+    )
 
 
 def revision_of(settings: RepositorySettings) -> revision.RevisionSpec:
@@ -362,5 +446,9 @@ def revision_of(settings: RepositorySettings) -> revision.RevisionSpec:
     if not any((settings.commit, settings.ref, settings.semver, settings.tag, settings.branch)):
         return revision.Head()
     return revision.from_settings(
-        commit=settings.commit, name=settings.ref, semver=settings.semver, tag=settings.tag, branch=settings.branch
+        commit=settings.commit,
+        name=settings.ref,
+        semver=settings.semver,
+        tag=settings.tag,
+        branch=settings.branch,
     )

@@ -25,22 +25,36 @@ _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 def trigger_of(settings: RepositorySettings) -> BaseTrigger:
     """Raises SettingsError for a crontab or a time zone that is none."""
     if not settings.schedule:
-        return IntervalTrigger(seconds=settings.interval, jitter=settings.jitter or None, timezone=UTC)
+        return IntervalTrigger(
+            seconds=settings.interval, jitter=settings.jitter or None, timezone=UTC
+        )
     try:
         zone = ZoneInfo(settings.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise SettingsError(f"repository.timezone: {settings.timezone!r} is not known: write Europe/Berlin or UTC") from None
+        raise SettingsError(
+            f"repository.timezone: {settings.timezone!r} is not known: write Europe/Berlin or UTC"
+        ) from None
     try:
         minute, hour, day, month, weekday = settings.schedule.split()
-        return CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=_named(weekday), timezone=zone)
+        return CronTrigger(
+            minute=minute,
+            hour=hour,
+            day=day,
+            month=month,
+            day_of_week=_named(weekday),
+            timezone=zone,
+        )
     except ValueError as error:
         raise SettingsError(
-            f"repository.schedule: {settings.schedule!r} is no crontab: minute, hour, day, month, weekday ({error})"
+            f"repository.schedule: {settings.schedule!r} is no crontab: minute, hour, day, month, "
+            f"weekday ({error})"
         ) from None
 
 
 def _named(weekday: str) -> str:
-    """The scheduler counts weekdays from Monday; in a crontab 0 and 7 are Sunday. https://man7.org/linux/man-pages/man5/crontab.5.html"""
+    """The scheduler counts weekdays from Monday; in a crontab 0 and 7 are Sunday.
+    https://man7.org/linux/man-pages/man5/crontab.5.html
+    """
     found = []
     for part in weekday.split(","):
         days, slash, step = part.partition("/")
@@ -58,17 +72,22 @@ def _named(weekday: str) -> str:
 class Schedule:
     """Ticks from now on, the first one at once, until it is shut down.
 
-    The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one loses no tick. The scheduler goes
-    by the wall clock (`clock`: seconds since 1970): when that jumped, it ticks at once and reckons anew, or it would wait for a
-    moment that is a day away now.
+    The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one
+    loses no tick. The scheduler goes by the wall clock (`clock`: seconds since 1970): when that
+    jumped, it ticks at once and reckons anew, or it would wait for a moment that is a day away now.
     """
 
-    def __init__(self, trigger: BaseTrigger, tick: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, trigger: BaseTrigger, tick: Callable[[], None], clock: Callable[[], float] = time.time
+    ) -> None:
         """Runs in the event loop that runs."""
         self._clock, self._loop = clock, asyncio.get_running_loop()
-        # Jobs run within the loop and at once: one that was only planned could be cut, and complain of that.
+        # Jobs run within the loop and at once: one that was only planned could be cut, and complain
+        # of that.
         settings = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=settings, executors={"default": DebugExecutor()})
+        self._scheduler = AsyncIOScheduler(
+            timezone=UTC, job_defaults=settings, executors={"default": DebugExecutor()}
+        )
         self._job = self._scheduler.add_job(tick, trigger, next_run_time=datetime.now(UTC))
         self._scheduler.start()
         self._apart = self._now_apart()

@@ -1,4 +1,6 @@
-"""What the service shows over HTTP: probes, metrics, webhooks and the page, each only where the settings ask for it."""
+"""What the service shows over HTTP: probes, metrics, webhooks and the page, each only where the
+settings ask for it.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,21 @@ class Probes:
     readiness: Readiness = Readiness.STARTED
 
     def unready(self) -> str:
-        """Why nobody should be sent here yet; a replica that stands by is ready when everything is at hand."""
+        """Why nobody should be sent here yet; a replica that stands by is ready when everything is
+        at hand.
+        """
         if started := "; ".join(part.unready for part in self.parts if part.unready):
             return started
         if self.readiness is Readiness.STARTED:
             return ""
-        known = [status for part in self.parts if isinstance(part, DeployerPart) and (status := part.status) is not None]
-        return "; ".join(f"{one.repository}: {one.message}" for one in known if not EFFECTS[one.condition].ready)
+        known = [
+            status
+            for part in self.parts
+            if isinstance(part, DeployerPart) and (status := part.status) is not None
+        ]
+        return "; ".join(
+            f"{one.repository}: {one.message}" for one in known if not EFFECTS[one.condition].ready
+        )
 
     def stuck(self) -> str:
         """Why a new start is needed."""
@@ -77,8 +87,12 @@ class Scraped:
 
 
 @contextlib.asynccontextmanager
-async def served(service: Service, hearers: EventBus, probes: Probes, asked: Scraped, shown: Routes) -> AsyncIterator[None]:
-    """Answers at the addresses of the settings meanwhile; connections to the probes' own count by themselves."""
+async def served(
+    service: Service, hearers: EventBus, probes: Probes, asked: Scraped, shown: Routes
+) -> AsyncIterator[None]:
+    """Answers at the addresses of the settings meanwhile; connections to the probes' own count by
+    themselves.
+    """
     # Web pages and metrics take 3 MiB that nobody asks for without an address.
     from gitops_ds.telemetry import metrics
     from gitops_ds.web import server
@@ -103,14 +117,19 @@ async def served(service: Service, hearers: EventBus, probes: Probes, asked: Scr
             runner = await server.serve(service.listen, *faces)
             stack.push_async_callback(runner.cleanup)
         if service.listen_probes:
-            alone = await server.serve(service.listen_probes, faces[0], door=server.probe_door(), option="--listen-probes")
+            alone = await server.serve(
+                service.listen_probes, faces[0], door=server.probe_door(), option="--listen-probes"
+            )
             stack.push_async_callback(alone.cleanup)
         yield
 
 
 @contextlib.asynccontextmanager
 async def page(
-    service: Service, hearers: EventBus, observed: reporter.Observing, deployers: Sequence[GitDeployer | Templating]
+    service: Service,
+    hearers: EventBus,
+    observed: reporter.Observing,
+    deployers: Sequence[GitDeployer | Templating],
 ) -> AsyncIterator[Routes]:
     """The page's routes; none where none is served, which costs nothing."""
     settings = service.page.served_at(service.listen)
@@ -122,7 +141,9 @@ async def page(
     def followed() -> Iterable[page_view.RepositoryView]:
         for one in deployers:
             if one.loop is not None:
-                yield page_view.RepositoryView(one.loop.wanted, getattr(one, "repository", None), one.loop.pools, one.status)
+                yield page_view.RepositoryView(
+                    one.loop.wanted, getattr(one, "repository", None), one.loop.pools, one.status
+                )
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)
 
@@ -132,9 +153,13 @@ async def page(
         yield routes
 
 
-def _hooks(service: Service, tell: Emit, parts: Sequence[Runnable]) -> Sequence[web.AbstractRouteDef]:
+def _hooks(
+    service: Service, tell: Emit, parts: Sequence[Runnable]
+) -> Sequence[web.AbstractRouteDef]:
     if not service.repositories:
         return ()
     from gitops_ds.service import git_deployer, webhook
 
-    return webhook.routes(service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], tell)
+    return webhook.routes(
+        service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], tell
+    )

@@ -23,7 +23,9 @@ AGAIN = 1.0  # seconds until a beginning that failed is tried again
 
 
 def steady() -> float:
-    """Seconds that never go back, and go on while the machine sleeps, where the system counts those."""
+    """Seconds that never go back, and go on while the machine sleeps, where the system counts
+    those.
+    """
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 

@@ -1,4 +1,6 @@
-"""The service: the scheduled deployer loop and the controller core, put together and stopped together."""
+"""The service: the scheduled deployer loop and the controller core, put together and stopped
+together.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,28 @@ GRACE_AMONG_REPLICAS = 1.0  # another goes on at once
 
 
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
-    """Runs until SIGTERM or SIGINT. `at_desk`: local repositories and the person's own ssh are theirs to use.
+    """Runs until SIGTERM or SIGINT. `at_desk`: local repositories and the person's own ssh are
+    theirs to use.
 
-    Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and tried again.
+    Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and
+    tried again.
     """
     if service.powers is Powers.OBSERVE and (service.repositories or service.templates is not None):
         raise errors.UsageError(
-            "powers observe look and change nothing, so nothing can be applied: name no repository and no templates, or use powers "
-            "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only compare)"
+            "powers observe look and change nothing, so nothing can be applied: name no "
+            "repository and no templates, or use powers "
+            "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only "
+            "compare)"
         )
-    stopping, hearers, fence, tally = _asked_to_stop(), EventBus([emit]), Fence(leadership.steady), RequestCounter()
-    connection = Connection(service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace)
+    stopping, hearers, fence, tally = (
+        _asked_to_stop(),
+        EventBus([emit]),
+        Fence(leadership.steady),
+        RequestCounter(),
+    )
+    connection = Connection(
+        service.cluster.kubeconfig, service.cluster.context, service.cluster.namespace
+    )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(otel.exported(say))
         stack.enter_context(_journal(service, hearers))
@@ -60,14 +73,24 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         version = await cluster.version()
         news = _news(service, cluster, hearers)
         told = news.beside if news else (lambda tell, _: tell)
-        deployers = list(_followings(service, (cluster, free), lambda number: told(hearers.tell, number), at_desk))
+        deployers = list(
+            _followings(
+                service, (cluster, free), lambda number: told(hearers.tell, number), at_desk
+            )
+        )
         noted = await stack.enter_async_context(event_recorder.beside(cluster, None, hearers.tell))
-        hear = hearers.tell if service.powers is Powers.OBSERVE else noted  # who observes writes on no agent
+        # who observes writes on no agent
+        hear = hearers.tell if service.powers is Powers.OBSERVE else noted
         controller = _controller(service, cluster, hear)
         home = reporter.StatusTarget(
-            cluster, service.cluster.namespace, service.progress_deadline, service.powers is not Powers.FULL
+            cluster,
+            service.cluster.namespace,
+            service.progress_deadline,
+            service.powers is not Powers.FULL,
         )
-        known = reporter.ReporterInput(lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages)
+        known = reporter.ReporterInput(
+            lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages
+        )
         observed = reporter.Observing(home, controller, known, hear)
         hearers.hearing.append(observed.hear)
         parts: list[Runnable] = [*deployers, controller, observed]
@@ -77,11 +100,19 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         election = leadership.election(service, free, fence, noted)
         if service.listen or service.listen_probes:
             asked = Scraped(observed, controller, tally, deployers)
-            shown = await stack.enter_async_context(http.page(service, hearers, observed, deployers))
-            await stack.enter_async_context(http.served(service, hearers, Probes(parts, election, service.readiness), asked, shown))
+            shown = await stack.enter_async_context(
+                http.page(service, hearers, observed, deployers)
+            )
+            await stack.enter_async_context(
+                http.served(
+                    service, hearers, Probes(parts, election, service.readiness), asked, shown
+                )
+            )
         if service.powers is Powers.FULL and election is None:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
-        duty = leadership.Duty(parts, lambda: _before_acting(service, cluster, alone=election is None))
+        duty = leadership.Duty(
+            parts, lambda: _before_acting(service, cluster, alone=election is None)
+        )
         await _until(stopping, parts, (duty, election), lambda: say(_ready(service, version)))
 
 
@@ -98,7 +129,9 @@ def _journal(service: Service, hearers: EventBus) -> Iterator[None]:
 
 
 async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> None:
-    """What must be sure when it is our turn. Raises Refused when another DaemonSet controller is at work."""
+    """What must be sure when it is our turn. Raises Refused when another DaemonSet controller is at
+    work.
+    """
     if not alone:
         await asyncio.sleep(leadership.SETTLE)
     if service.powers is Powers.FULL:
@@ -136,12 +169,15 @@ def _news(service: Service, cluster: Cluster, hearers: EventBus) -> Notifying | 
 
 
 def _followings(
-    service: Service, reached: tuple[Cluster, Cluster], told: Callable[[int | None], Emit], at_desk: bool
+    service: Service,
+    reached: tuple[Cluster, Cluster],
+    told: Callable[[int | None], Emit],
+    at_desk: bool,
 ) -> Iterable[GitDeployer | Templating]:
     """The deployers: one for each repository, and one for the templates in the cluster.
 
-    The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a repository tells, by its number
-    in the settings, and that of the templates (None).
+    The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a
+    repository tells, by its number in the settings, and that of the templates (None).
     """
     if not service.repositories and service.templates is None:
         return
@@ -151,11 +187,19 @@ def _followings(
     from gitops_ds.service import git_deployer, prepare_process, template_deployer
 
     cluster, free = reached
-    claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)})
-    shared = prepare_process.Preparing(memory.here(), len(service.repositories) + int(service.templates is not None))
-    around = git_deployer.ServiceContext(service, cluster, free, told(None), at_desk, claims=claims, preparing=shared)
+    claims = Claims(
+        {Rank.GIT: len(service.repositories), Rank.TEMPLATES: int(service.templates is not None)}
+    )
+    shared = prepare_process.Preparing(
+        memory.here(), len(service.repositories) + int(service.templates is not None)
+    )
+    around = git_deployer.ServiceContext(
+        service, cluster, free, told(None), at_desk, claims=claims, preparing=shared
+    )
     if service.templates is not None:
-        part = template_deployer.Templating(service, service.templates, cluster, claims, (told(None), shared))
+        part = template_deployer.Templating(
+            service, service.templates, cluster, claims, (told(None), shared)
+        )
         around.owners[part.owner] = "templates in the cluster"
         yield part
     for number, settings in enumerate(service.repositories):
@@ -172,9 +216,13 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
 
 
 async def _until(
-    stopping: asyncio.Event, parts: Sequence[Runnable], leads: tuple[leadership.Duty, Election | None], begun: Callable[[], None]
+    stopping: asyncio.Event,
+    parts: Sequence[Runnable],
+    leads: tuple[leadership.Duty, Election | None],
+    begun: Callable[[], None],
 ) -> None:
-    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next start goes on from there.
+    """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next
+    start goes on from there.
 
     The lease is given back when all is over.
     """
@@ -191,7 +239,9 @@ async def _until(
         await stopping.wait()
         for part in parts:
             part.stop()
-        _, late = await asyncio.wait(tasks, timeout=GRACE if election is None else GRACE_AMONG_REPLICAS)
+        _, late = await asyncio.wait(
+            tasks, timeout=GRACE if election is None else GRACE_AMONG_REPLICAS
+        )
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -201,5 +251,9 @@ async def _until(
 
 
 def _ready(service: Service, version: str) -> str:
-    follows = f"following {', '.join(one.url for one in service.repositories)}" if service.repositories else "without a repository"
+    follows = (
+        f"following {', '.join(one.url for one in service.repositories)}"
+        if service.repositories
+        else "without a repository"
+    )
     return f"ready: {follows}, powers {service.powers}, Kubernetes {version}"

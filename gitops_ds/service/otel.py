@@ -1,7 +1,10 @@
-"""Traces by OpenTelemetry: a span for each pass, with children for Git, rendering, checks, plan and apply.
+"""Traces by OpenTelemetry: a span for each pass, with children for Git, rendering, checks, plan and
+apply.
 
-Off unless the environment names a collector, and not imported before. All else is told by the variables that every SDK reads:
-https://opentelemetry.io/docs/specs/otel/protocol/exporter/ and .../configuration/sdk-environment-variables/
+Off unless the environment names a collector, and not imported before. All else is told by the
+variables that every SDK reads:
+https://opentelemetry.io/docs/specs/otel/protocol/exporter/ and
+.../configuration/sdk-environment-variables/
 """
 
 from __future__ import annotations
@@ -24,21 +27,31 @@ _PATIENCE = 1.0  # seconds at the end for what was not sent yet
 
 def wanted(environment: Mapping[str, str]) -> bool:
     """Whether a collector is named, and nobody switched it off."""
-    named = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none"
+    named = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environment.get(
+        "OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
+    off = (
+        environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+        or environment.get("OTEL_TRACES_EXPORTER") == "none"
+    )
     return bool(named) and not off
 
 
 @contextlib.contextmanager
 def exported(say: Callable[[str], None]) -> Iterator[None]:
-    """Sends the spans of all tasks that begin inside, where that is wanted; `say` is told why it can't be."""
+    """Sends the spans of all tasks that begin inside, where that is wanted; `say` is told why it
+    can't be.
+    """
     if not wanted(os.environ):
         yield
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
-        say("no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set, and the extra is missing: pip install 'gitops-ds[otel]'")
+        say(
+            "no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set, and the extra is missing: pip install "
+            "'gitops-ds[otel]'"
+        )
         yield
         return
     with exported_to(OTLPSpanExporter()):
@@ -53,11 +66,16 @@ def exported_to(exporter: SpanExporter) -> Iterator[None]:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     about = {"service.version": __version__}
-    if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+    if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    ):
         about["service.name"] = "gitops-ds"
     provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    before, recorder = spans.listener.set(_listener(provider)), spans.recorder.set(_recorder(provider))
+    before, recorder = (
+        spans.listener.set(_listener(provider)),
+        spans.recorder.set(_recorder(provider)),
+    )
     try:
         yield
     finally:

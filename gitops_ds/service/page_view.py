@@ -1,4 +1,6 @@
-"""What the page shows, from what the service knows anyway: standings, records, Git. A look at the page asks nobody."""
+"""What the page shows, from what the service knows anyway: standings, records, Git. A look at the
+page asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class History(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
-    """What is known of one repository: what its commit wants, and its history where that is at hand."""
+    """What is known of one repository: what its commit wants, and its history where that is at
+    hand.
+    """
 
     wanted: Mapping[Key, Manifest] = field(default_factory=dict)
     history: History | None = None
@@ -51,7 +55,12 @@ class RepositoryView:
 class Shown:
     """The view of a service. `followed` tells what is known of each repository now."""
 
-    def __init__(self, cluster: str, standings: StatusTracker, followed: Callable[[], Iterable[RepositoryView]]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        standings: StatusTracker,
+        followed: Callable[[], Iterable[RepositoryView]],
+    ) -> None:
         self._cluster, self._standings, self._followed = cluster, standings, followed
         self._version, self._moved = 1, asyncio.Event()
         self._happened = Happened(self._move)
@@ -90,14 +99,22 @@ class Shown:
         return self._happened.events()
 
     def hear(self, told: Record) -> None:
-        """One more record. The time of the last look at Git is drawn anew once a minute; a look that finds nothing is no change."""
+        """One more record. The time of the last look at Git is drawn anew once a minute; a look
+        that finds nothing is no change.
+        """
         self._happened.hear(told)
-        if isinstance(told, GitTook) and told.well and not 0 <= told.at - self._looked < LOOKS_EVERY:
+        if (
+            isinstance(told, GitTook)
+            and told.well
+            and not 0 <= told.at - self._looked < LOOKS_EVERY
+        ):
             self._looked = told.at
             self._move()
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
-        """What Git says of those that it knows. Git may be at work for long, so later answers come as a change."""
+        """What Git says of those that it knows. Git may be at work for long, so later answers come
+        as a change.
+        """
         for id in ids:
             if id not in self._infos and id not in self._asking:
                 self._asking[id] = asyncio.create_task(self._ask(id))
@@ -135,7 +152,8 @@ class Shown:
     async def run(self) -> None:
         """Follows the standings until it is cancelled."""
         async for _ in self._standings.changed():
-            self._infos = {id: info for id, info in self._infos.items() if info}  # what Git didn't know it may know by now
+            # what Git didn't know it may know by now
+            self._infos = {id: info for id, info in self._infos.items() if info}
             self._move()
 
     @contextlib.asynccontextmanager
@@ -150,10 +168,15 @@ class Shown:
 
 
 def page(shown: Shown, settings: PageSettings) -> Routes:
-    """The routes of the page under settings that `served_at` gave. Raises UsageError for a token that is not usable."""
+    """The routes of the page under settings that `served_at` gave. Raises UsageError for a token
+    that is not usable.
+    """
     kind = AccessKind(settings.access)
     token = PageToken(Path(settings.token_file)) if kind is AccessKind.TOKEN else None
-    return routes.routes(shown, PageGuard(kind, token, settings.user_header, access.networks(settings.trusted_proxies)))
+    return routes.routes(
+        shown,
+        PageGuard(kind, token, settings.user_header, access.networks(settings.trusted_proxies)),
+    )
 
 
 @contextlib.asynccontextmanager

@@ -1,7 +1,8 @@
-"""Commits of all repositories and templates of the cluster, prepared one at a time by a process with limits of time and memory.
+"""Commits of all repositories and templates of the cluster, prepared one at a time by a process
+with limits of time and memory.
 
-A commit may take a little time at once; one that needs more is tried again when no other waits. One that does not end within the
-limits is a finding, known by its commit, and not tried again.
+A commit may take a little time at once; one that needs more is tried again when no other waits. One
+that does not end within the limits is a finding, known by its commit, and not tried again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _VERSION: Final = "attempt 1"
 
 
 class Queue:
-    """Lets one in at a time, those that take a little before those that take long, each in the order of their coming."""
+    """Lets one in at a time, those that take a little before those that take long, each in the
+    order of their coming.
+    """
 
     def __init__(self) -> None:
         self._busy = False
@@ -82,7 +85,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a process is asked, and the limits of its attempts. What is `private` is written to no disk, and not told."""
+    """What a process is asked, and the limits of its attempts. What is `private` is written to no
+    disk, and not told.
+    """
 
     module: str
     request: bytes
@@ -92,7 +97,8 @@ class _Work:
 
 @dataclass(slots=True)
 class Preparing:
-    """The preparations of a service. `repositories` share what they may make; `seconds` are the limits of the two attempts.
+    """The preparations of a service. `repositories` share what they may make; `seconds` are the
+    limits of the two attempts.
 
     Templates have the first attempt alone: an object holds a MiB at most.
     """
@@ -104,15 +110,21 @@ class Preparing:
     _ended: OrderedDict[str, ProcessResult] = field(default_factory=OrderedDict)
 
     async def prepared(self, job: Job) -> Prepared:
-        """What the commit means; one that does not end within the limits has a finding that says so.
+        """What the commit means; one that does not end within the limits has a finding that says
+        so.
 
         Raises the errors of reading a repository, and UsageError for a cluster that is not there.
         """
-        key = disk_cache.key(_VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only))
+        key = disk_cache.key(
+            _VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only)
+        )
         request = pickle.dumps(replace(job, where=replace(job.where, login=None)))
         answer = await self._limited(key, _Work(_COMMITS, request, self.seconds))
         if answer.problem:
-            advice = "make the files smaller and simpler, name a smaller directory (repository.path), or give the pod more memory"
+            advice = (
+                "make the files smaller and simpler, name a smaller directory (repository.path), "
+                "or give the pod more memory"
+            )
             return _rejected(job, _finding(f"commit {job.commit[:12]}", answer, advice))
         made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
         spans.record(stretches)
@@ -122,7 +134,8 @@ class Preparing:
         return made
 
     async def rendered(self, held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
-        """What objects with templates say, by their commits; one that does not end within the limits is broken.
+        """What objects with templates say, by their commits; one that does not end within the
+        limits is broken.
 
         Raises SourceUnreachable when no process can be started.
         """
@@ -132,15 +145,25 @@ class Preparing:
         return found
 
     async def _together(self, some: tuple[Held, ...], chosen: Chosen) -> dict[CommitId, Taken]:
-        """Objects in one process; one by one where they do not end together, to find which of them it is."""
+        """Objects in one process; one by one where they do not end together, to find which of them
+        it is.
+        """
         key = disk_cache.key(_VERSION, *(part for one in some for part in (one.uid, one.commit)))
         private = any(one.secret for one in some)
-        answer = await self._limited(key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private))
+        answer = await self._limited(
+            key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private)
+        )
         if not answer.problem:
             made: dict[CommitId, Taken] = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
             return made
         if len(some) == 1:
-            return {some[0].commit: Taken({}, (), (_finding(some[0].source, answer, "make its templates smaller and simpler"),))}
+            return {
+                some[0].commit: Taken(
+                    {},
+                    (),
+                    (_finding(some[0].source, answer, "make its templates smaller and simpler"),),
+                )
+            }
         alone = [await self._together((one,), chosen) for one in some]
         return {commit: taken for made in alone for commit, taken in made.items()}
 
@@ -150,12 +173,15 @@ class Preparing:
             return known
         notes = open_repository.cache_directory("attempts")
         if not await asyncio.to_thread(crash_notes.begin, notes, key):
-            answer = ProcessResult(problem="has ended this service before, most likely by its use of memory")
+            answer = ProcessResult(
+                problem="has ended this service before, most likely by its use of memory"
+            )
         else:
             try:
                 answer = await self._answer(work)
             finally:
-                # Also when it was cut off by the end of the service: only what ends the process itself leaves a note.
+                # Also when it was cut off by the end of the service: only what ends the process
+                # itself leaves a note.
                 crash_notes.end(notes, key)
         if answer.problem:
             self._ended[key] = answer
@@ -170,9 +196,13 @@ class Preparing:
             limits = ProcessLimits(seconds, self.budget.worker, most)
             async with self._queue.turn(long=number > 0):
                 try:
-                    answer = await limited_process.call(work.module, work.request, limits, private=work.private)
+                    answer = await limited_process.call(
+                        work.module, work.request, limits, private=work.private
+                    )
                 except OSError as error:
-                    raise errors.SourceUnreachable(f"no process can be started: {error.strerror}") from None
+                    raise errors.SourceUnreachable(
+                        f"no process can be started: {error.strerror}"
+                    ) from None
             if not answer.timed_out:
                 break
         return answer

@@ -1,4 +1,6 @@
-"""Prepares one commit in a process of its own: `preparing` starts it. Reads our copy of the repository, and nothing elsewhere."""
+"""Prepares one commit in a process of its own: `preparing` starts it. Reads our copy of the
+repository, and nothing elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,11 @@ _ABANDONED = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is `CachedResults.clean` of an earlier commit.
+    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is
+    `CachedResults.clean` of an earlier commit.
 
-    `identity_only`: no manifest is looked at, only what the repository is called and which cluster is meant.
+    `identity_only`: no manifest is looked at, only what the repository is called and which cluster
+    is meant.
     """
 
     where: Address
@@ -51,13 +55,16 @@ class Job:
 
 
 def work(request: bytes) -> bytes:
-    """The Prepared of a Job, or the GitopsError that says why there is none, and the spans of its work; pickled."""
+    """The Prepared of a Job, or the GitopsError that says why there is none, and the spans of its
+    work; pickled.
+    """
     job: Job = pickle.loads(request)  # noqa: S301  our own process wrote it
     cpu_timer.install()
     progress.listener.set(limited_process.note)
     stretches: list[spans.EndedSpan] = []
     spans.listener.set(functools.partial(_measured, stretches))
-    # What programs leave behind when this process is killed goes with the directory of the next one.
+    # What programs leave behind when this process is killed goes with the directory of the next
+    # one.
     tempfile.tempdir = str(_scratch(job.cache))
     try:
         found: Prepared | errors.GitopsError = _slim(_prepared(job))
@@ -83,9 +90,13 @@ def _prepared(job: Job) -> Prepared:
     finally:
         bare.close()
     if job.identity_only:
-        return prepare.prepare(replace(found, findings=()), cluster=job.cluster, files=False, advice=False)
+        return prepare.prepare(
+            replace(found, findings=()), cluster=job.cluster, files=False, advice=False
+        )
     expanded = asyncio.run(open_repository.expanded(found, job.allowed))
-    return prepare.prepare(replace(expanded, known=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False)
+    return prepare.prepare(
+        replace(expanded, known=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False
+    )
 
 
 def _slim(found: Prepared) -> Prepared:
@@ -94,7 +105,12 @@ def _slim(found: Prepared) -> Prepared:
         return replace(found, fleet=replace(found.fleet))  # without what it has worked out
     bundle = replace(found.bundle, manifests={}, findings=())
     refused = [finding for finding in found.findings if finding.refused]
-    return replace(found, bundle=bundle, findings=tuple(refused[:MOST_FINDINGS]), fleet=replace(found.fleet, manifests={}))
+    return replace(
+        found,
+        bundle=bundle,
+        findings=tuple(refused[:MOST_FINDINGS]),
+        fleet=replace(found.fleet, manifests={}),
+    )
 
 
 def _scratch(cache: Path) -> Path:

@@ -1,4 +1,6 @@
-"""What the parts of a service have in common: they run, may stand by while another replica leads, and say when they are stuck."""
+"""What the parts of a service have in common: they run, may stand by while another replica leads,
+and say when they are stuck.
+"""
 
 from __future__ import annotations
 

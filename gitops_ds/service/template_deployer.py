@@ -27,7 +27,14 @@ RETRY = 15.0  # seconds
 class Templating(runnable.DeployerPart):
     """The templates of a cluster, looked after as long as `run` runs."""
 
-    def __init__(self, service: Service, chosen: Chosen, cluster: Cluster, claims: Claims, heard: tuple[Emit, Preparing]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        chosen: Chosen,
+        cluster: Cluster,
+        claims: Claims,
+        heard: tuple[Emit, Preparing],
+    ) -> None:
         """Nothing is watched until `run`. `heard`: who hears of it, and who renders the templates."""
         self._chosen = replace(chosen, home=service.cluster.namespace, cluster=service.cluster.name)
         self._asked: ApplyOptions = service.asked
@@ -55,12 +62,21 @@ class Templating(runnable.DeployerPart):
         """Watches, and applies what changed, until `stop`."""
         chosen = self._chosen
         place = DeployTarget(self._cluster, chosen.home, chosen.owner, "templates in the cluster")
-        about = InvolvedObject(CONFIG_MAP.api_version, CONFIG_MAP.kind, place.namespace, state_store.config_map_name(place.owner))
+        about = InvolvedObject(
+            CONFIG_MAP.api_version,
+            CONFIG_MAP.kind,
+            place.namespace,
+            state_store.config_map_name(place.owner),
+        )
         async with event_recorder.beside(self._cluster, about, self._tell) as emit:
             tell = Discreet(emit)
-            source = Templates(self._cluster, chosen, tell, time.time, render=self._preparing.rendered)
+            source = Templates(
+                self._cluster, chosen, tell, time.time, render=self._preparing.rendered
+            )
             timing = deployer_loop.LoopTiming(RETRY, time.time, random.random)
-            loop = self.loop = deployer_loop.Loop(source.as_source(), place, self._asked, tell, timing)
+            loop = self.loop = deployer_loop.Loop(
+                source.as_source(), place, self._asked, tell, timing
+            )
             loop.join(self._claims, Rank.TEMPLATES)
             if self._stopping:
                 return

@@ -1,4 +1,6 @@
-"""Renders templates of ConfigMaps and Secrets in a process of its own: `preparing` starts it. Reads no file."""
+"""Renders templates of ConfigMaps and Secrets in a process of its own: `preparing` starts it. Reads
+no file.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ def work(request: bytes) -> bytes:
     asked: tuple[tuple[Held, ...], Chosen] = pickle.loads(request)  # noqa: S301  our own process wrote it
     cpu_timer.install()
     all_held, chosen = asked
-    return pickle.dumps({held.commit: template_object.render(held, chosen) for held in all_held}, pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps(
+        {held.commit: template_object.render(held, chosen) for held in all_held},
+        pickle.HIGHEST_PROTOCOL,
+    )
 
 
 if __name__ == "__main__":

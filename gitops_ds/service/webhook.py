@@ -1,4 +1,6 @@
-"""The webhook of a service, put together from the settings: which repositories it wakes, and the files of its secrets."""
+"""The webhook of a service, put together from the settings: which repositories it wakes, and the
+files of its secrets.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,19 @@ class SecretFile:
 
 
 def routes(service: Service, followings: Iterable[GitDeployer], tell: Emit) -> list[web.RouteDef]:
-    """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that can't be read."""
+    """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that
+    can't be read.
+    """
     settings, followings = service.webhook, tuple(followings)
-    common = SecretFile("listen.webhook.secretFile", settings.secret_file) if settings.secret_file else None
+    common = (
+        SecretFile("listen.webhook.secretFile", settings.secret_file)
+        if settings.secret_file
+        else None
+    )
     own = {
-        following: SecretFile("repository.webhook.secretFile", following.settings.webhook_secret_file)
+        following: SecretFile(
+            "repository.webhook.secretFile", following.settings.webhook_secret_file
+        )
         for following in followings
         if following.settings.webhook_secret_file
     }

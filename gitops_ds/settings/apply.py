@@ -1,4 +1,6 @@
-"""The settings of an apply: what is deleted, what is done about drift, and in whose name objects are written."""
+"""The settings of an apply: what is deleted, what is done about drift, and in whose name objects
+are written.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def parse(told: Mapping[str, Any]) -> ApplyOptions:
         live_words=told.get("driftFrom") != "git",
         patience=0.0,
         hold_for=durations.seconds(told["holdFor"]) if "holdFor" in told else plain.hold_for,
-        compare_every=durations.seconds(told["compareInterval"]) if "compareInterval" in told else plain.compare_every,
+        compare_every=durations.seconds(told["compareInterval"])
+        if "compareInterval" in told
+        else plain.compare_every,
         ignore=tuple(map(_rule, told.get("ignore") or ())),
         impersonation=_impersonation(told["impersonate"], told) if "impersonate" in told else None,
     )
@@ -50,7 +54,11 @@ def _guards(told: Mapping[str, Any]) -> Guards:
 
 
 def _limit(said: str | int) -> Limit:
-    return Limit(share=float(said.removesuffix("%")) / 100) if isinstance(said, str) else Limit(number=said)
+    return (
+        Limit(share=float(said.removesuffix("%")) / 100)
+        if isinstance(said, str)
+        else Limit(number=said)
+    )
 
 
 def _rule(told: Mapping[str, Any]) -> IgnoreRule:
@@ -71,14 +79,22 @@ def _impersonation(told: Mapping[str, Any], group: Mapping[str, Any]) -> Imperso
     )
     accounts = [name for name in (found.service_account, *agents.values()) if name]
     wrong = [name for name in accounts if not _ACCOUNT.fullmatch(name)]
-    if found.cluster_service_account and not _CLUSTER_ACCOUNT.fullmatch(found.cluster_service_account):
+    if found.cluster_service_account and not _CLUSTER_ACCOUNT.fullmatch(
+        found.cluster_service_account
+    ):
         wrong.append(found.cluster_service_account)
     if wrong:
-        raise SettingsError(f"apply.impersonate: {wrong[0]!r} is no account: write NAME or NAMESPACE/NAME")
+        raise SettingsError(
+            f"apply.impersonate: {wrong[0]!r} is no account: write NAME or NAMESPACE/NAME"
+        )
     if not found.user and not accounts and not found.cluster_service_account:
-        raise SettingsError("apply.impersonate names nobody: set serviceAccount or user, or leave the group out")
+        raise SettingsError(
+            "apply.impersonate names nobody: set serviceAccount or user, or leave the group out"
+        )
     if found.groups and not found.user:
-        raise SettingsError("apply.impersonate.groups needs a user: a service account has its own groups")
+        raise SettingsError(
+            "apply.impersonate.groups needs a user: a service account has its own groups"
+        )
     if found.user and (accounts or found.cluster_service_account):
         raise SettingsError("apply.impersonate: a user and service accounts exclude each other")
     return found

@@ -12,11 +12,17 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0
 
 
 def seconds(text: str | float) -> float:
-    """A duration such as `90s`, `5m` or `1h30m`, in seconds; a plain number counts seconds. Raises SettingsError."""
+    """A duration such as `90s`, `5m` or `1h30m`, in seconds; a plain number counts seconds. Raises
+    SettingsError.
+    """
     if isinstance(text, int | float):
         return float(text)
     parts = _DURATION.findall(text)
     found = sum(float(number) * _UNITS[unit or None] for number, unit in parts)
-    if not parts or "".join(number + unit for number, unit in parts) != text or not math.isfinite(found):
+    if (
+        not parts
+        or "".join(number + unit for number, unit in parts) != text
+        or not math.isfinite(found)
+    ):
         raise SettingsError(f"{text!r} is not a duration: write 30s, 5m or 1h")
     return float(found)

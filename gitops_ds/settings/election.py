@@ -27,15 +27,22 @@ class ElectionSettings:
 
 
 def parse(told: Mapping[str, Any]) -> ElectionSettings:
-    """The settings of a group that its schema found right. Raises SettingsError for times that make two leaders possible."""
+    """The settings of a group that its schema found right. Raises SettingsError for times that make
+    two leaders possible.
+    """
     usual = LeaseTiming()
     timing = LeaseTiming(
         durations.seconds(told.get("duration", usual.duration)),
         durations.seconds(told.get("renewDeadline", usual.renew_deadline)),
         durations.seconds(told.get("retryPeriod", usual.retry)),
     )
-    if timing.duration < 1 or timing.renew_deadline > 0.9 * timing.duration or timing.retry * 2 > timing.renew_deadline:
+    if (
+        timing.duration < 1
+        or timing.renew_deadline > 0.9 * timing.duration
+        or timing.retry * 2 > timing.renew_deadline
+    ):
         raise SettingsError(
-            "election: duration must be a second or more, renewDeadline at most nine tenths of it, retryPeriod at most half of that"
+            "election: duration must be a second or more, renewDeadline at most nine tenths of "
+            "it, retryPeriod at most half of that"
         )
     return ElectionSettings(told.get("enabled"), told.get("lease") or "gitops-ds", timing)

@@ -1,4 +1,6 @@
-"""The settings of who is told outside of the cluster: receivers of news, and the forge that shows the status of commits."""
+"""The settings of who is told outside of the cluster: receivers of news, and the forge that shows
+the status of commits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from gitops_ds.telemetry.notifications import MessageFormat
 
 @dataclass(frozen=True, slots=True)
 class ReceiverSettings:
-    """Who is told of which topics; address and secret are names of files. At most `per_minute` messages are sent."""
+    """Who is told of which topics; address and secret are names of files. At most `per_minute`
+    messages are sent.
+    """
 
     name: str
     url_file: str
@@ -59,4 +63,6 @@ def forge(told: Mapping[str, Any]) -> ForgeSettings | None:
     if not told:
         return None
     url, project = told.get("url") or "", told.get("project") or ""
-    return ForgeSettings(ForgeKind(told["kind"]), told["tokenFile"], url, project, bool(told.get("allowHttp")))
+    return ForgeSettings(
+        ForgeKind(told["kind"]), told["tokenFile"], url, project, bool(told.get("allowHttp"))
+    )

@@ -13,12 +13,16 @@ from gitops_ds.model.signatures import Mode
 from gitops_ds.settings import durations, notify
 from gitops_ds.settings.notify import ForgeSettings
 
-_PROXY = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?")
+_PROXY = re.compile(
+    r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """What must be signed; the files name whose signatures count. `follows_rewrites`: a force-push waits for no consent."""
+    """What must be signed; the files name whose signatures count. `follows_rewrites`: a force-push
+    waits for no consent.
+    """
 
     mode: Mode = Mode.NONE
     allowed_signers_file: str = ""
@@ -29,7 +33,9 @@ class VerifySettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthorSettings:
-    """Who writes our own commits, and with which key they are signed (no file: not at all); `format` is git's gpg.format."""
+    """Who writes our own commits, and with which key they are signed (no file: not at all);
+    `format` is git's gpg.format.
+    """
 
     name: str
     email: str
@@ -39,7 +45,8 @@ class AuthorSettings:
 
 @dataclass(frozen=True, slots=True)
 class RepositorySettings:
-    """Which repository, and how often it is looked at; times in seconds. Credentials are names of files.
+    """Which repository, and how often it is looked at; times in seconds. Credentials are names of
+    files.
 
     `apply` is how its commits are applied, None where only the common settings say so.
     """
@@ -72,18 +79,38 @@ def parse(told: Mapping[str, Any]) -> RepositorySettings:
     """The settings of a document that its schema found right."""
     texts = {
         name: str(told[name])
-        for name in ("url", "branch", "tag", "semver", "commit", "ref", "path", "schedule", "timezone")
+        for name in (
+            "url",
+            "branch",
+            "tag",
+            "semver",
+            "commit",
+            "ref",
+            "path",
+            "schedule",
+            "timezone",
+        )
         if name in told
     }
     times = {"interval": "interval", "retryInterval": "retry_interval", "timeout": "timeout"}
-    seconds_of = {ours: durations.seconds(told[theirs]) for theirs, ours in times.items() if theirs in told}
-    found = replace(RepositorySettings(), **texts, allow_local=bool(told.get("allowLocal")), **seconds_of)  # type: ignore[arg-type]
+    seconds_of = {
+        ours: durations.seconds(told[theirs]) for theirs, ours in times.items() if theirs in told
+    }
+    named = {**texts, **seconds_of, "allow_local": bool(told.get("allowLocal"))}
+    found = replace(RepositorySettings(), **named)  # type: ignore[arg-type]
     found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
-    found = replace(found, verify=_verify(told.get("verify") or {}, found), author=_author(told.get("author") or {}))
+    found = replace(
+        found,
+        verify=_verify(told.get("verify") or {}, found),
+        author=_author(told.get("author") or {}),
+    )
     found = replace(found, webhook_secret_file=(told.get("webhook") or {}).get("secretFile") or "")
     found = replace(found, forge=notify.forge(told.get("forge") or {}))
     return replace(
-        found, limits=told.get("limits") or {}, credentials=_credentials(told), proxy=_proxy(told.get("proxy") or "", found)
+        found,
+        limits=told.get("limits") or {},
+        credentials=_credentials(told),
+        proxy=_proxy(told.get("proxy") or "", found),
     )
 
 
@@ -93,13 +120,19 @@ def _credentials(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     if isinstance(found, Mapping):
         return (found,)
     if any("match" not in one for one in found):
-        raise SettingsError("repository.credentials: each of a list needs match: https://HOST/PATH or ssh://HOST/PATH")
+        raise SettingsError(
+            "repository.credentials: each of a list needs match: https://HOST/PATH or "
+            "ssh://HOST/PATH"
+        )
     return tuple(found)
 
 
 def _proxy(said: str, found: RepositorySettings) -> str:
     if said and not _PROXY.fullmatch(said):
-        raise SettingsError("repository.proxy must be http://HOST:PORT or https://HOST:PORT, without a user or a password")
+        raise SettingsError(
+            "repository.proxy must be http://HOST:PORT or https://HOST:PORT, without a user or a "
+            "password"
+        )
     if said and not found.url.lower().startswith("https://"):
         raise SettingsError("repository.proxy is for https:// only; ssh goes there by itself")
     return said
@@ -108,23 +141,32 @@ def _proxy(said: str, found: RepositorySettings) -> str:
 def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:
     said = told.get("mode") or ("head" if told.keys() - {"forcePush"} else "none")
     mode = Mode("head" if said == "commit" else said)
-    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could bring commits of another one.
+    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could
+    # bring commits of another one.
     follows = told["forcePush"] == "follow" if "forcePush" in told else mode is not Mode.ALL
-    signers, revoked, openpgp = (told.get(name) or "" for name in ("allowedSignersFile", "revokedKeysFile", "gpgKeysFile"))
+    signers, revoked, openpgp = (
+        told.get(name) or "" for name in ("allowedSignersFile", "revokedKeysFile", "gpgKeysFile")
+    )
     made = VerifySettings(mode, signers, revoked, openpgp, follows)
     if mode is not Mode.NONE and not (made.allowed_signers_file or made.gpg_keys_file):
         raise SettingsError(
-            f"repository.verify.mode is {said}, but nobody's signature counts: name allowedSignersFile or gpgKeysFile"
+            f"repository.verify.mode is {said}, but nobody's signature counts: name "
+            "allowedSignersFile or gpgKeysFile"
         )
     if mode is Mode.TAG and not (found.tag or found.semver or found.ref.startswith("refs/tags/")):
-        raise SettingsError("repository.verify.mode is tag, but no tag is followed: set repository.tag or repository.semver")
+        raise SettingsError(
+            "repository.verify.mode is tag, but no tag is followed: set repository.tag or "
+            "repository.semver"
+        )
     return made
 
 
 def _author(told: Mapping[str, str]) -> AuthorSettings | None:
     if not told:
         return None
-    return AuthorSettings(told["name"], told["email"], told.get("signingKeyFile") or "", told.get("format") or "ssh")
+    return AuthorSettings(
+        told["name"], told["email"], told.get("signingKeyFile") or "", told.get("format") or "ssh"
+    )
 
 
 def _jitter(said: int | str, interval: float) -> float:

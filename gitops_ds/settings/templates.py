@@ -13,7 +13,9 @@ _KINDS = {resource.kind: resource for resource in (CONFIG_MAP, SECRET)}
 
 
 def parse(told: Mapping[str, Any]) -> Chosen:
-    """The group `templates`; where the service lives, and its cluster's name, is filled in by who puts it together."""
+    """The group `templates`; where the service lives, and its cluster's name, is filled in by who
+    puts it together.
+    """
     plain = Chosen()
     return Chosen(
         selector=told.get("selector") or plain.selector,

@@ -39,12 +39,13 @@ __all__ = [
 class SimulatedCluster(Client):
     """The whole simulated cluster, and its first client; an async context manager.
 
-    It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers. No DaemonSet controller is in
-    it: that is ours to bring. Times are `epoch` plus the running loop's time; the same calls in virtual time give the same objects,
-    uids and versions (`seed` is in the uids). `history` changes of each kind are kept for watches.
+    It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers.
+    No DaemonSet controller is in it: that is ours to bring. Times are `epoch` plus the running
+    loop's time; the same calls in virtual time give the same objects, uids and versions (`seed` is
+    in the uids). `history` changes of each kind are kept for watches.
 
-    Not simulated, and so never in the way: access rights, webhooks, quotas, service accounts, preemption, probes, volumes,
-    versions of an API beside the preferred one.
+    Not simulated, and so never in the way: access rights, webhooks, quotas, service accounts,
+    preemption, probes, volumes, versions of an API beside the preferred one.
     """
 
     def __init__(
@@ -59,7 +60,11 @@ class SimulatedCluster(Client):
         server = Server(clock(epoch), seed, history)
         super().__init__(server, habits=habits)
         self.kubelets = Kubelets(server, behaviour)
-        self._lifecycle, self._scheduler, self._garbage = Lifecycle(server), Scheduler(server), Garbage(server)
+        self._lifecycle, self._scheduler, self._garbage = (
+            Lifecycle(server),
+            Scheduler(server),
+            Garbage(server),
+        )
         self._clients: list[Client] = [self]
         self._changes: deque[tuple[Resource, StoredChange]] = deque()
         self._wake = asyncio.Event()
@@ -88,7 +93,9 @@ class SimulatedCluster(Client):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._actors
 
-    def client(self, manager: str = names.FIELD_MANAGER, faults: Faults = simulator_faults.none) -> Client:
+    def client(
+        self, manager: str = names.FIELD_MANAGER, faults: Faults = simulator_faults.none
+    ) -> Client:
         """Another client, with its own count and faults."""
         made = Client(self.server, manager, self.habits, faults)
         self._clients.append(made)
@@ -104,7 +111,9 @@ class SimulatedCluster(Client):
         self.server.store.compact()
 
     def restore(self, backup: Backup) -> None:
-        """Puts all objects back as a restored backup of etcd does; every watch ends, as the API server starts again."""
+        """Puts all objects back as a restored backup of etcd does; every watch ends, as the API
+        server starts again.
+        """
         self.server.store.restore(backup, self.server.structures.served.__getitem__)
         self.cut_all_watches()
 

@@ -13,7 +13,9 @@ from gitops_ds.model.objects import Resource
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One field of an object that is refused. `reason` is the API's: FieldValueInvalid, FieldValueRequired, ..."""
+    """One field of an object that is refused. `reason` is the API's: FieldValueInvalid,
+    FieldValueRequired, ...
+    """
 
     field: str
     reason: str
@@ -25,7 +27,9 @@ class FieldError:
 
 def required(field: str, detail: str = "") -> FieldError:
     """The field must have a value."""
-    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+    return FieldError(
+        field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
+    )
 
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
@@ -46,7 +50,9 @@ def duplicate(field: str, value: Any) -> FieldError:
 def unsupported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
     """The value is not one of the few that are allowed."""
     names, shown = ", ".join(text(s) for s in supported), json.dumps(value, separators=(",", ":"))
-    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}")
+    return FieldError(
+        field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}"
+    )
 
 
 def text(value: Any) -> str:
@@ -79,12 +85,16 @@ def already_exists(resource: Resource, name: str) -> errors.AlreadyExists:
     return errors.AlreadyExists(f'{plural(resource)} "{name}" already exists', 409, "AlreadyExists")
 
 
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
 def conflict(resource: Resource, name: str, why: str = MODIFIED) -> errors.Conflict:
     """The object is not at that version, or not that object."""
-    return errors.Conflict(f'Operation cannot be fulfilled on {plural(resource)} "{name}": {why}', 409, "Conflict")
+    return errors.Conflict(
+        f'Operation cannot be fulfilled on {plural(resource)} "{name}": {why}', 409, "Conflict"
+    )
 
 
 def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.Conflict:
@@ -93,12 +103,18 @@ def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.C
         f"the UID in the precondition ({asked}) does not match the UID in record ({found}). "
         "The object might have been deleted and then recreated"
     )
-    return errors.Conflict(f'Operation cannot be fulfilled on {kind(resource)} "{name}": {why}', 409, "Conflict")
+    return errors.Conflict(
+        f'Operation cannot be fulfilled on {kind(resource)} "{name}": {why}', 409, "Conflict"
+    )
 
 
 def replaced_uid(resource: Resource, name: str, given: str, found: str) -> errors.Conflict:
     """A replacement of an object that has another UID; only in a patch that is an immutable field."""
-    return conflict(resource, name, f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}")
+    return conflict(
+        resource,
+        name,
+        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}",
+    )
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[FieldError]) -> errors.Invalid:
@@ -113,10 +129,14 @@ def bad_request(message: str) -> errors.BadRequest:
     return errors.BadRequest(message, 400, "BadRequest")
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Sequence[FieldError] = ()) -> errors.Forbidden:
+def forbidden(
+    resource: Resource, name: str, why: str, causes: Sequence[FieldError] = ()
+) -> errors.Forbidden:
     """Admission says no."""
     details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
-    return errors.Forbidden(f'{plural(resource)} "{name}" is forbidden: {why}', 403, "Forbidden", details)
+    return errors.Forbidden(
+        f'{plural(resource)} "{name}" is forbidden: {why}', 403, "Forbidden", details
+    )
 
 
 def expired(asked: int, oldest: int) -> errors.Expired:
@@ -125,7 +145,9 @@ def expired(asked: int, oldest: int) -> errors.Expired:
 
 
 def unfit(message: str) -> errors.Invalid:
-    """A server-side apply's body does not have the shape of its kind. (The API server answers 500; it is the body's fault.)"""
+    """A server-side apply's body does not have the shape of its kind. (The API server answers 500;
+    it is the body's fault.)
+    """
     return errors.Invalid(message, 422)
 
 
@@ -133,19 +155,27 @@ PATCH_OPTIONS = Resource("meta.k8s.io", "v1", "PatchOptions", "", namespaced=Fal
 
 
 def not_allowed() -> errors.ClusterError:
-    """The URL has no place for this: a namespaced object without its namespace, an object without its name."""
-    return errors.ClusterError("the server does not allow this method on the requested resource", 405, "MethodNotAllowed")
+    """The URL has no place for this: a namespaced object without its namespace, an object without
+    its name.
+    """
+    return errors.ClusterError(
+        "the server does not allow this method on the requested resource", 405, "MethodNotAllowed"
+    )
 
 
 def unprocessable() -> errors.Invalid:
     """A JSON patch that can't be carried out."""
-    return errors.Invalid("the server rejected our request due to an error in our request", 422, "Invalid")
+    return errors.Invalid(
+        "the server rejected our request due to an error in our request", 422, "Invalid"
+    )
 
 
 def unsupported_type() -> errors.BadRequest:
     """A strategic merge patch for a custom kind."""
     says = "the body of the request was in an unknown format - accepted media types include: "
-    types = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    types = (
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    )
     return errors.BadRequest(says + types, 415, "UnsupportedMediaType")
 
 

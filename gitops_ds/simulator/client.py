@@ -1,4 +1,6 @@
-"""One client of the simulated cluster: the `Cluster` protocol, with a name, a count of its requests, and faults on its way."""
+"""One client of the simulated cluster: the `Cluster` protocol, with a name, a count of its
+requests, and faults on its way.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ VERSION = "v1.37.1"
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a watch is ended."""
+    """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a
+    watch is ended.
+    """
 
     latency: float = 0.0
     bookmark_every: float = 60.0
@@ -56,7 +60,9 @@ class _Cut:
 
 @dataclass(slots=True)
 class Client:
-    """`manager` owns the fields that this client creates, replaces and patches; `faults` and `lag` may be exchanged at any time."""
+    """`manager` owns the fields that this client creates, replaces and patches; `faults` and `lag`
+    may be exchanged at any time.
+    """
 
     server: Server
     manager: str = names.FIELD_MANAGER
@@ -71,10 +77,14 @@ class Client:
 
     def acting_as(self, who: Identity) -> Client:
         """A client that sends its requests in that name; nobody is refused but by `faults`."""
-        return Client(self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user)
+        return Client(
+            self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user
+        )
 
     async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """What the cluster serves, custom kinds included; in one request, asked once as of a real one."""
+        """What the cluster serves, custom kinds included; in one request, asked once as of a real
+        one.
+        """
         if anew or self._served is None:
             await self._arrive("discover", None)
             self._served = dict(self.server.structures.served)
@@ -93,10 +103,14 @@ class Client:
         items = tuple(body for body in self.server.store.all(resource) if matches(body))
         return Listing(items, str(self.server.store.version))
 
-    async def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
-        """Changes after `since` ("" or "0": first everything that is there), bookmarks, and after a while the end.
+    async def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes after `since` ("" or "0": first everything that is there), bookmarks, and after a
+        while the end.
 
-        Raises Expired where `since` is no longer known. A version in the future is silent until it has come, as on a real one.
+        Raises Expired where `since` is no longer known. A version in the future is silent until it
+        has come, as on a real one.
         """
         silence = await self._arrive("watch", resource, (which.namespace, ""))
         if silence is not None:
@@ -115,7 +129,11 @@ class Client:
         stream = _Stream(self.server, resource, start, cut.event)
         try:
             async for change in stream.run(self.habits):
-                event = _seen(change, matches) if change else _bookmark(resource, self.server.store.version)
+                event = (
+                    _seen(change, matches)
+                    if change
+                    else _bookmark(resource, self.server.store.version)
+                )
                 if event is None:
                     continue
                 if late := self.lag(resource):
@@ -134,7 +152,9 @@ class Client:
             return int(text or "0")
         except ValueError:
             why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-            raise api_errors.bad_request(f"invalid resource version: resourceVersion: {why}") from None
+            raise api_errors.bad_request(
+                f"invalid resource version: resourceVersion: {why}"
+            ) from None
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
@@ -142,7 +162,9 @@ class Client:
         return self.server.get(resource, namespace, name)
 
     async def create(self, resource: Resource, body: Body) -> Body:
-        """The object as it was made. Fields that the kind doesn't have are dropped, as without strict validation."""
+        """The object as it was made. Fields that the kind doesn't have are dropped, as without
+        strict validation.
+        """
         late = await self._arrive("create", resource, _names(body))
         return await self._answer(self.server.create(resource, body, self.manager), late)
 
@@ -152,31 +174,58 @@ class Client:
         return await self._answer(self.server.replace(resource, body, self.manager), late)
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
         """The object after a server-side apply; there are never warnings here."""
         late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
-        return ApplyResult(await self._answer(self.server.apply(resource, body, manager, force, dry_run), late))
+        return ApplyResult(
+            await self._answer(self.server.apply(resource, body, manager, force, dry_run), late)
+        )
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Body:
         """The object after the patch. Of the subresources there is only `status`."""
         late = await self._arrive("patch", resource, (namespace, name), subresource=subresource)
         if subresource not in ("", "status"):
             raise api_errors.unsupported_here(f"a patch of the subresource {subresource}")
-        done = self.server.patch(resource, (namespace, name), patch, type, (self.manager, subresource))
+        done = self.server.patch(
+            resource, (namespace, name), patch, type, (self.manager, subresource)
+        )
         return await self._answer(done, late)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         """The reply: the object while it ends, or a Status."""
         late = await self._arrive("delete", resource, (namespace, name))
-        return await self._answer(self.server.delete(resource, namespace, name, Ending(uid, propagation)), late)
+        return await self._answer(
+            self.server.delete(resource, namespace, name, Ending(uid, propagation)), late
+        )
 
     def cut_watches(self, error: errors.ClusterError | None = None) -> None:
-        """Ends every watch of this client, as a lost connection does, or with an error, as a broken stream does."""
+        """Ends every watch of this client, as a lost connection does, or with an error, as a broken
+        stream does.
+        """
         for cut in self._watches:
             cut.error = error
             cut.event.set()
@@ -192,17 +241,26 @@ class Client:
     ) -> Silence | None:
         """Counts the request for the object at `where` (namespace and name) and asks for a fault.
 
-        The silence of a watch, and of a request that is carried out all the same, is returned: it comes at the end.
+        The silence of a watch, and of a request that is carried out all the same, is returned: it
+        comes at the end.
         """
         self._number += 1
         counted = f"dry-run {verb}" if dry_run else verb
         self.count.by[counted, resource.plural if resource else ""] += 1
         await asyncio.sleep(self.habits.latency)
         now = self.server.now()
-        fault = self.faults(SimulatedRequest(verb, resource, *where, now, self._number, subresource, dry_run, self.user))
+        fault = self.faults(
+            SimulatedRequest(
+                verb, resource, *where, now, self._number, subresource, dry_run, self.user
+            )
+        )
         if isinstance(fault, errors.ClusterError):
             raise fault
-        if fault is not None and verb != "watch" and (verb in simulator_faults.READS or not fault.done):
+        if (
+            fault is not None
+            and verb != "watch"
+            and (verb in simulator_faults.READS or not fault.done)
+        ):
             await self._silent(fault)
         return fault
 
@@ -213,7 +271,9 @@ class Client:
 
     async def _silent(self, silence: Silence) -> None:
         await asyncio.sleep(silence.seconds)
-        raise errors.ClusterUnreachable(f"the API server gave no answer within {silence.seconds:g} s")
+        raise errors.ClusterUnreachable(
+            f"the API server gave no answer within {silence.seconds:g} s"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +286,9 @@ class _Stream:
     cut: asyncio.Event
 
     async def run(self, habits: Habits) -> AsyncIterator[StoredChange | None]:
-        """Changes, and None where a bookmark is due; ends when the time is over or the watch is cut."""
+        """Changes, and None where a bookmark is due; ends when the time is over or the watch is
+        cut.
+        """
         loop = asyncio.get_running_loop()
         end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
         changes = self.server.store.changes(self.resource, self.since)
@@ -257,7 +319,9 @@ class _Stream:
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
-    """The change as a selective watch tells it: what begins to match is added, what ceases to is deleted."""
+    """The change as a selective watch tells it: what begins to match is added, what ceases to is
+    deleted.
+    """
     was = change.before is not None and matches(change.before)
     now = change.type is not EventType.DELETED and matches(change.body)
     version = str(change.version)
@@ -267,7 +331,11 @@ def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
 
 
 def _bookmark(resource: Resource, version: int) -> WatchEvent:
-    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"resourceVersion": str(version)}}
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"resourceVersion": str(version)},
+    }
     return WatchEvent(EventType.BOOKMARK, body, str(version))
 
 

@@ -8,16 +8,26 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.objects import Body
 
 
-def put(body: Body, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> dict[str, Any]:
-    """The object's status with that condition; its time moves only when its value does. `why` is reason and message."""
+def put(
+    body: Body, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
+) -> dict[str, Any]:
+    """The object's status with that condition; its time moves only when its value does. `why` is
+    reason and message.
+    """
     status = body.get("status") or {}
     return {**status, "conditions": among(status.get("conditions") or (), type, value, now, why)}
 
 
-def among(known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
+def among(
+    known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
+) -> list[dict[str, Any]]:
     """The conditions with that one set; it stays at its place."""
     before = next((c for c in known if c["type"] == type), None)
-    since = before["lastTransitionTime"] if before and before["status"] == value else timestamps.text(now)
+    since = (
+        before["lastTransitionTime"]
+        if before and before["status"] == value
+        else timestamps.text(now)
+    )
     made = {"type": type, "status": value, "lastTransitionTime": since}
     made |= {name: text for name, text in zip(("reason", "message"), why, strict=True) if text}
     if before is None:
@@ -27,4 +37,7 @@ def among(known: Any, type: str, value: str, now: float, why: tuple[str, str] = 
 
 def true(body: Body, type: str) -> bool:
     """Whether the condition holds."""
-    return any(c["type"] == type and c["status"] == "True" for c in (body.get("status") or {}).get("conditions") or ())
+    return any(
+        c["type"] == type and c["status"] == "True"
+        for c in (body.get("status") or {}).get("conditions") or ()
+    )

@@ -14,7 +14,8 @@ from gitops_ds.simulator.type_schema import ListOf, MapOf, ScalarType, Type
 
 
 def served(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
-    """Its kind under the version that is stored, with the fields of that version's schema at the top.
+    """Its kind under the version that is stored, with the fields of that version's schema at the
+    top.
 
     What lies deeper is taken as it comes: custom objects are not checked against their schema here.
     """
@@ -23,12 +24,29 @@ def served(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
     for version in spec.get("versions") or ():
         if version.get("storage"):
             resource = Resource(
-                spec["group"], version["name"], names["kind"], names["plural"], namespaced=spec.get("scope") == "Namespaced"
+                spec["group"],
+                version["name"],
+                names["kind"],
+                names["plural"],
+                namespaced=spec.get("scope") == "Namespaced",
             )
             root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            fields = {name: _type(schema) for name, schema in (root.get("properties") or {}).items()}
-            status = {"status": type_schema.FREE} if "status" in (version.get("subresources") or {}) else {}
-            yield resource, {name: type for name, type in {**fields, **status}.items() if name not in ("metadata",)}
+            fields = {
+                name: _type(schema) for name, schema in (root.get("properties") or {}).items()
+            }
+            status = (
+                {"status": type_schema.FREE}
+                if "status" in (version.get("subresources") or {})
+                else {}
+            )
+            yield (
+                resource,
+                {
+                    name: type
+                    for name, type in {**fields, **status}.items()
+                    if name not in ("metadata",)
+                },
+            )
 
 
 def _type(schema: Mapping[str, Any]) -> Type:
@@ -40,6 +58,9 @@ def _type(schema: Mapping[str, Any]) -> Type:
             is_set = schema.get("x-kubernetes-list-type") == "set"
             return ListOf(_type(schema.get("items") or {}), keys, is_set)
         case "object" if isinstance(schema.get("additionalProperties"), Mapping):
-            return MapOf(_type(schema["additionalProperties"]), schema.get("x-kubernetes-map-type") == "atomic")
+            return MapOf(
+                _type(schema["additionalProperties"]),
+                schema.get("x-kubernetes-map-type") == "atomic",
+            )
         case _:
             return type_schema.FREE

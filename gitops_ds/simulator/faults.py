@@ -14,10 +14,12 @@ READS = frozenset({"get", "list", "watch", "discover"})
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequest:
-    """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from 1).
+    """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from
+    1).
 
-    The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side apply, `discover` for what is
-    served. A status patch has the subresource `status`. `user` is in whose name it is asked, empty for the client's own.
+    The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side
+    apply, `discover` for what is served. A status patch has the subresource `status`. `user` is in
+    whose name it is asked, empty for the client's own.
     """
 
     verb: str
@@ -33,7 +35,9 @@ class SimulatedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No answer: after `seconds` the client gives up (ClusterUnreachable). `done`: the request was carried out all the same."""
+    """No answer: after `seconds` the client gives up (ClusterUnreachable). `done`: the request was
+    carried out all the same.
+    """
 
     seconds: float = 30.0
     done: bool = False
@@ -41,7 +45,8 @@ class Silence:
 
 RequestFault = errors.ClusterError | Silence
 Faults = Callable[[SimulatedRequest], RequestFault | None]
-Lag = Callable[[Resource], float]  # seconds by which a watch of that kind is late with its next event
+# seconds by which a watch of that kind is late with its next event
+Lag = Callable[[Resource], float]
 
 
 def none(_: SimulatedRequest) -> RequestFault | None:
@@ -55,18 +60,30 @@ def prompt(_: Resource) -> float:
 
 
 def failure(status: int, message: str = "") -> errors.ClusterError:
-    """What the API server says with that status: 400, 401, 403, 404, 409, 410, 422, 429, 500, 503 and other 5xx."""
+    """What the API server says with that status: 400, 401, 403, 404, 409, 410, 422, 429, 500, 503
+    and other 5xx.
+    """
     kinds: dict[int, tuple[type[errors.ClusterError], str, str]] = {
-        400: (errors.BadRequest, "BadRequest", 'admission webhook "policy.example.com" denied the request'),
+        400: (
+            errors.BadRequest,
+            "BadRequest",
+            'admission webhook "policy.example.com" denied the request',
+        ),
         401: (errors.Unauthorized, "Unauthorized", "Unauthorized"),
         403: (errors.Forbidden, "Forbidden", "forbidden"),
         404: (errors.NotFound, "NotFound", "the server could not find the requested resource"),
         409: (errors.Conflict, "Conflict", "the object has been modified"),
         410: (errors.Expired, "Expired", "too old resource version"),
         422: (errors.Invalid, "Invalid", "the object is invalid"),
-        429: (errors.TooManyRequests, "TooManyRequests", "too many requests, please try again later"),
+        429: (
+            errors.TooManyRequests,
+            "TooManyRequests",
+            "too many requests, please try again later",
+        ),
     }
-    made, reason, usual = kinds.get(status, (errors.ServerFault, "InternalError", "the server is not able to answer"))
+    made, reason, usual = kinds.get(
+        status, (errors.ServerFault, "InternalError", "the server is not able to answer")
+    )
     return made(message or usual, status, reason)
 
 
@@ -84,7 +101,11 @@ class Count:
     @property
     def writes(self) -> int:
         """Those that may change something; a dry run is none."""
-        return sum(number for (verb, _), number in self.by.items() if verb not in READS and not verb.startswith("dry-run"))
+        return sum(
+            number
+            for (verb, _), number in self.by.items()
+            if verb not in READS and not verb.startswith("dry-run")
+        )
 
     def of(self, verb: str = "", plural: str = "") -> int:
         """Those with this verb and this resource (empty: any)."""

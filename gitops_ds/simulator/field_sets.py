@@ -1,7 +1,8 @@
 """Sets of fields: which an object has, how two objects differ, and how one is laid over another.
 
-A path is a tuple of steps in the form of managedFields: `f:name` a field or key, `k:{...}` a list item by its keys, `v:...` an item
-of a set. The rules are those of server-side apply: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+A path is a tuple of steps in the form of managedFields: `f:name` a field or key, `k:{...}` a list
+item by its keys, `v:...` an item of a set. The rules are those of server-side apply:
+https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
 
 from __future__ import annotations
@@ -137,12 +138,18 @@ class Schema:
         def walk(type: Type, before: Any, after: Any, path: FieldPath) -> None:
             if before is after or (before is not None and before == after):
                 return
-            if not before and not after and (isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list))):
+            if (
+                not before
+                and not after
+                and (isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)))
+            ):
                 if before is None or after is None:
                     leaf(before, after, path)
                 return
             known = after if after is not None else before
-            if _is_leaf(type, known) or (before is not None and after is not None and _shape(before) != _shape(after)):
+            if _is_leaf(type, known) or (
+                before is not None and after is not None and _shape(before) != _shape(after)
+            ):
                 leaf(before, after, path)
                 return
             for step, below, first, second in self._pairs(type, before, after):
@@ -160,11 +167,21 @@ class Schema:
                 yield step, type.element, old.get(step), new.get(step)
         else:
             for name in {**(before or {}), **(after or {})}:
-                yield f"f:{name}", self.child(type, name), (before or {}).get(name), (after or {}).get(name)
+                yield (
+                    f"f:{name}",
+                    self.child(type, name),
+                    (before or {}).get(name),
+                    (after or {}).get(name),
+                )
 
     def merge(self, type: Type, live: Any, config: Any) -> Any:
         """`config` laid over `live`: its fields win, the others stay."""
-        if config is None or live is None or _is_leaf(type, config) or _shape(live) != _shape(config):
+        if (
+            config is None
+            or live is None
+            or _is_leaf(type, config)
+            or _shape(live) != _shape(config)
+        ):
             return config
         if isinstance(type, ListOf):
             return self._merge_items(type, live, config)
@@ -174,13 +191,22 @@ class Schema:
         return merged
 
     def _merge_items(self, type: ListOf, live: Sequence[Any], config: Sequence[Any]) -> list[Any]:
-        """The order of the applier among its own items; items of others stay between their neighbours."""
+        """The order of the applier among its own items; items of others stay between their
+        neighbours.
+        """
         left, right = items(type, live), items(type, config)
         order, shared = list(left), [step for step in right if step in left]
         merged: dict[str, Any] = {}
         wanted = list(right)
         while order or wanted:
-            if order and wanted and order[0] != wanted[0] and order[0] in right and shared and shared[0] != order[0]:
+            if (
+                order
+                and wanted
+                and order[0] != wanted[0]
+                and order[0] in right
+                and shared
+                and shared[0] != order[0]
+            ):
                 order.pop(0)
                 continue
             if order and order[0] not in right:
@@ -191,13 +217,17 @@ class Schema:
                 order.pop(0)
                 continue
             step = wanted.pop(0)
-            merged[step] = self.merge(type.element, left[step], right[step]) if step in left else right[step]
+            merged[step] = (
+                self.merge(type.element, left[step], right[step]) if step in left else right[step]
+            )
             if shared and shared[0] == step:
                 shared.pop(0)
         return list(merged.values())
 
     def without(self, type: Type, value: Any, gone: FieldSet) -> Any:
-        """`value` without these fields, each with all that is below it; a map or list left empty goes too (None)."""
+        """`value` without these fields, each with all that is below it; a map or list left empty
+        goes too (None).
+        """
         by_step: dict[str, set[FieldPath]] = {}
         for path in gone:
             by_step.setdefault(path[0], set()).add(path[1:])
@@ -207,7 +237,9 @@ class Schema:
             for step, item in items(type, value).items():
                 below = by_step.get(step, set())
                 if () not in below:
-                    kept.append(self.without(type.element, item, frozenset(below)) if below else item)
+                    kept.append(
+                        self.without(type.element, item, frozenset(below)) if below else item
+                    )
             kept = [item for item in kept if item is not None]
         else:
             kept = {}
@@ -215,7 +247,11 @@ class Schema:
                 below = by_step.get(f"f:{name}", set())
                 if () in below:
                     continue
-                left = self.without(self.child(type, name), item, frozenset(below)) if below and item else item
+                left = (
+                    self.without(self.child(type, name), item, frozenset(below))
+                    if below and item
+                    else item
+                )
                 if left is not None or item is None:
                     kept[name] = left
         return kept or None
@@ -233,7 +269,9 @@ class Schema:
 
 
 def items(type: ListOf, value: Iterable[Any]) -> dict[str, Any]:
-    """The items of a set or keyed list by their step; raises KeyMissing. The first of two equal ones counts."""
+    """The items of a set or keyed list by their step; raises KeyMissing. The first of two equal
+    ones counts.
+    """
     found: dict[str, Any] = {}
     for item in value:
         found.setdefault(_step(type, item), item)

@@ -29,10 +29,15 @@ _EXPECTED: Mapping[str, tuple[type, ...]] = {
 
 
 def refuse_unfit(structures: Structures, resource: Resource, body: Body) -> None:
-    """Raises Invalid as a server-side apply does, at the first field that the kind doesn't have or that has another type."""
+    """Raises Invalid as a server-side apply does, at the first field that the kind doesn't have or
+    that has another type.
+    """
     metadata = body.get("metadata") or {}
     for fault in _faults(structures, structures.of(resource), body, ""):
-        what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
+        what = (
+            f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, "
+            f"Kind={resource.kind}"
+        )
         raise api_errors.unfit(f"failed to create typed patch object ({what}): {fault}")
 
 
@@ -79,7 +84,10 @@ def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str
     seen: set[str] = set()
     for index, item in enumerate(value if type.keys else ()):
         if not isinstance(item, Mapping):
-            yield f"{place}: element {index}: associative list with keys may not have non-map elements"
+            yield (
+                f"{place}: element {index}: associative list with keys may not have non-map "
+                "elements"
+            )
         elif (step := _step(type, item, index)) in seen:
             yield f"{place}: duplicate entries for key {step}"
         else:
@@ -87,7 +95,9 @@ def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str
 
 
 def known_only(structures: Structures, type: Type, value: Any) -> Any:
-    """The value without fields that the kind doesn't have, which the API server drops (with a warning) from other writes."""
+    """The value without fields that the kind doesn't have, which the API server drops (with a
+    warning) from other writes.
+    """
     match type:
         case Struct() if isinstance(value, Mapping):
             known = structures.fields(type)
@@ -116,7 +126,9 @@ def _type_fault(name: str, value: Any) -> str:
         case "boolean":
             return f"expected boolean, got {_plain(value)}"
         case _:
-            return f"expected string, got &value.valueUnstructured{{Value:{api_errors.text(value)}}}"
+            return (
+                f"expected string, got &value.valueUnstructured{{Value:{api_errors.text(value)}}}"
+            )
 
 
 def _go_type(value: Any) -> str:

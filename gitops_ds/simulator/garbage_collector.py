@@ -18,7 +18,9 @@ _Place = tuple[Resource, str, str]  # resource, namespace, name
 
 
 class Garbage:
-    """The garbage collector and the namespace controller. Give it every change, in order; each call may write."""
+    """The garbage collector and the namespace controller. Give it every change, in order; each call
+    may write.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -106,7 +108,9 @@ class Garbage:
         ]
         for resource, body in left:
             if "deletionTimestamp" not in body["metadata"]:
-                self._delete((resource, namespace, body["metadata"]["name"]), body["metadata"]["uid"])
+                self._delete(
+                    (resource, namespace, body["metadata"]["name"]), body["metadata"]["uid"]
+                )
         if not left and (found := self._server.store.get(NAMESPACE, "", namespace)) is not None:
             self._server.finalize(found)
 
@@ -124,8 +128,12 @@ class Garbage:
     def _disown(self, place: _Place, uid: str) -> None:
         found = self._found(place)
         if found is not None:
-            left = [ref for ref in found["metadata"].get("ownerReferences") or () if ref["uid"] != uid]
-            self._server.put(place[0], found, metadata=_with(found["metadata"], "ownerReferences", left))
+            left = [
+                ref for ref in found["metadata"].get("ownerReferences") or () if ref["uid"] != uid
+            ]
+            self._server.put(
+                place[0], found, metadata=_with(found["metadata"], "ownerReferences", left)
+            )
 
     def _without(self, place: _Place, body: Body, finalizer: str) -> None:
         left = [name for name in body["metadata"]["finalizers"] if name != finalizer]
@@ -142,4 +150,7 @@ def _with(metadata: Mapping[str, Any], field: str, value: list[Any]) -> dict[str
 
 
 def _blocks(body: Body, owner: str) -> bool:
-    return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in body["metadata"].get("ownerReferences") or ())
+    return any(
+        ref["uid"] == owner and ref.get("blockOwnerDeletion")
+        for ref in body["metadata"].get("ownerReferences") or ()
+    )

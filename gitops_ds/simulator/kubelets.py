@@ -1,7 +1,8 @@
 """Runs the pods of every node: pulls, starts, readies, fails, ends them, as a `Behaviour` says.
 
-Containers do nothing: an image only has a name, which decides whether it can be pulled, stays up and gets ready. Probes, volumes
-and hooks are not looked at. https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
+Containers do nothing: an image only has a name, which decides whether it can be pulled, stays up
+and gets ready. Probes, volumes and hooks are not looked at.
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gitops_ds.simulator import conditions
 from gitops_ds.simulator.server import Ending, Server
 from gitops_ds.simulator.store import StoredChange
 
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0  # seconds between restarts of a container that ends again and again
+# seconds between restarts of a container that ends again and again
+_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
 _Name = tuple[str, str]
 
 
@@ -44,9 +46,11 @@ class PodFault:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Delays in seconds: the first pull of an image on a node, from start to ready, from a delete to the end, to a crash.
+    """Delays in seconds: the first pull of an image on a node, from start to ready, from a delete
+    to the end, to a crash.
 
-    `jitter` lengthens each delay by up to that share, differently for each pod and the same in each run.
+    `jitter` lengthens each delay by up to that share, differently for each pod and the same in each
+    run.
     """
 
     pull: float = 2.0
@@ -60,9 +64,9 @@ class Behaviour:
         """The first container of the pod that has a trouble, and which."""
         for container in pod["spec"]["containers"]:
             for fault in self.faults:
-                if fnmatch.fnmatchcase(container.get("image", ""), fault.image) and fnmatch.fnmatchcase(
-                    pod["spec"]["nodeName"], fault.nodes
-                ):
+                if fnmatch.fnmatchcase(
+                    container.get("image", ""), fault.image
+                ) and fnmatch.fnmatchcase(pod["spec"]["nodeName"], fault.nodes):
                     return container["name"], fault.trouble
         return None
 
@@ -84,7 +88,9 @@ class _Run:
 
 @dataclass(slots=True)
 class Kubelets:
-    """The kubelets of all nodes. Give it every change of pods, in order; `dead` nodes do nothing and say nothing."""
+    """The kubelets of all nodes. Give it every change of pods, in order; `dead` nodes do nothing
+    and say nothing.
+    """
 
     server: Server
     behaviour: Behaviour
@@ -148,7 +154,10 @@ class Kubelets:
 
     def _take(self, run: _Run) -> None:
         node = run.body["spec"]["nodeName"]
-        if node in self.dead or (run.body.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        if node in self.dead or (run.body.get("status") or {}).get("phase") in (
+            "Failed",
+            "Succeeded",
+        ):
             return
         self._say(run, "Pending", lambda name: _waiting("ContainerCreating"))
         images = {(node, image) for image in _images(run.body)}
@@ -158,7 +167,13 @@ class Kubelets:
         bad, trouble = self.behaviour.trouble(run.body) or ("", None)
         match trouble:
             case Trouble.NEVER_PULLED:
-                self._say(run, "Pending", lambda name: _waiting("ErrImagePull") if name == bad else _waiting("ContainerCreating"))
+                self._say(
+                    run,
+                    "Pending",
+                    lambda name: (
+                        _waiting("ErrImagePull") if name == bad else _waiting("ContainerCreating")
+                    ),
+                )
                 self._after(run, _FIRST_BACK_OFF, self._back_off_pulling)
             case Trouble.CRASHES:
                 self._say(run, "Running", lambda name: self._running())
@@ -166,14 +181,22 @@ class Kubelets:
             case Trouble.NEVER_READY:
                 self._say(run, "Running", lambda name: self._running())
             case None:
-                self._pulled.update((run.body["spec"]["nodeName"], image) for image in _images(run.body))
+                self._pulled.update(
+                    (run.body["spec"]["nodeName"], image) for image in _images(run.body)
+                )
                 self._say(run, "Running", lambda name: self._running())
                 self._after(run, self.behaviour.start, self._ready)
 
     def _back_off_pulling(self, run: _Run) -> None:
         bad, _ = self.behaviour.trouble(run.body) or ("", None)
         said = "Back-off pulling image"
-        self._say(run, "Pending", lambda name: _waiting("ImagePullBackOff", said) if name == bad else _waiting("ContainerCreating"))
+        self._say(
+            run,
+            "Pending",
+            lambda name: (
+                _waiting("ImagePullBackOff", said) if name == bad else _waiting("ContainerCreating")
+            ),
+        )
         self._after(run, _LONGEST_BACK_OFF, self._start)
 
     def _crash(self, run: _Run) -> None:
@@ -182,14 +205,21 @@ class Kubelets:
         run.crashes += 1
         run.crashed = self.server.now()
         said = f"back-off {wait:g}s restarting failed container={bad}"
-        self._say(run, "Running", lambda name: _waiting("CrashLoopBackOff", said) if name == bad else self._running())
+        self._say(
+            run,
+            "Running",
+            lambda name: _waiting("CrashLoopBackOff", said) if name == bad else self._running(),
+        )
         self._after(run, wait, self._start)
 
     def _ready(self, run: _Run) -> None:
         self._say(run, "Running", lambda name: {**self._running(), "ready": True})
 
     def _running(self) -> dict[str, Any]:
-        return {"started": True, "state": {"running": {"startedAt": timestamps.text(self.server.now())}}}
+        return {
+            "started": True,
+            "state": {"running": {"startedAt": timestamps.text(self.server.now())}},
+        }
 
     def _end(self, run: _Run) -> None:
         run.ending = True
@@ -199,13 +229,18 @@ class Kubelets:
     def _ended(self, run: _Run) -> None:
         metadata = run.body["metadata"]
         if self.server.store.get(POD, metadata["namespace"], metadata["name"]) is not None:
-            self.server.delete(POD, metadata["namespace"], metadata["name"], Ending(uid=metadata["uid"], grace=0))
+            self.server.delete(
+                POD, metadata["namespace"], metadata["name"], Ending(uid=metadata["uid"], grace=0)
+            )
 
     def _say(self, run: _Run, phase: str, of: Callable[[str], dict[str, Any]]) -> None:
         """Writes the pod's status: `of` gives each container's state by its name."""
         body, now = run.body, self.server.now()
         old = body.get("status") or {}
-        containers = [self._container(container, of(container["name"]), run) for container in body["spec"]["containers"]]
+        containers = [
+            self._container(container, of(container["name"]), run)
+            for container in body["spec"]["containers"]
+        ]
         ready = all(container["ready"] for container in containers)
         unready = ("ContainersNotReady", "containers with unready status")
         listed: Any = old.get("conditions") or ()
@@ -226,16 +261,31 @@ class Kubelets:
         }
         if phase == "Running" and "podIP" not in status:
             self._addresses += 1
-            status["podIP"] = f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+            status["podIP"] = (
+                f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+            )
         run.body = self.server.put(POD, body, status=status) or body
 
     def _container(self, container: Body, state: dict[str, Any], run: _Run) -> dict[str, Any]:
         image = container.get("image", "")
-        made = {"name": container["name"], "image": image, "imageID": "", "ready": False, "started": False, **state}
+        made = {
+            "name": container["name"],
+            "image": image,
+            "imageID": "",
+            "ready": False,
+            "started": False,
+            **state,
+        }
         crashed = self.behaviour.trouble(run.body) == (container["name"], Trouble.CRASHES)
         made["restartCount"] = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
         if crashed and run.crashes:
-            made["lastState"] = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.text(run.crashed)}}
+            made["lastState"] = {
+                "terminated": {
+                    "exitCode": 1,
+                    "reason": "Error",
+                    "finishedAt": timestamps.text(run.crashed),
+                }
+            }
         return made
 
 

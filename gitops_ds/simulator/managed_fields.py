@@ -65,7 +65,9 @@ Managers = Mapping[Manager, ManagerEntry]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Who writes, by which way, when; `type` is the kind's struct, `ignored` its fields that this way doesn't reach."""
+    """Who writes, by which way, when; `type` is the kind's struct, `ignored` its fields that this
+    way doesn't reach.
+    """
 
     manager: Manager
     time: str
@@ -78,15 +80,23 @@ def read(body: Body) -> dict[Manager, ManagerEntry]:
     found = {}
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         manager = Manager(
-            entry.get("manager", ""), entry.get("operation", ""), entry.get("apiVersion", ""), entry.get("subresource", "")
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
         )
-        found[manager] = ManagerEntry(field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", ""))
+        found[manager] = ManagerEntry(
+            field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", "")
+        )
     return found
 
 
 def show(managers: Managers) -> list[dict[str, Any]]:
     """The managedFields of an object: appliers first, then by time, as the API server orders them."""
-    order = sorted(managers.items(), key=lambda m: (m[0].operation, m[1].time, m[0].name, m[0].api_version, m[0].subresource))
+    order = sorted(
+        managers.items(),
+        key=lambda m: (m[0].operation, m[1].time, m[0].name, m[0].api_version, m[0].subresource),
+    )
     shown = []
     for manager, entry in order:
         made = {
@@ -106,8 +116,9 @@ def show(managers: Managers) -> list[dict[str, Any]]:
 def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> list[dict[str, Any]]:
     """The managedFields of `new`, which a create, replace or patch puts in place of `old`.
 
-    The writer takes what it added or changed; a field that is gone belongs to nobody. What the write itself says of managedFields
-    counts (so ownership is moved); one empty entry in them forgets everything.
+    The writer takes what it added or changed; a field that is gone belongs to nobody. What the
+    write itself says of managedFields counts (so ownership is moved); one empty entry in them
+    forgets everything.
     """
     said = new["metadata"].get("managedFields")
     if said and not any(said):
@@ -121,18 +132,23 @@ def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> l
     return show(after)
 
 
-def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: bool) -> dict[str, Any]:
+def after_apply(
+    schema: Schema, write: Write, live: Body, config: Body, force: bool
+) -> dict[str, Any]:
     """`live` with `config` applied by the writer, and its new managedFields.
 
-    Fields that the writer owned, no longer states, and that nobody else owns, are removed. Raises Conflict, one cause a field,
-    where another manager owns a field with another value and `force` is not set; KeyMissing for a list item without its key.
+    Fields that the writer owned, no longer states, and that nobody else owns, are removed. Raises
+    Conflict, one cause a field, where another manager owns a field with another value and `force`
+    is not set; KeyMissing for a list item without its key.
     """
     managers = read(live)
     before = _plain(live)
     stated = _plain(config, write)
     if live and not managers:
         first = Manager(_BEFORE, "Update", write.manager.api_version)
-        managers[first] = ManagerEntry(schema.compare(write.type, {}, before).added - _SYSTEM, write.time)
+        managers[first] = ManagerEntry(
+            schema.compare(write.type, {}, before).added - _SYSTEM, write.time
+        )
     last = managers[write.manager].fields if write.manager in managers else field_sets.NONE
     mine = schema.of(write.type, stated) - _SYSTEM
     merged: dict[str, Any] = schema.merge(write.type, before, stated)
@@ -152,7 +168,9 @@ def after_apply(schema: Schema, write: Write, live: Body, config: Body, force: b
 
 
 def _plain(body: Body, write: Write | None = None) -> dict[str, Any]:
-    """The object without managedFields, which own nothing and are owned by nobody, and without what the write doesn't reach."""
+    """The object without managedFields, which own nothing and are owned by nobody, and without what
+    the write doesn't reach.
+    """
     metadata = {k: v for k, v in (body.get("metadata") or {}).items() if k != "managedFields"}
     reached = {k: v for k, v in body.items() if write is None or k not in write.ignored}
     return {**reached, "metadata": metadata}
@@ -168,18 +186,28 @@ def _without(managers: Managers, write: Write, lost: FieldSet) -> dict[Manager, 
     return after
 
 
-def _put(managers: dict[Manager, ManagerEntry], write: Write, owned: FieldSet, changed: bool) -> None:
-    """The writer's entry; its time is that of its last write that changed something (apimachinery, managedfieldsupdater.go)."""
+def _put(
+    managers: dict[Manager, ManagerEntry], write: Write, owned: FieldSet, changed: bool
+) -> None:
+    """The writer's entry; its time is that of its last write that changed something (apimachinery,
+    managedfieldsupdater.go).
+    """
     known = managers.pop(write.manager, None)
     if owned:
-        managers[write.manager] = known if known and known.fields == owned and not changed else ManagerEntry(owned, write.time)
+        managers[write.manager] = (
+            known
+            if known and known.fields == owned and not changed
+            else ManagerEntry(owned, write.time)
+        )
 
 
 def _refuse(managers: Managers, writer: Manager, taken: FieldSet) -> None:
     clashes: dict[str, list[str]] = {}
     for manager, entry in sorted(managers.items()):
         if manager != writer and (clash := entry.fields & taken):
-            clashes.setdefault(_name(manager, writer), []).extend(sorted(field_sets.show(path) for path in clash))
+            clashes.setdefault(_name(manager, writer), []).extend(
+                sorted(field_sets.show(path) for path in clash)
+            )
     if not clashes:
         return
     causes = tuple(

@@ -23,7 +23,8 @@ from gitops_ds.simulator.store import StoredChange
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _OURS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
-MISSED_AFTER = 50.0  # seconds without a heartbeat until a node is Unknown (node-monitor-grace-period)
+# seconds without a heartbeat until a node is Unknown (node-monitor-grace-period)
+MISSED_AFTER = 50.0
 _FORGOTTEN_AFTER = 40.0  # seconds until the pods of a node that is no more are collected
 
 
@@ -36,12 +37,18 @@ class NodeSpec:
     taints: tuple[Taint, ...] = ()
     system: str = "linux"
     machine: str = "amd64"
-    room: Mapping[str, str] = field(default_factory=lambda: {"cpu": "8", "memory": "32Gi", "pods": "110"})
+    room: Mapping[str, str] = field(
+        default_factory=lambda: {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    )
 
 
 def body_of(spec: NodeSpec, version: str) -> dict[str, Any]:
     """The Node object, not yet ready."""
-    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": spec.system, "kubernetes.io/arch": spec.machine}
+    labels = {
+        "kubernetes.io/hostname": spec.name,
+        "kubernetes.io/os": spec.system,
+        "kubernetes.io/arch": spec.machine,
+    }
     taints = [_taint(t.key, t.effect, t.value) for t in spec.taints]
     return {
         "apiVersion": "v1",
@@ -51,7 +58,11 @@ def body_of(spec: NodeSpec, version: str) -> dict[str, Any]:
         "status": {
             "capacity": dict(spec.room),
             "allocatable": dict(spec.room),
-            "nodeInfo": {"kubeletVersion": version, "operatingSystem": spec.system, "architecture": spec.machine},
+            "nodeInfo": {
+                "kubeletVersion": version,
+                "operatingSystem": spec.system,
+                "architecture": spec.machine,
+            },
         },
     }
 
@@ -61,7 +72,8 @@ class Lifecycle:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # by node, and by the uid of a pod that will be evicted
+        # by node, and by the uid of a pod that will be evicted
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._pods: dict[str, dict[str, Body]] = {}  # node -> uid -> pod
 
     def stop(self) -> None:
@@ -73,7 +85,11 @@ class Lifecycle:
         """Sets a node's Ready condition, as its kubelet or the node controller does."""
         found = self._server.store.get(NODE, "", node)
         if found is not None:
-            self._server.put(NODE, found, status=conditions.put(found, "Ready", value, self._server.now(), (reason, "")))
+            self._server.put(
+                NODE,
+                found,
+                status=conditions.put(found, "Ready", value, self._server.now(), (reason, "")),
+            )
 
     def missed(self, node: str) -> None:
         """No heartbeat from now on."""
@@ -98,7 +114,9 @@ class Lifecycle:
         for pod in list(self._pods.get(name, {}).values()):
             self._evict(pod, taints)
             if not conditions.true(change.body, "Ready") and conditions.true(pod, "Ready"):
-                status = conditions.put(pod, "Ready", "False", self._server.now(), ("NodeNotReady", ""))
+                status = conditions.put(
+                    pod, "Ready", "False", self._server.now(), ("NodeNotReady", "")
+                )
                 self._server.put(POD, pod, status=status)
 
     def _taints(self, node: Body) -> list[dict[str, Any]]:
@@ -132,7 +150,9 @@ class Lifecycle:
             self._later(node, _FORGOTTEN_AFTER, lambda: self._forget(node))
 
     def _evict(self, pod: Body, taints: list[dict[str, Any]]) -> None:
-        """Ends the pod when its tolerance of a NoExecute taint is over; a taint that is gone lets it stay."""
+        """Ends the pod when its tolerance of a NoExecute taint is over; a taint that is gone lets
+        it stay.
+        """
         uid = pod["metadata"]["uid"]
         seconds = _patience(pod, [t for t in taints if t["effect"] == "NoExecute"])
         if seconds is None or "deletionTimestamp" in pod["metadata"]:
@@ -165,7 +185,9 @@ def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
     shortest: float | None = None
     for given in taints:
         taint = Taint(given["key"], given["effect"], given.get("value", ""))
-        fitting = [t for t in pod["spec"].get("tolerations") or () if tolerations.tolerates(t, taint)]
+        fitting = [
+            t for t in pod["spec"].get("tolerations") or () if tolerations.tolerates(t, taint)
+        ]
         if not fitting:
             return 0.0
         limits = [t["tolerationSeconds"] for t in fitting if t.get("tolerationSeconds") is not None]
@@ -175,4 +197,6 @@ def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
 
 
 def _taint(key: str, effect: str, value: str = "") -> dict[str, Any]:
-    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+    return (
+        {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+    )

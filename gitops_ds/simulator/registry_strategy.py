@@ -1,6 +1,8 @@
-"""What the API server does to each kind on the way in: status kept apart, generations, fields that only it writes.
+"""What the API server does to each kind on the way in: status kept apart, generations, fields that
+only it writes.
 
-The strategies of pkg/registry in Kubernetes, for the kinds around DaemonSets; every other kind gets the common rules.
+The strategies of pkg/registry in Kubernetes, for the kinds around DaemonSets; every other kind gets
+the common rules.
 """
 
 from __future__ import annotations
@@ -11,10 +13,24 @@ from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
 
-CRD = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+CRD = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
 
-# Groups and kinds whose objects count their changes (asked of a real 1.37 API server, kind by kind); custom kinds do too.
-_COUNTED_GROUPS = {"apps", "batch", "policy", "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io"}
+# Groups and kinds whose objects count their changes (asked of a real 1.37 API server, kind by
+# kind); custom kinds do too.
+_COUNTED_GROUPS = {
+    "apps",
+    "batch",
+    "policy",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+}
 _COUNTED_KINDS = {
     ("", "Pod"),
     ("networking.k8s.io", "Ingress"),
@@ -22,7 +38,12 @@ _COUNTED_KINDS = {
     ("networking.k8s.io", "NetworkPolicy"),
 }
 _NOT_COUNTED = {("apps", "ControllerRevision")}
-_NO_COUNTS = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
+_NO_COUNTS = {
+    "currentNumberScheduled": 0,
+    "numberMisscheduled": 0,
+    "desiredNumberScheduled": 0,
+    "numberReady": 0,
+}
 _UNSET_WAIT_SECONDS = 300  # DefaultTolerationSeconds
 
 
@@ -41,15 +62,24 @@ def on_create(resource: Resource, body: Body, has_status: bool, now: str) -> dic
         made["status"] = {"phase": "Pending", "qosClass": _quality(made.get("spec") or {})}
     elif resource == NAMESPACE:
         metadata = made["metadata"]
-        labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
-        made = {**made, "metadata": {**metadata, "labels": labels}, "spec": {"finalizers": ["kubernetes"]}}
+        labels = {
+            **(metadata.get("labels") or {}),
+            "kubernetes.io/metadata.name": metadata.get("name", ""),
+        }
+        made = {
+            **made,
+            "metadata": {**metadata, "labels": labels},
+            "spec": {"finalizers": ["kubernetes"]},
+        }
         made["status"] = {"phase": "Active"}
     elif resource == CRD:
         made["status"] = _established(made.get("spec") or {}, now)
     return made
 
 
-def on_update(resource: Resource, old: Body, new: Body, has_status: bool, subresource: str) -> dict[str, Any]:
+def on_update(
+    resource: Resource, old: Body, new: Body, has_status: bool, subresource: str
+) -> dict[str, Any]:
     """The object as it is stored in place of `old`: spec and status each change by their own road."""
     made = dict(new)
     if subresource:
@@ -73,12 +103,18 @@ def on_update(resource: Resource, old: Body, new: Body, has_status: bool, subres
 def counts_changes(resource: Resource, custom: bool) -> bool:
     """Whether the kind has metadata.generation."""
     kind = (resource.group, resource.kind)
-    return custom or ((resource.group in _COUNTED_GROUPS or kind in _COUNTED_KINDS) and kind not in _NOT_COUNTED)
+    return custom or (
+        (resource.group in _COUNTED_GROUPS or kind in _COUNTED_KINDS) and kind not in _NOT_COUNTED
+    )
 
 
 def desired(body: Body) -> dict[str, Any]:
     """The part of an object whose change makes a new generation."""
-    return {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    return {
+        key: value
+        for key, value in body.items()
+        if key not in ("apiVersion", "kind", "metadata", "status")
+    }
 
 
 def _template(daemonset: Body) -> Any:
@@ -96,13 +132,24 @@ def _admitted(spec: Body) -> dict[str, Any]:
     given = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_covers(toleration, key) for toleration in given):
-            given.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNSET_WAIT_SECONDS})
+            given.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _UNSET_WAIT_SECONDS,
+                }
+            )
     added = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True}
     return {**added, **spec, "tolerations": given}
 
 
 def _covers(toleration: Body, key: str) -> bool:
-    return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in (
+        "NoExecute",
+        None,
+        "",
+    )
 
 
 def _quality(spec: Body) -> str:
@@ -113,7 +160,9 @@ def _quality(spec: Body) -> str:
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
         for name in ("cpu", "memory"):
             some = some or name in limits or name in requests
-            guaranteed = guaranteed and name in limits and requests.get(name, limits[name]) == limits[name]
+            guaranteed = (
+                guaranteed and name in limits and requests.get(name, limits[name]) == limits[name]
+            )
     return "Guaranteed" if guaranteed and some else "Burstable" if some else "BestEffort"
 
 

@@ -1,7 +1,9 @@
-"""Binds pods to nodes: affinity, selector and taints, host ports, and what is left of CPU, memory and pods.
+"""Binds pods to nodes: affinity, selector and taints, host ports, and what is left of CPU, memory
+and pods.
 
-A pod that fits nowhere stays Pending and says why. There is no scoring but the fewest pods, and no preemption: a pod of higher
-priority waits like every other. https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
+A pod that fits nowhere stays Pending and says why. There is no scoring but the fewest pods, and no
+preemption: a pod of higher priority waits like every other.
+https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Scheduler:
             self._waiting.pop(name, None)
         if on:
             self._waiting.pop(name, None)
-            self._account(name, on, None if change.type is EventType.DELETED or ended else change.body)
+            self._account(
+                name, on, None if change.type is EventType.DELETED or ended else change.body
+            )
         elif change.type is EventType.ADDED and spec.get("schedulerName", NAME) == NAME:
             self._waiting[name] = change.body
             self._due[name] = None
@@ -104,7 +108,10 @@ class Scheduler:
     def _place(self, name: _Name, body: Body) -> None:
         spec = body["spec"]
         placer = Placer(
-            "", spec.get("nodeSelector") or {}, node_eligibility.required_terms(spec), tuple(spec.get("tolerations") or ())
+            "",
+            spec.get("nodeSelector") or {},
+            node_eligibility.required_terms(spec),
+            tuple(spec.get("tolerations") or ()),
         )
         reasons: Counter[str] = Counter()
         for node in self._candidates(pods.target(spec)):
@@ -120,7 +127,9 @@ class Scheduler:
             reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
         said = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
         message = f"0/{len(self._nodes)} nodes are available: {said or 'there are none'}."
-        status = conditions.put(body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message))
+        status = conditions.put(
+            body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message)
+        )
         self._server.put(POD, body, status=status)
 
     def _bound(self, body: Body, node: str) -> None:
@@ -130,7 +139,10 @@ class Scheduler:
     def _candidates(self, target: str) -> list[str]:
         if target:
             return [target] if target in self._nodes else []
-        return sorted(self._nodes, key=lambda name: (len(self._loads[name].pods) if name in self._loads else 0, name))
+        return sorted(
+            self._nodes,
+            key=lambda name: (len(self._loads[name].pods) if name in self._loads else 0, name),
+        )
 
     def _refusal(self, placer: Placer, name: str, body: Body) -> str:
         """Why the pod can't be there; empty when it can."""
@@ -142,4 +154,8 @@ class Scheduler:
         load = self._loads.get(name, _Load())
         free = {resource: amount - load.used[resource] for resource, amount in room.items()}
         taken = tuple(port for port, count in load.ports.items() if count > 0)
-        return capacity.misfit(capacity.requested(body["spec"]), capacity.host_ports(body["spec"]), FreeCapacity(free, taken))
+        return capacity.misfit(
+            capacity.requested(body["spec"]),
+            capacity.host_ports(body["spec"]),
+            FreeCapacity(free, taken),
+        )

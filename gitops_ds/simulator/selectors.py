@@ -17,7 +17,9 @@ from gitops_ds.simulator import api_errors
 Test = Callable[[Body], bool]
 _LabelTest = Callable[[Mapping[str, str]], bool]
 
-_SET = re.compile(r"^(!?)\s*([^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s,()]*)|\s(in|notin)\s*\(([^()]*)\))?$")
+_SET = re.compile(
+    r"^(!?)\s*([^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s,()]*)|\s(in|notin)\s*\(([^()]*)\))?$"
+)
 _COMMON = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
@@ -45,7 +47,9 @@ _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
 
 
 def test(resource: Resource, which: Selection) -> Test:
-    """Whether an object of the kind is among those; raises Invalid for a selector that can't be read."""
+    """Whether an object of the kind is among those; raises Invalid for a selector that can't be
+    read.
+    """
     labels, fields = _labels(which.labels), _fields(resource, which.fields)
 
     def matches(body: Body) -> bool:
@@ -78,7 +82,9 @@ def _split(selector: str) -> list[str]:
 def _label(part: str) -> _LabelTest:
     found = _SET.match(part)
     if not found or (found[1] and (found[3] or found[5])):
-        raise api_errors.bad_request(f"unable to parse requirement: {part!r} is no label requirement")
+        raise api_errors.bad_request(
+            f"unable to parse requirement: {part!r} is no label requirement"
+        )
     negated, key, sign, value, word, listed = found.groups()
     if sign == "!=":
         return lambda labels: labels.get(key) != value
@@ -100,7 +106,9 @@ def _fields(resource: Resource, selector: str) -> list[Test]:
     for part in filter(None, (p.strip() for p in selector.split(","))):
         found = re.match(r"^([^=!]+)(!=|==|=)(.*)$", part)
         if not found:
-            raise api_errors.bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
+            raise api_errors.bad_request(
+                f"invalid selector: '{selector}'; can't understand '{part}'"
+            )
         name, sign, value = found.groups()
         if name not in known:
             names = ", ".join(f'"{n}"' for n in known)
@@ -119,7 +127,9 @@ def _field(path: tuple[str, ...], wanted: str, differs: bool) -> Test:
             if value is None or value is True or value is False
             else value
         )
-        if isinstance(value, bool) or (value is None and path[-1] in ("unschedulable", "hostNetwork")):
+        if isinstance(value, bool) or (
+            value is None and path[-1] in ("unschedulable", "hostNetwork")
+        ):
             text = "true" if value else "false"
         return (str(text) == wanted) != differs
 

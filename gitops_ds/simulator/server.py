@@ -1,7 +1,8 @@
 """The API server: each method is one request, answered at once.
 
-Objects go through the same steps as in the real one: shape, admission, defaults, validation, ownership of fields, storage. Nothing
-here waits or acts by itself; that do the kubelets, the scheduler and the garbage collector beside it.
+Objects go through the same steps as in the real one: shape, admission, defaults, validation,
+ownership of fields, storage. Nothing here waits or acts by itself; that do the kubelets, the
+scheduler and the garbage collector beside it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,22 @@ from gitops_ds.simulator.type_schema import Structures
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _ALWAYS_THERE = ("default", "kube-node-lease", "kube-public", "kube-system")
-_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
+_KEPT = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+)
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an object shall go: with which uid, what becomes of its dependents, a pod's grace in seconds (None: its own)."""
+    """How an object shall go: with which uid, what becomes of its dependents, a pod's grace in
+    seconds (None: its own).
+    """
 
     uid: str = ""
     propagation: Propagation = Propagation.BACKGROUND
@@ -45,7 +55,9 @@ class Ending:
 
 
 class Server:
-    """The state of one simulated cluster. `now` gives seconds since 1970, `seed` the uids, `history` changes of a kind are kept."""
+    """The state of one simulated cluster. `now` gives seconds since 1970, `seed` the uids,
+    `history` changes of a kind are kept.
+    """
 
     def __init__(self, now: Callable[[], float], seed: int = 1, history: int = 10_000) -> None:
         self.now, self.store = now, ObjectStore(history)
@@ -77,12 +89,16 @@ class Server:
     # --- writing
 
     def create(self, resource: Resource, body: Body, manager: str) -> Body:
-        """Stores a new object. Raises AlreadyExists, Invalid, NotFound or Forbidden (the namespace)."""
+        """Stores a new object. Raises AlreadyExists, Invalid, NotFound or Forbidden (the
+        namespace).
+        """
         self.require(resource)
         made = field_validation.known_only(self.structures, self.structures.of(resource), body)
         made = self._new(resource, self._named(resource, made))
         write = self._write(resource, manager, "Update")
-        made["metadata"]["managedFields"] = managed_fields.after_update(self.schema, write, None, made)
+        made["metadata"]["managedFields"] = managed_fields.after_update(
+            self.schema, write, None, made
+        )
         return self._insert(resource, made)
 
     def _named(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +109,12 @@ class Server:
             metadata.pop(field, None)
         if not resource.namespaced:
             metadata.pop("namespace", None)
-        return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
+        return {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            **body,
+            "metadata": metadata,
+        }
 
     def _suffix(self) -> str:
         self._made += 1
@@ -132,9 +153,14 @@ class Server:
             raise api_errors.not_found(NAMESPACE, namespace)
         if "deletionTimestamp" in found["metadata"]:
             cause = api_errors.FieldError(
-                "metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated"
+                "metadata.namespace",
+                "NamespaceTerminating",
+                f"namespace {namespace} is being terminated",
             )
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            why = (
+                f"unable to create new content in namespace {namespace} because it is being "
+                "terminated"
+            )
             raise api_errors.forbidden(resource, name, why, [cause])
 
     def _insert(self, resource: Resource, body: dict[str, Any]) -> Body:
@@ -155,21 +181,44 @@ class Server:
         old = self.get(resource, metadata.get("namespace", ""), metadata.get("name", ""))
         if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
             raise api_errors.replaced_uid(resource, metadata["name"], uid, old["metadata"]["uid"])
-        return self._update(resource, old, made, self._write(resource, manager, "Update", subresource))
+        return self._update(
+            resource, old, made, self._write(resource, manager, "Update", subresource)
+        )
 
     def _shaped(self, resource: Resource, body: Body) -> dict[str, Any]:
         made = field_validation.known_only(self.structures, self.structures.of(resource), body)
         metadata = dict(made.get("metadata") or {})
-        return {**made, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        return {
+            **made,
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": metadata,
+        }
 
-    def patch(self, resource: Resource, name: tuple[str, str], patch: Any, how: PatchType, write: tuple[str, str]) -> Body:
-        """The object `name` (namespace, name) after the patch; `write` is the manager and the subresource."""
+    def patch(
+        self,
+        resource: Resource,
+        name: tuple[str, str],
+        patch: Any,
+        how: PatchType,
+        write: tuple[str, str],
+    ) -> Body:
+        """The object `name` (namespace, name) after the patch; `write` is the manager and the
+        subresource.
+        """
         old = self.get(resource, *name)
         manager, subresource = write
         made = self._shaped(resource, self._patched(resource, old, patch, how))
-        if (made["metadata"].get("namespace", ""), made["metadata"].get("name")) != (old["metadata"].get("namespace", ""), name[1]):
-            raise api_errors.bad_request("the name of the object does not match the name on the URL")
-        return self._update(resource, old, made, self._write(resource, manager, "Update", subresource))
+        if (made["metadata"].get("namespace", ""), made["metadata"].get("name")) != (
+            old["metadata"].get("namespace", ""),
+            name[1],
+        ):
+            raise api_errors.bad_request(
+                "the name of the object does not match the name on the URL"
+            )
+        return self._update(
+            resource, old, made, self._write(resource, manager, "Update", subresource)
+        )
 
     def _patched(self, resource: Resource, old: Body, patch: Any, how: PatchType) -> Any:
         match how:
@@ -185,23 +234,35 @@ class Server:
                 except json_patch.PatchFailed as failed:
                     raise api_errors.unprocessable() from failed
 
-    def apply(self, resource: Resource, body: Body, manager: str, force: bool, dry_run: bool) -> Body:
-        """Server-side apply. Raises Conflict with a cause for each field of another manager; Invalid for an unknown field."""
+    def apply(
+        self, resource: Resource, body: Body, manager: str, force: bool, dry_run: bool
+    ) -> Body:
+        """Server-side apply. Raises Conflict with a cause for each field of another manager;
+        Invalid for an unknown field.
+        """
         self.require(resource)
         self._check_applied(resource, body, manager)
         metadata = body["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "") if resource.namespaced else ""
+        name, namespace = (
+            metadata["name"],
+            metadata.get("namespace", "") if resource.namespaced else "",
+        )
         write = self._write(resource, manager, "Apply")
         old = self.store.get(resource, namespace, name)
         config = Schema.copy(body)
         try:
             merged = managed_fields.after_apply(self.schema, write, old or {}, config, force)
         except field_sets.KeyMissing as missing:
-            raise api_errors.unfit(f"failed to create typed patch object ({namespace}/{name}): {missing}") from missing
+            raise api_errors.unfit(
+                f"failed to create typed patch object ({namespace}/{name}): {missing}"
+            ) from missing
         if old is not None:
             return self._update(resource, old, merged, write, dry_run=dry_run)
         if metadata.get("uid"):
-            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            why = (
+                f"uid mismatch: the provided object specified uid {metadata['uid']}, and no "
+                "existing object was found"
+            )
             raise api_errors.conflict(resource, name, why)
         managed = merged["metadata"]["managedFields"]
         made = self._new(resource, self._named(resource, merged))
@@ -210,7 +271,9 @@ class Server:
 
     def _check_applied(self, resource: Resource, body: Body, manager: str) -> None:
         if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
-            raise api_errors.bad_request(f"invalid object type: {body.get('apiVersion', '')}, Kind={body.get('kind', '')}")
+            raise api_errors.bad_request(
+                f"invalid object type: {body.get('apiVersion', '')}, Kind={body.get('kind', '')}"
+            )
         metadata = body.get("metadata") or {}
         if not metadata.get("name"):
             raise api_errors.not_allowed()
@@ -228,11 +291,15 @@ class Server:
         if self.store.get(resource, namespace, metadata["name"]) is None:
             self._admit(resource, namespace, metadata["name"])
 
-    def _update(self, resource: Resource, old: Body, new: Body, write: Write, dry_run: bool = False) -> Body:
+    def _update(
+        self, resource: Resource, old: Body, new: Body, write: Write, dry_run: bool = False
+    ) -> Body:
         metadata, before = dict(new["metadata"]), old["metadata"]
         name = before["name"]
         if metadata.get("uid", before["uid"]) != before["uid"]:
-            immutable = api_errors.invalid_value("metadata.uid", metadata["uid"], "field is immutable")
+            immutable = api_errors.invalid_value(
+                "metadata.uid", metadata["uid"], "field is immutable"
+            )
             raise api_errors.invalid(resource, name, [immutable])
         if metadata.get("resourceVersion") not in (None, "", before["resourceVersion"]):
             raise api_errors.conflict(resource, name)
@@ -244,12 +311,20 @@ class Server:
         if not resource.namespaced:
             metadata.pop("namespace", None)
         made = registry_strategy.on_update(
-            resource, old, {**new, "metadata": metadata}, self._has_status(resource), write.manager.subresource
+            resource,
+            old,
+            {**new, "metadata": metadata},
+            self._has_status(resource),
+            write.manager.subresource,
         )
-        if "generation" in before and registry_strategy.desired(made) != registry_strategy.desired(old):
+        if "generation" in before and registry_strategy.desired(made) != registry_strategy.desired(
+            old
+        ):
             made["metadata"] = {**made["metadata"], "generation": before["generation"] + 1}
         if write.manager.operation == "Update":
-            made["metadata"]["managedFields"] = managed_fields.after_update(self.schema, write, old, made)
+            made["metadata"]["managedFields"] = managed_fields.after_update(
+                self.schema, write, old, made
+            )
         if not made["metadata"].get("managedFields"):
             made["metadata"].pop("managedFields", None)
         validation.check(resource, old, made)
@@ -280,7 +355,8 @@ class Server:
         return gone
 
     def put(self, resource: Resource, seen: Body, **parts: Any) -> Body | None:
-        """Writes top-level parts of an object as the cluster's own actors do, whatever its version; None when it is gone.
+        """Writes top-level parts of an object as the cluster's own actors do, whatever its version;
+        None when it is gone.
 
         Nobody becomes the owner of these fields, which no applier of ours states.
         """
@@ -294,7 +370,9 @@ class Server:
     # --- ending
 
     def delete(self, resource: Resource, namespace: str, name: str, how: Ending = Ending()) -> Body:
-        """The object while it ends, or a Status when it is gone. Raises NotFound, and Conflict for another uid."""
+        """The object while it ends, or a Status when it is gone. Raises NotFound, and Conflict for
+        another uid.
+        """
         body = self.get(resource, namespace, name)
         metadata = body["metadata"]
         if how.uid and how.uid != metadata["uid"]:
@@ -304,7 +382,11 @@ class Server:
         grace = _grace(body, how.grace) if resource == POD else 0
         finalizers = _finalizers(metadata, how.propagation)
         waits = bool(finalizers or grace or resource == NAMESPACE)
-        if waits and "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
+        if (
+            waits
+            and "deletionTimestamp" in metadata
+            and metadata.get("deletionGracePeriodSeconds", 0) <= grace
+        ):
             return body
         ending = _ending(body, self.now() + grace, grace, finalizers)
         if resource == NAMESPACE:
@@ -317,7 +399,13 @@ class Server:
         details = {"name": name, "kind": resource.plural, "uid": metadata["uid"]}
         if resource.group:
             details["group"] = resource.group
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": details,
+        }
 
     def finalize(self, namespace: Body) -> None:
         """Ends a namespace whose content is gone."""
@@ -325,9 +413,13 @@ class Server:
 
     # --- shared
 
-    def _write(self, resource: Resource, manager: str, operation: str, subresource: str = "") -> Write:
+    def _write(
+        self, resource: Resource, manager: str, operation: str, subresource: str = ""
+    ) -> Write:
         who = Manager(manager, operation, resource.api_version, subresource)
-        ignored = frozenset({"spec"} if subresource else {"status"} if self._has_status(resource) else ())
+        ignored = frozenset(
+            {"spec"} if subresource else {"status"} if self._has_status(resource) else ()
+        )
         return Write(who, timestamps.text(self.now()), self.structures.of(resource), ignored)
 
     def _is_custom(self, resource: Resource) -> bool:
@@ -338,7 +430,10 @@ class Server:
 
 
 def _grace(pod: Body, asked: int | None) -> int:
-    if not (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+    if not (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("phase") in (
+        "Failed",
+        "Succeeded",
+    ):
         return 0
     return int(pod["spec"].get("terminationGracePeriodSeconds", 30)) if asked is None else asked
 

@@ -17,7 +17,9 @@ Name = tuple[str, str]  # namespace, name
 
 @dataclass(frozen=True, slots=True)
 class StoredChange:
-    """Something happened to an object: `body` is what it is now (or was, when deleted), `before` what it was."""
+    """Something happened to an object: `body` is what it is now (or was, when deleted), `before`
+    what it was.
+    """
 
     version: int
     type: EventType
@@ -27,14 +29,17 @@ class StoredChange:
 
 @dataclass(slots=True)
 class _Table:
-    """One kind: its objects, its latest changes (the numbers of those forgotten run on), and who waits for the next."""
+    """One kind: its objects, its latest changes (the numbers of those forgotten run on), and who
+    waits for the next.
+    """
 
     objects: dict[Name, Body] = field(default_factory=dict)
     changes: list[StoredChange] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     forgotten: int = 0
     forgotten_version: int = 0
-    waiting: dict[asyncio.Event, None] = field(default_factory=dict)  # in order, so that each run is the same
+    # in order, so that each run is the same
+    waiting: dict[asyncio.Event, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,8 @@ class Backup:
 class ObjectStore:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
-    `listener` hears of every change at once; it may note it, not write. `history` is how many changes of each kind are kept; a
-    watch from before them is told to list again.
+    `listener` hears of every change at once; it may note it, not write. `history` is how many
+    changes of each kind are kept; a watch from before them is told to list again.
     """
 
     def __init__(self, history: int) -> None:
@@ -78,7 +83,12 @@ class ObjectStore:
         before = table.objects.get(name)
         stored = self._stamped(body)
         table.objects[name] = stored
-        self._tell(resource, StoredChange(self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before))
+        self._tell(
+            resource,
+            StoredChange(
+                self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before
+            ),
+        )
         return stored
 
     def remove(self, resource: Resource, body: Body) -> Body:
@@ -115,29 +125,50 @@ class ObjectStore:
         self._table(resource).forgotten_version = self.version
 
     def compact(self) -> None:
-        """Forgets all changes so far, as etcd's compaction does: every watch that starts before now is Expired."""
+        """Forgets all changes so far, as etcd's compaction does: every watch that starts before now
+        is Expired.
+        """
         for table in self._tables.values():
             self._forget(table, len(table.changes))
             table.forgotten_version = self.version
 
     def backup(self) -> Backup:
         """All objects as they are now."""
-        return Backup(self.version, {kind: dict(table.objects) for kind, table in self._tables.items()})
+        return Backup(
+            self.version, {kind: dict(table.objects) for kind, table in self._tables.items()}
+        )
 
     def restore(self, backup: Backup, resources: Callable[[tuple[str, str]], Resource]) -> None:
-        """Puts the objects and the version back, as a restored etcd does: no watch hears of it, and history is gone."""
+        """Puts the objects and the version back, as a restored etcd does: no watch hears of it, and
+        history is gone.
+        """
         self.version = backup.version
         for kind, table in self._tables.items():
             before, table.objects = table.objects, dict(backup.objects.get(kind, {}))
-            table.changes, table.versions, table.forgotten, table.forgotten_version = [], [], 0, backup.version
+            table.changes, table.versions, table.forgotten, table.forgotten_version = (
+                [],
+                [],
+                0,
+                backup.version,
+            )
             for name in sorted(before.keys() | table.objects.keys()):
                 was, now = before.get(name), table.objects.get(name)
                 if was is not now:
-                    type = EventType.DELETED if now is None else EventType.ADDED if was is None else EventType.MODIFIED
-                    self.listener(resources(kind), StoredChange(self.version, type, now or was or {}, was))
+                    type = (
+                        EventType.DELETED
+                        if now is None
+                        else EventType.ADDED
+                        if was is None
+                        else EventType.MODIFIED
+                    )
+                    self.listener(
+                        resources(kind), StoredChange(self.version, type, now or was or {}, was)
+                    )
 
     async def changes(self, resource: Resource, since: int) -> AsyncGenerator[StoredChange, None]:
-        """What happens after the version `since`, without end. Raises Expired where that is no longer known."""
+        """What happens after the version `since`, without end. Raises Expired where that is no
+        longer known.
+        """
         table = self._table(resource)
         if since < table.forgotten_version:
             raise api_errors.expired(since, table.forgotten_version)

@@ -1,4 +1,5 @@
-"""What is known of each kind's fields: their type, and how server-side apply and patches merge them.
+"""What is known of each kind's fields: their type, and how server-side apply and patches merge
+them.
 
 The table (structure.json) is written by scripts/structure from Kubernetes' OpenAPI file.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
@@ -25,14 +26,18 @@ class ScalarType:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Any JSON. `atomic`: it is owned and replaced as one; else its maps are merged and its lists are not."""
+    """Any JSON. `atomic`: it is owned and replaced as one; else its maps are merged and its lists
+    are not.
+    """
 
     atomic: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list: of items told apart by `keys`, a set, or (neither) one value. `merge` is the key of strategic merge patches."""
+    """A list: of items told apart by `keys`, a set, or (neither) one value. `merge` is the key of
+    strategic merge patches.
+    """
 
     element: Type
     keys: tuple[str, ...] = ()
@@ -61,14 +66,19 @@ Type = ScalarType | Opaque | ListOf | MapOf | Struct
 ATOMIC = Opaque(atomic=True)
 FREE = Opaque(atomic=False)
 
-# A key field that is left out stands for this (the API server's defaults, which the OpenAPI file does not tell).
+# A key field that is left out stands for this (the API server's defaults, which the OpenAPI file
+# does not tell).
 KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 
 
 class Structures:
-    """The fields of every struct by name, and the struct of every kind; kinds of one's own are added to a copy."""
+    """The fields of every struct by name, and the struct of every kind; kinds of one's own are
+    added to a copy.
+    """
 
-    def __init__(self, fields: Mapping[str, Mapping[str, Type]], served: Mapping[Resource, str]) -> None:
+    def __init__(
+        self, fields: Mapping[str, Mapping[str, Type]], served: Mapping[Resource, str]
+    ) -> None:
         self._fields, self._served = dict(fields), dict(served)
 
     def copy(self) -> Structures:
@@ -108,9 +118,14 @@ class Structures:
 def builtin() -> Structures:
     """The kinds that Kubernetes itself serves; not to be changed (take a copy)."""
     raw = json.loads((resources.files(__package__) / "structure.json").read_bytes())
-    fields = {name: {field: _type(encoded) for field, encoded in struct["fields"].items()} for name, struct in raw["types"].items()}
+    fields = {
+        name: {field: _type(encoded) for field, encoded in struct["fields"].items()}
+        for name, struct in raw["types"].items()
+    }
     served = {
-        Resource(entry["group"], entry["version"], entry["kind"], entry["plural"], entry["namespaced"]): entry["type"]
+        Resource(
+            entry["group"], entry["version"], entry["kind"], entry["plural"], entry["namespaced"]
+        ): entry["type"]
         for entry in raw["served"]
     }
     return Structures(fields, served)

@@ -1,7 +1,8 @@
-"""The refusals that matter for node agents: names, labels, DaemonSets, pods' containers, what may never change.
+"""The refusals that matter for node agents: names, labels, DaemonSets, pods' containers, what may
+never change.
 
-Not the whole of the API server's validation: what is not checked here is accepted. The words are the API server's
-(apimachinery's validation, pkg/apis/apps/validation), checked by tests/contract.
+Not the whole of the API server's validation: what is not checked here is accepted. The words are
+the API server's (apimachinery's validation, pkg/apis/apps/validation), checked by tests/contract.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD, SECRET, Body, Resource
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NAMESPACE,
+    POD,
+    SECRET,
+    Body,
+    Resource,
+)
 from gitops_ds.simulator import api_errors
 from gitops_ds.simulator.api_errors import FieldError
 
@@ -22,25 +32,33 @@ _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _PERCENT = re.compile(r"[0-9]+%")
 
 _LABEL_SAYS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+    "must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _SUBDOMAIN_SAYS = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with "
     "an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _NAME_PART_SAYS = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _VALUE_SAYS = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
+    "'.', and must start and end with "
+    "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+    "validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _PERCENT_SAYS = (
-    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation "
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+    "'93%', regex used for validation "
     "is '[0-9]+%')"
 )
 _IMMUTABLE = "field is immutable"
@@ -69,9 +87,14 @@ def _metadata(resource: Resource, body: Body) -> Iterator[FieldError]:
 
 def _owners(references: Sequence[Body]) -> Iterator[FieldError]:
     """At most one owner is the controller (ValidateOwnerReferences in apimachinery)."""
-    first, *more = [f"{ref.get('kind')}/{ref.get('name')}" for ref in references if ref.get("controller")] or [""]
+    first, *more = [
+        f"{ref.get('kind')}/{ref.get('name')}" for ref in references if ref.get("controller")
+    ] or [""]
     for other in more:
-        says = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {other}'
+        says = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{first} and {other}"
+        )
         yield api_errors.invalid_value("metadata.ownerReferences", references, says)
 
 
@@ -106,9 +129,17 @@ def _daemonset(old: Body | None, new: Body) -> Iterator[FieldError]:
     given = (template.get("metadata") or {}).get("labels") or {}
     if old is not None and selector != (old.get("spec") or {}).get("selector"):
         yield api_errors.invalid_value("spec.selector", selector, _IMMUTABLE)
-    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield api_errors.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
-    if selector is None or not label_selector.all_match(label_selector.of_label_selector(selector), given):
+    if (
+        selector is not None
+        and not selector.get("matchLabels")
+        and not selector.get("matchExpressions")
+    ):
+        yield api_errors.invalid_value(
+            "spec.selector", selector, "empty selector is invalid for daemonset"
+        )
+    if selector is None or not label_selector.all_match(
+        label_selector.of_label_selector(selector), given
+    ):
         detail = "`selector` does not match template `labels`"
         yield api_errors.invalid_value("spec.template.metadata.labels", given, detail)
     yield from labels(given, "spec.template.labels")
@@ -118,7 +149,9 @@ def _daemonset(old: Body | None, new: Body) -> Iterator[FieldError]:
         yield api_errors.unsupported("spec.template.spec.restartPolicy", policy, ["Always"])
     for name in ("minReadySeconds", "revisionHistoryLimit"):
         if isinstance(number := spec.get(name), int) and number < 0:
-            yield api_errors.invalid_value(f"spec.{name}", number, "must be greater than or equal to 0")
+            yield api_errors.invalid_value(
+                f"spec.{name}", number, "must be greater than or equal to 0"
+            )
     yield from _strategy(spec.get("updateStrategy") or {})
 
 
@@ -131,18 +164,27 @@ def _strategy(strategy: Body) -> Iterator[FieldError]:
         case "RollingUpdate":
             pass
         case other:
-            yield api_errors.unsupported(field, {"Type": other, "RollingUpdate": rolling}, ["RollingUpdate", "OnDelete"])
+            yield api_errors.unsupported(
+                field, {"Type": other, "RollingUpdate": rolling}, ["RollingUpdate", "OnDelete"]
+            )
             return
     if rolling is None:
         yield api_errors.required(f"{field}.rollingUpdate")
         return
     field += ".rollingUpdate"
-    faults = {name: list(_share(rolling.get(name, 0), f"{field}.{name}")) for name in ("maxUnavailable", "maxSurge")}
+    faults = {
+        name: list(_share(rolling.get(name, 0), f"{field}.{name}"))
+        for name in ("maxUnavailable", "maxSurge")
+    }
     down, up = _number(rolling.get("maxUnavailable", 0)), _number(rolling.get("maxSurge", 0))
     yield from faults["maxUnavailable"]
     yield from faults["maxSurge"]
     if down and up:
-        yield api_errors.invalid_value(f"{field}.maxSurge", rolling["maxSurge"], "may not be set when maxUnavailable is non-zero")
+        yield api_errors.invalid_value(
+            f"{field}.maxSurge",
+            rolling["maxSurge"],
+            "may not be set when maxUnavailable is non-zero",
+        )
     elif not down and not up:
         yield api_errors.required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
@@ -187,11 +229,21 @@ def _mounts(pod: Body, container: Body, place: str) -> Iterator[FieldError]:
     volumes = {volume.get("name") for volume in pod.get("volumes") or ()}
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if (name := mount.get("name") or "") not in volumes:
-            yield FieldError(f"{place}.volumeMounts[{index}].name", "FieldValueNotFound", f"Not found: {api_errors.text(name)}")
+            yield FieldError(
+                f"{place}.volumeMounts[{index}].name",
+                "FieldValueNotFound",
+                f"Not found: {api_errors.text(name)}",
+            )
 
 
 # https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
-_POD_MAY_CHANGE = {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "nodeName", "schedulingGates"}
+_POD_MAY_CHANGE = {
+    "activeDeadlineSeconds",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "nodeName",
+    "schedulingGates",
+}
 
 
 def _pod(old: Body | None, new: Body) -> Iterator[FieldError]:
@@ -201,7 +253,9 @@ def _pod(old: Body | None, new: Body) -> Iterator[FieldError]:
         return
     before = old.get("spec") or {}
     if before.get("nodeName") and before["nodeName"] != spec.get("nodeName"):
-        yield api_errors.forbidden_value("spec", "pod updates may not change fields other than a few: nodeName")
+        yield api_errors.forbidden_value(
+            "spec", "pod updates may not change fields other than a few: nodeName"
+        )
         return
     changed = [
         name
@@ -209,7 +263,9 @@ def _pod(old: Body | None, new: Body) -> Iterator[FieldError]:
         if _without_images(name, before.get(name)) != _without_images(name, spec.get(name))
     ]
     if changed:
-        yield api_errors.forbidden_value("spec", f"pod updates may not change fields other than a few: {', '.join(changed)}")
+        yield api_errors.forbidden_value(
+            "spec", f"pod updates may not change fields other than a few: {', '.join(changed)}"
+        )
 
 
 def _without_images(name: str, value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""Event loops whose clock is ours: an hour passes in milliseconds, or X times as fast as on the wall.
+"""Event loops whose clock is ours: an hour passes in milliseconds, or X times as fast as on the
+wall.
 
-In virtual time the clock stands still while anything can run, and jumps to the next timer when nothing can. Work given to a
-thread (`run_in_executor`, `to_thread`) is waited for with the clock standing still, so a run is the same every time. Sockets have
-no place here: a reply from outside takes real time.
+In virtual time the clock stands still while anything can run, and jumps to the next timer when
+nothing can. Work given to a thread (`run_in_executor`, `to_thread`) is waited for with the clock
+standing still, so a run is the same every time. Sockets have no place here: a reply from outside
+takes real time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-# The instant at which every loop of this module starts, as seconds since 1970: timestamps are then the same in each run.
+# The instant at which every loop of this module starts, as seconds since 1970: timestamps are then
+# the same in each run.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 _T = TypeVar("_T")
@@ -42,7 +45,8 @@ class _Selector:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time, from 0.
 
-    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would hang.
+    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would
+    hang.
     """
 
     def __init__(self) -> None:
@@ -75,7 +79,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now += max(timeout, 0)
         return []
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Runs it in a thread; until it is done the clock stands still."""
         future = super().run_in_executor(executor, func, *args)
         self._in_threads += 1
@@ -110,14 +116,18 @@ class ScaledLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:
-    """The result of `main`, run in virtual time, or at `speed` seconds a real second (1.0: real time).
+    """The result of `main`, run in virtual time, or at `speed` seconds a real second (1.0: real
+    time).
 
-    Raises ValueError for a speed of 0 or less, and Deadlock in virtual time when every task waits for something that can't come.
+    Raises ValueError for a speed of 0 or less, and Deadlock in virtual time when every task waits
+    for something that can't come.
     """
     if speed is not None and speed <= 0:
         main.close()
         raise ValueError(f"speed must be above 0, not {speed}")
-    with asyncio.Runner(loop_factory=VirtualLoop if speed is None else lambda: ScaledLoop(speed)) as runner:
+    with asyncio.Runner(
+        loop_factory=VirtualLoop if speed is None else lambda: ScaledLoop(speed)
+    ) as runner:
         return runner.run(main)
 
 
@@ -132,4 +142,6 @@ def _waiting(loop: asyncio.AbstractEventLoop) -> str:
         frames = task.get_stack(limit=1)
         where = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "?"
         lines.append(f"{task.get_name()} at {where}")
-    return "nothing is ready and no timer is set; these tasks wait for ever: " + ("; ".join(sorted(lines)) or "none")
+    return "nothing is ready and no timer is set; these tasks wait for ever: " + (
+        "; ".join(sorted(lines)) or "none"
+    )

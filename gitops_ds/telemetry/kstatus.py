@@ -1,7 +1,9 @@
-"""An agent's standing as conditions that other tools read: Ready, Reconciling, Stalled, with the reasons that Flux gives. Pure.
+"""An agent's standing as conditions that other tools read: Ready, Reconciling, Stalled, with the
+reasons that Flux gives. Pure.
 
 `Reconciling` and `Stalled` are there only while they are true.
-https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md and https://fluxcd.io/flux/components/kustomize/kustomizations/
+https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md and
+https://fluxcd.io/flux/components/kustomize/kustomizations/
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from typing import Any
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.decision import Health, HealthState
 
-SUCCEEDED, FAILED, PROGRESSING, RETRYING = "ReconciliationSucceeded", "HealthCheckFailed", "Progressing", "ProgressingWithRetry"
+SUCCEEDED, FAILED, PROGRESSING, RETRYING = (
+    "ReconciliationSucceeded",
+    "HealthCheckFailed",
+    "Progressing",
+    "ProgressingWithRetry",
+)
 
 _READY: Mapping[HealthState, tuple[str, str]] = {
     HealthState.HEALTHY: ("True", SUCCEEDED),
@@ -31,12 +38,16 @@ _BESIDE: Mapping[HealthState, tuple[str, str]] = {
 
 
 def conditions(
-    health: Health, unapplied: str, generation: int, now: float, before: Iterable[Mapping[str, Any]] = ()
+    health: Health,
+    unapplied: str,
+    generation: int,
+    now: float,
+    before: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """The conditions; one that stays as it was in `before` keeps its time.
 
-    `unapplied` says why the wanted commit is not applied as a whole, else it is empty. `generation` is that of the object that the
-    conditions stand on.
+    `unapplied` says why the wanted commit is not applied as a whole, else it is empty. `generation`
+    is that of the object that the conditions stand on.
     """
     ready, message = _READY[health.state], health.message
     if unapplied and health.state is HealthState.HEALTHY:
@@ -47,7 +58,10 @@ def conditions(
         told.append((type, "True", reason, health.message))
     elif unapplied:
         told.append(("Reconciling", "True", RETRYING, unapplied))
-    since = {(old.get("type"), old.get("status")): str(old.get("lastTransitionTime") or "") for old in before}
+    since = {
+        (old.get("type"), old.get("status")): str(old.get("lastTransitionTime") or "")
+        for old in before
+    }
     return [
         {
             "type": type,

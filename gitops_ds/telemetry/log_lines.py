@@ -19,7 +19,9 @@ from gitops_ds.telemetry import kube_events
 
 
 def line(told: Record) -> str | None:
-    """The record in words, without what looks like a key or a password in them; None for what only programs want to know."""
+    """The record in words, without what looks like a key or a password in them; None for what only
+    programs want to know.
+    """
     said = _said(told)
     return None if said is None else texts.words(said)
 
@@ -29,7 +31,9 @@ def _said(told: Record) -> str | None:
         return _steered(told)
     match told:
         case base.WatchFailed(resource=resource, error=error, retry_in=retry_in):
-            return f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
+            return (
+                f"the watch of {resource.plural} failed: {error}; tried again in {retry_in:.0f} s"
+            )
         case base.ActionFailed(daemonset=daemonset, action=action, error=error):
             return f"{daemonset}: {_action(action)} failed: {error}"
         case base.StatusFailed(daemonset=daemonset, error=error):
@@ -41,20 +45,34 @@ def _said(told: Record) -> str | None:
         case base.JournalFailed(message=message):
             return f"the journal can't be written, and work goes on without: {message}"
         case base.JournalMended(missing=missing):
-            return f"the journal is written again, in a new file; {counted(missing, 'turn')} missing"
+            return (
+                f"the journal is written again, in a new file; {counted(missing, 'turn')} missing"
+            )
         case base.Differed(daemonset=daemonset, ours=ours, theirs=theirs):
-            return f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; theirs {theirs}"
+            return (
+                f"warning: {daemonset}: the built-in controller did otherwise: ours wants {ours}; "
+                f"theirs {theirs}"
+            )
         case leader_election.Leading():
             return _leading(told)
         case SourceChanged(status=status, before=before) if (
             told.recovered or status.agents_suspended
         ):  # other trouble has lines of its own
-            return f"repository {status.repository}: {status.condition} (was {before}): {status.message}"
+            return (
+                f"repository {status.repository}: {status.condition} (was {before}): "
+                f"{status.message}"
+            )
         case notifications.NotTold(receiver=receiver, message=message, lost=lost):
-            return f"not told: {receiver}: {message}" + (f"; {counted(lost, 'notification')} lost" if lost else "")
+            return f"not told: {receiver}: {message}" + (
+                f"; {counted(lost, 'notification')} lost" if lost else ""
+            )
         case agents.Standing(daemonset=daemonset):
             said = kube_events.stands(told, kube_events.InvolvedObject("", "", "", ""))
-            return f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}" if said else None
+            return (
+                f"{'warning: ' if said.warning else ''}{daemonset}: {said.reason} {said.message}"
+                if said
+                else None
+            )
         case _:
             return _deployed(told)
 
@@ -93,7 +111,10 @@ def _steered(told: control_requests.Asked) -> str | None:
         case control_requests.CommitHeld(commit=commit, reason=reason):
             return f"commit {commit[:12]} is held ({reason}): the last good one stays"
         case control_requests.Suspended(commit=commit, changes=changes):
-            return f"suspended: {counted(changes, 'change')} of commit {(commit or '')[:12]} not applied"
+            return (
+                f"suspended: {counted(changes, 'change')} of commit {(commit or '')[:12]} not "
+                "applied"
+            )
         case control_requests.Resumed():
             return "no longer suspended"
         case control_requests.Handled(request=request, outcome=outcome):
@@ -107,7 +128,9 @@ def _deployed(told: Record) -> str | None:
     match told:
         case deployment.NewCommit(commit=commit, subject=subject) if template_of(commit):
             return f"templates in the cluster: {subject}"
-        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=rewritten):
+        case deployment.NewCommit(
+            commit=commit, subject=subject, author=author, rewritten=rewritten
+        ):
             note = " (the branch was rewritten by a force-push)" if rewritten else ""
             return f"new commit {short(commit)} {subject!r} by {author}{note}"
         case deployment.CommitRejected(commit=commit, findings=findings):
@@ -128,11 +151,22 @@ def _deployed(told: Record) -> str | None:
         case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal):
             return f"not applied: {refusal.message}"
         case deployment.PassFailed(message=message, retry_in=retry_in):
-            return message + (f"; tried again in {retry_in:.0f} s" if retry_in is not None else "; waiting for a change")
+            return message + (
+                f"; tried again in {retry_in:.0f} s"
+                if retry_in is not None
+                else "; waiting for a change"
+            )
         case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes or failed:
-            what = "the state of the templates" if template_of(commit or "") else f"commit {short(commit)}"
+            what = (
+                "the state of the templates"
+                if template_of(commit or "")
+                else f"commit {short(commit)}"
+            )
             if left := failed or told.suspended:
-                return f"{what} is applied in part: {writes} written, {len(left)} not: {left[0].message}"
+                return (
+                    f"{what} is applied in part: {writes} written, {len(left)} not: "
+                    f"{left[0].message}"
+                )
             return f"{what} is applied: {writes} written"
         case _:
             return None
@@ -145,33 +179,63 @@ def _drift(told: deployment.DriftFact) -> str:
         case deployment.DriftHeld(object=key, until=until):
             return f"drift: {key} is held until {timestamps.text(until)}, then it is corrected"
         case deployment.DriftContested(object=key, words=words):
-            return f"drift: {key} was {words}; that comes back after each correction, so the next one waits"
+            return (
+                f"drift: {key} was {words}; that comes back after each correction, so the next "
+                "one waits"
+            )
         case _:
             choice = told.drifted.choice
-            left = "" if choice is DriftPolicy.CORRECT else f"; left so, for drift is set to {choice}"
+            left = (
+                "" if choice is DriftPolicy.CORRECT else f"; left so, for drift is set to {choice}"
+            )
             return f"drift: {told.object} was {told.words}{left}"
 
 
 LEVELS = ("debug", "info", "warning", "error")
-_ERRORS = (signatures.VerificationFailed, deployment.CommitRejected, agents.RolloutFailed, base.TaskRestarted)
+_ERRORS = (
+    signatures.VerificationFailed,
+    deployment.CommitRejected,
+    agents.RolloutFailed,
+    base.TaskRestarted,
+)
 _WARNINGS = (
-    *(deployment.PassFailed, deployment.NotApplied, deployment.DriftDetected, deployment.DriftContested),
+    *(
+        deployment.PassFailed,
+        deployment.NotApplied,
+        deployment.DriftDetected,
+        deployment.DriftContested,
+    ),
     *(base.WatchFailed, base.ActionFailed, base.StatusFailed, base.JournalFailed, base.Differed),
-    *(notifications.NotTold, leader_election.LeaseFailed, leader_election.LeaderLost, agents.CoverageLost),
+    *(
+        notifications.NotTold,
+        leader_election.LeaseFailed,
+        leader_election.LeaderLost,
+        agents.CoverageLost,
+    ),
     *(control_requests.CommitHeld, control_requests.Suspended),
 )
 _GOOD = (
-    *(deployment.Applied, deployment.PassEnded, deployment.DriftCorrected, base.JournalMended, agents.RolloutCompleted),
+    *(
+        deployment.Applied,
+        deployment.PassEnded,
+        deployment.DriftCorrected,
+        base.JournalMended,
+        agents.RolloutCompleted,
+    ),
     *(control_requests.Resumed, signatures.SourceVerified),
 )
 
 
 def level(told: Record) -> str:
-    """The severity of a record: error needs a person, warning may, info is for people, debug for programs only."""
+    """The severity of a record: error needs a person, warning may, info is for people, debug for
+    programs only.
+    """
     match told:
         case deployment.PassFailed(retry_in=None):
             return "error"
-        case deployment.PassEnded(failed=failed) if any(guards.of(refusal.guard).stuck for refusal in failed):
+        case deployment.PassEnded(failed=failed) if any(
+            guards.of(refusal.guard).stuck for refusal in failed
+        ):
             return "warning"
         case agents.HealthChanged(before=None, health=Health(state=HealthState.HEALTHY)):
             return "debug"  # a first look at an agent that is well is no news
@@ -206,7 +270,9 @@ def matters(told: Record, least: str) -> bool:
 
 
 def dated(told: Record) -> str:
-    """The words of a record after its time (UTC) and level, as a log has them; empty where there are none."""
+    """The words of a record after its time (UTC) and level, as a log has them; empty where there
+    are none.
+    """
     words = line(told)
     return f"{timestamps.text(told.at)} {level(told):<7} {words}" if words else ""
 
@@ -220,7 +286,9 @@ def _revision(change: Any) -> str:
     rollout = change.rollout
     if rollout is None or not rollout.rolls:
         return ""
-    return f" (revision {rollout.becomes}" + (f", as {rollout.known_as} was)" if rollout.known_as else ")")
+    return f" (revision {rollout.becomes}" + (
+        f", as {rollout.known_as} was)" if rollout.known_as else ")"
+    )
 
 
 _PLAIN = (
@@ -238,7 +306,9 @@ def _plain(value: Any) -> Any:
 
 
 def as_json(told: Record) -> dict[str, Any] | None:
-    """The record's kind, time and words, with commit and object where it has them; None for a turn that wants nothing."""
+    """The record's kind, time and words, with commit and object where it has them; None for a turn
+    that wants nothing.
+    """
     if isinstance(told, deployment.Took) or (isinstance(told, base.Decided) and not told.wants):
         return None
     found: dict[str, Any] = {"time": told.at, "level": level(told), "kind": type(told).__name__}
@@ -247,7 +317,9 @@ def as_json(told: Record) -> dict[str, Any] | None:
     for name in _PLAIN:
         if (value := getattr(told, name, None)) is not None:
             found[name] = _plain(value)
-    key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
+    key: Key | None = getattr(told, "daemonset", None) or getattr(
+        getattr(told, "change", None), "key", None
+    )
     key = key or (told.object if isinstance(told, deployment.DriftFact) else None)
     if key is not None:
         found["object"] = str(key)
@@ -258,8 +330,14 @@ def _of_actions_and_health(told: Record) -> dict[str, Any]:
     """What an action was done to, and where; how an agent is doing, and did before."""
     match told:
         case base.Performed(action=action) | base.ActionFailed(action=action):
-            target = told.object if isinstance(told, base.Performed) else getattr(action, "key", None)
-            found = {"action": type(action).__name__, "target": str(target or ""), "node": str(getattr(action, "node", ""))}
+            target = (
+                told.object if isinstance(told, base.Performed) else getattr(action, "key", None)
+            )
+            found = {
+                "action": type(action).__name__,
+                "target": str(target or ""),
+                "node": str(getattr(action, "node", "")),
+            }
             return {name: texts.words(value) for name, value in found.items() if value}
         case agents.HealthChanged(before=before, health=health):
             since = {} if before is None else {"before": str(before)}

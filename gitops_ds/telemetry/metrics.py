@@ -1,6 +1,8 @@
-"""What Prometheus is told: counters folded from records, and how things stand, reckoned when it asks.
+"""What Prometheus is told: counters folded from records, and how things stand, reckoned when it
+asks.
 
-Never a node's name or a commit's subject is a label, and the number of agents that are told of is bounded.
+Never a node's name or a commit's subject is a label, and the number of agents that are told of is
+bounded.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ GIT_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
 class Inside:
     """What is asked of the service itself at each scrape.
 
-    `requests` are those to the API server by method and code, `waiting` the agents that wait for a turn, `ages` the seconds since
-    each watch was heard of, by the plural of its kind, `sources` the status of each followed repository.
+    `requests` are those to the API server by method and code, `waiting` the agents that wait for a
+    turn, `ages` the seconds since each watch was heard of, by the plural of its kind, `sources` the
+    status of each followed repository.
     """
 
     agents: Callable[[], Iterable[AgentLine]] = tuple
@@ -55,14 +58,24 @@ class _Standing(Collector):
         agents = list(islice(self._inside.agents(), AGENTS + 1))
         yield from _agents(agents[:AGENTS])
         yield GaugeMetricFamily(
-            "gitopsds_agents_left_out", "Whether agents are left out, for there are too many.", len(agents) > AGENTS
+            "gitopsds_agents_left_out",
+            "Whether agents are left out, for there are too many.",
+            len(agents) > AGENTS,
         )
-        sent = CounterMetricFamily("gitopsds_api_requests", "Requests to the API server.", labels=["method", "code"])
+        sent = CounterMetricFamily(
+            "gitopsds_api_requests", "Requests to the API server.", labels=["method", "code"]
+        )
         for (method, code), count in sorted(self._inside.requests().items()):
             sent.add_metric([method, code], count)
         yield sent
-        yield GaugeMetricFamily("gitopsds_queue_depth", "Agents that wait for a turn of the controller.", self._inside.waiting())
-        ages = GaugeMetricFamily("gitopsds_watch_age_seconds", "Seconds since a watch was heard of.", labels=["resource"])
+        yield GaugeMetricFamily(
+            "gitopsds_queue_depth",
+            "Agents that wait for a turn of the controller.",
+            self._inside.waiting(),
+        )
+        ages = GaugeMetricFamily(
+            "gitopsds_watch_age_seconds", "Seconds since a watch was heard of.", labels=["resource"]
+        )
         for resource, age in sorted(self._inside.ages().items()):
             ages.add_metric([resource], age)
         yield ages
@@ -72,12 +85,17 @@ class _Standing(Collector):
 def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     told = [*which, "ready", "health", "sync", "suspended", "revision"]
-    info = GaugeMetricFamily("gitopsds_resource_info", "How an agent stands, and which commit it is of.", labels=told)
+    info = GaugeMetricFamily(
+        "gitopsds_resource_info", "How an agent stands, and which commit it is of.", labels=told
+    )
     nodes = GaugeMetricFamily(
-        "gitopsds_daemonset_nodes", "The nodes that shall run it, each in one state.", labels=[*which, "state"]
+        "gitopsds_daemonset_nodes",
+        "The nodes that shall run it, each in one state.",
+        labels=[*which, "state"],
     )
     lost = GaugeMetricFamily(
-        *("gitopsds_coverage_lost_nodes", "Nodes that lost it without a commit."), labels=[*which, "pool", "cause"]
+        *("gitopsds_coverage_lost_nodes", "Nodes that lost it without a commit."),
+        labels=[*which, "pool", "cause"],
     )
     for agent in agents:
         name = [agent.namespace, agent.name]
@@ -85,19 +103,31 @@ def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
         info.add_metric([*name, *told], 1)
         for state in NodeCounts.__dataclass_fields__:
             nodes.add_metric([*name, state], getattr(agent.tally, state))
-        for (pool, cause), count in sorted(Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()):
+        for (pool, cause), count in sorted(
+            Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()
+        ):
             lost.add_metric([*name, pool, cause], count)
     paused = sum(agent.suspended for agent in agents)
-    yield from (info, nodes, lost, GaugeMetricFamily("gitopsds_paused", "How many agents are suspended.", paused))
+    yield from (
+        info,
+        nodes,
+        lost,
+        GaugeMetricFamily("gitopsds_paused", "How many agents are suspended.", paused),
+    )
 
 
 def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
     condition = GaugeMetricFamily(
-        *("gitopsds_source_condition", "The condition of a followed repository: 1 for the one that it has."),
+        *(
+            "gitopsds_source_condition",
+            "The condition of a followed repository: 1 for the one that it has.",
+        ),
         labels=["repository", "condition"],
     )
     looked = GaugeMetricFamily(
-        "gitopsds_source_last_look_timestamp_seconds", "When Git last gave an answer.", labels=["repository"]
+        "gitopsds_source_last_look_timestamp_seconds",
+        "When Git last gave an answer.",
+        labels=["repository"],
     )
     for status in found:
         name = " ".join(filter(None, (status.repository, status.branch)))
@@ -119,32 +149,75 @@ class Metrics:
         self._registry = CollectorRegistry()
         made = self._registry
         made.register(_Standing(inside or Inside()))
-        self._took = Histogram("gitopsds_reconcile_duration_seconds", "How long passes took.", registry=made, buckets=PASS_SECONDS)
+        self._took = Histogram(
+            "gitopsds_reconcile_duration_seconds",
+            "How long passes took.",
+            registry=made,
+            buckets=PASS_SECONDS,
+        )
         self._git = Histogram(
             *("gitopsds_git_fetch_duration_seconds", "How long talks with Git took.", ["result"]),
             registry=made,
             buckets=GIT_SECONDS,
         )
-        self._pruned = Counter("gitopsds_prune_refused", "Passes in which a guard held back deletions.", ["guard"], registry=made)
-        self._passes = Counter("gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made)
+        self._pruned = Counter(
+            "gitopsds_prune_refused",
+            "Passes in which a guard held back deletions.",
+            ["guard"],
+            registry=made,
+        )
+        self._passes = Counter(
+            "gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made
+        )
         self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
-        self._refused = Counter("gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made)
+        self._refused = Counter(
+            "gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made
+        )
         self._last = Gauge(
-            *("gitopsds_git_last_success_timestamp_seconds", "When a pass last ended well, with an answer of Git."), registry=made
+            *(
+                "gitopsds_git_last_success_timestamp_seconds",
+                "When a pass last ended well, with an answer of Git.",
+            ),
+            registry=made,
         )
-        self._drift = Counter("gitopsds_drift", "Objects that somebody changed in the cluster.", ["action"], registry=made)
-        self._rejected = Counter("gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made)
-        self._differed = Counter("gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made)
-        self._compared = Counter("gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made)
+        self._drift = Counter(
+            "gitopsds_drift",
+            "Objects that somebody changed in the cluster.",
+            ["action"],
+            registry=made,
+        )
+        self._rejected = Counter(
+            "gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made
+        )
+        self._differed = Counter(
+            "gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made
+        )
+        self._compared = Counter(
+            "gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made
+        )
         self._restarts = Counter(
-            *("gitopsds_task_restarts", "Background tasks restarted after an internal error.", ["task"]), registry=made
+            *(
+                "gitopsds_task_restarts",
+                "Background tasks restarted after an internal error.",
+                ["task"],
+            ),
+            registry=made,
         )
-        self._info = Gauge("gitopsds_commit_info", "The commit that was last applied as a whole.", ["commit"], registry=made)
+        self._info = Gauge(
+            "gitopsds_commit_info",
+            "The commit that was last applied as a whole.",
+            ["commit"],
+            registry=made,
+        )
 
         self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
         self._leader.set(1)  # a service alone
-        self._hooks = Counter("gitopsds_webhook_requests", "Requests to the webhook.", ["result"], registry=made)
-        self._news = Counter("gitopsds_news", "Pieces of news for receivers and forges.", ["result"], registry=made)
+        self._hooks = Counter(
+            "gitopsds_webhook_requests", "Requests to the webhook.", ["result"], registry=made
+        )
+        self._news = Counter(
+            "gitopsds_news", "Pieces of news for receivers and forges.", ["result"], registry=made
+        )
 
     def hear(self, told: Record) -> None:
         """Counts one record."""

@@ -36,7 +36,9 @@ class Fold:
     _waiting: dict[str, News] = field(default_factory=dict)
 
     def hear(self, told: Record, repository: str) -> News | None:
-        """The news of a record that the deployer of `repository` told, or (empty) nobody's in particular."""
+        """The news of a record that the deployer of `repository` told, or (empty) nobody's in
+        particular.
+        """
         match told:
             case deployment.PassFailed(at=at, message=message, retry_in=wait):
                 found = _news(Topic.STUCK, at, message, repository=repository)
@@ -62,9 +64,18 @@ def _of_agent(told: agents.Standing) -> News | None:
     key, said = told.daemonset, about.message
     match told:
         case agents.RolloutFailed(commit=commit, revision=revision):
-            return _news(Topic.FAILED, told.at, f"{key}: rollout failed: {said}", mark=str(revision), commit=commit, key=key)
+            return _news(
+                Topic.FAILED,
+                told.at,
+                f"{key}: rollout failed: {said}",
+                mark=str(revision),
+                commit=commit,
+                key=key,
+            )
         case agents.RolloutCompleted(commit=commit, revision=revision):
-            return _news(Topic.DONE, told.at, f"{key}: {said}", mark=str(revision), commit=commit, key=key)
+            return _news(
+                Topic.DONE, told.at, f"{key}: {said}", mark=str(revision), commit=commit, key=key
+            )
         case agents.CoverageLost():
             return _news(Topic.COVERAGE, told.at, f"{key}: {said}", key=key)
         case _:
@@ -81,25 +92,57 @@ def _of_repository(told: Record, repository: str) -> News | None:
             safe = "; ".join(map(report.line_of, findings[:3]))
             more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
             message = f"commit {(commit or '')[:12]} is not applied: {safe}{more}"
-            return _news(Topic.REJECTED, told.at, message, mark="once", repository=repository, commit=commit or "")
+            return _news(
+                Topic.REJECTED,
+                told.at,
+                message,
+                mark="once",
+                repository=repository,
+                commit=commit or "",
+            )
         case SourceChanged(status=status) if status.condition in _LEFT:
-            return _news(Topic.STUCK, told.at, status.message, repository=repository, commit=status.newest or "")
+            return _news(
+                Topic.STUCK,
+                told.at,
+                status.message,
+                repository=repository,
+                commit=status.newest or "",
+            )
         case signatures.VerificationFailed(commit=commit):
             topic = Topic.REJECTED
         case deployment.DriftDetected(object=key) | deployment.DriftContested(object=key):
             about = key if key.is_daemonset else None
-            return _news(Topic.DRIFT, told.at, log_lines.line(told) or "", repository=repository, key=about)
+            return _news(
+                Topic.DRIFT, told.at, log_lines.line(told) or "", repository=repository, key=about
+            )
         case deployment.NotApplied(refusal=refusal) if guards.of(refusal.guard).stuck:
-            return _news(Topic.STUCK, told.at, log_lines.line(told) or "", repository=repository, key=refusal.key)
+            return _news(
+                Topic.STUCK,
+                told.at,
+                log_lines.line(told) or "",
+                repository=repository,
+                key=refusal.key,
+            )
         case deployment.Withheld(refusal=refusal) if guards.of(refusal.guard).stuck:
             topic = Topic.PRUNE if refusal.guard in PRUNING else Topic.STUCK
-            return _news(topic, told.at, log_lines.line(told) or "", repository=repository, key=refusal.key)
+            return _news(
+                topic, told.at, log_lines.line(told) or "", repository=repository, key=refusal.key
+            )
         case _:
             return None
-    return _news(topic, told.at, log_lines.line(told) or "", mark="once", repository=repository, commit=commit or "")
+    return _news(
+        topic,
+        told.at,
+        log_lines.line(told) or "",
+        mark="once",
+        repository=repository,
+        commit=commit or "",
+    )
 
 
-def _news(topic: Topic, at: float, message: str, *, key: Key | None = None, mark: str = "", **more: str) -> News:
+def _news(
+    topic: Topic, at: float, message: str, *, key: Key | None = None, mark: str = "", **more: str
+) -> News:
     """Without a mark of its own a piece of news is another one when it says something else."""
     text = texts.words(" ".join(message.split()))
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
@@ -116,7 +159,9 @@ class MessageFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is sent at once: the news, how many more were left out because there were too many, and of which cluster."""
+    """What is sent at once: the news, how many more were left out because there were too many, and
+    of which cluster.
+    """
 
     items: Sequence[News]
     omitted: int = 0
@@ -129,7 +174,9 @@ def body(format: MessageFormat, letter: Letter) -> bytes:
 
 
 def _chat(letter: Letter) -> Mapping[str, Any]:
-    """https://docs.slack.dev/messaging/formatting-message-text; Mattermost, Rocket.Chat and Discord (`/slack`) take it as well."""
+    """https://docs.slack.dev/messaging/formatting-message-text; Mattermost, Rocket.Chat and Discord
+    (`/slack`) take it as well.
+    """
     lines = [_line(item, letter.cluster) for item in letter.items[:LINES]]
     more = letter.omitted + max(len(letter.items) - LINES, 0)
     return {"text": "\n".join([*lines, *([f"and {more} more"] if more else [])])}
@@ -170,5 +217,7 @@ def _document(letter: Letter) -> Mapping[str, Any]:
 
 
 def signature(secret: bytes, body: bytes) -> str:
-    """The value of `X-Signature`, as Flux's generic-hmac sends it: https://fluxcd.io/flux/components/notification/providers/"""
+    """The value of `X-Signature`, as Flux's generic-hmac sends it:
+    https://fluxcd.io/flux/components/notification/providers/
+    """
     return f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"

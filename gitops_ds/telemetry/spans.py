@@ -1,4 +1,5 @@
-"""Where the time of a pass goes: named stretches of work, one inside another, for whoever listens. Nobody does unless told to.
+"""Where the time of a pass goes: named stretches of work, one inside another, for whoever listens.
+Nobody does unless told to.
 
 The listener goes with the context that a task begins in, so that there is nothing global.
 """

@@ -1,1 +1,3 @@
-"""What the service answers over HTTP: probes, metrics, webhooks, the page. It steers nothing but the wish for a pass."""
+"""What the service answers over HTTP: probes, metrics, webhooks, the page. It steers nothing but
+the wish for a pass.
+"""

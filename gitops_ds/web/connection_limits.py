@@ -1,6 +1,8 @@
-"""The door of the web server: so many connections and no more, and none that stays open without asking for anything.
+"""The door of the web server: so many connections and no more, and none that stays open without
+asking for anything.
 
-aiohttp waits for ever for the end of a request's head, and counts no connections: https://github.com/aio-libs/aiohttp/issues/5386
+aiohttp waits for ever for the end of a request's head, and counts no connections:
+https://github.com/aio-libs/aiohttp/issues/5386
 """
 
 from __future__ import annotations
@@ -19,9 +21,16 @@ ANSWER_SECONDS = 60.0
 
 
 class ConnectionLimiter:
-    """Counts the connections of one server, in all and of each address, and cuts those that wait too long for a whole request."""
+    """Counts the connections of one server, in all and of each address, and cuts those that wait
+    too long for a whole request.
+    """
 
-    def __init__(self, connections: int = CONNECTIONS, head_seconds: float = HEAD_SECONDS, per_peer: int = PER_PEER) -> None:
+    def __init__(
+        self,
+        connections: int = CONNECTIONS,
+        head_seconds: float = HEAD_SECONDS,
+        per_peer: int = PER_PEER,
+    ) -> None:
         self.connections, self.head_seconds, self.per_peer = connections, head_seconds, per_peer
         self.open: set[_Guarded] = set()
         self.of_peer: Counter[str] = Counter()
@@ -49,7 +58,9 @@ class ConnectionLimiter:
 
     @property
     def middleware(self) -> typedefs.Middleware:
-        """Tells the door that a request goes on, however long that takes: the events of a page go on for days."""
+        """Tells the door that a request goes on, however long that takes: the events of a page go
+        on for days.
+        """
 
         @web.middleware
         async def busy(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
@@ -66,9 +77,13 @@ class ConnectionLimiter:
 
 
 class Site(web.BaseSite):
-    """A site of a runner behind a door, whose `middleware` the application has; it ends with the runner."""
+    """A site of a runner behind a door, whose `middleware` the application has; it ends with the
+    runner.
+    """
 
-    def __init__(self, runner: web.AppRunner, door: ConnectionLimiter, host: str | None, port: int) -> None:
+    def __init__(
+        self, runner: web.AppRunner, door: ConnectionLimiter, host: str | None, port: int
+    ) -> None:
         super().__init__(runner)
         self._door, self._host, self._port = door, host, port
 

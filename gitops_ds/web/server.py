@@ -1,4 +1,6 @@
-"""The service's web face: one server, put together from lists of routes. Each part of the face makes its own."""
+"""The service's web face: one server, put together from lists of routes. Each part of the face
+makes its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ async def serve(
     door: connection_limits.ConnectionLimiter | None = None,
     option: str = "--listen",
 ) -> web.AppRunner:
-    """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that can't be taken."""
+    """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that
+    can't be taken.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise UsageError(f"{option} {address}: write HOST:PORT or :PORT")
@@ -43,9 +47,13 @@ def probe_door() -> connection_limits.ConnectionLimiter:
 
 
 def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:
-    """/healthz, /livez and /readyz. Each callable says why the answer is no; nothing where it is yes."""
+    """/healthz, /livez and /readyz. Each callable says why the answer is no; nothing where it is
+    yes.
+    """
 
-    def answers(why_not: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def answers(
+        why_not: Callable[[], str],
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(_: web.Request) -> web.Response:
             why = why_not()
             return web.Response(status=503, text=f"{why}\n") if why else web.Response(text="ok\n")
@@ -53,7 +61,11 @@ def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:
         return answer
 
     healthz = answers(stuck)
-    return [web.get("/healthz", healthz), web.get("/livez", healthz), web.get("/readyz", answers(unready))]
+    return [
+        web.get("/healthz", healthz),
+        web.get("/livez", healthz),
+        web.get("/readyz", answers(unready)),
+    ]
 
 
 def exposition(metrics: Metrics) -> Routes:

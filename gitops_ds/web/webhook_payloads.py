@@ -1,12 +1,15 @@
-"""What a forge sends when somebody pushed: whether it is signed by our secret, and what it tells. Pure.
+"""What a forge sends when somebody pushed: whether it is signed by our secret, and what it tells.
+Pure.
 
-A delivery says no more than "look now": the repositories that it names are compared with ours, and the commit is a hint for how
-long to look. What each forge signs, and in which header:
+A delivery says no more than "look now": the repositories that it names are compared with ours, and
+the commit is a hint for how long to look. What each forge signs, and in which header:
 
 - GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
-- GitLab: https://docs.gitlab.com/user/project/integrations/webhooks/ (a token, or signed by https://www.standardwebhooks.com)
+- GitLab: https://docs.gitlab.com/user/project/integrations/webhooks/ (a token, or signed by
+  https://www.standardwebhooks.com)
 - Bitbucket: https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks/
-- Gitea: https://docs.gitea.com/usage/webhooks, Forgejo: https://forgejo.org/docs/latest/user/webhooks/
+- Gitea: https://docs.gitea.com/usage/webhooks, Forgejo:
+  https://forgejo.org/docs/latest/user/webhooks/
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """That a delivery is by somebody who knows the secret. `seen_as` are the words by which a replay of it is known."""
+    """That a delivery is by somebody who knows the secret. `seen_as` are the words by which a
+    replay of it is known.
+    """
 
     forge: str
     seen_as: tuple[str, ...]
@@ -44,7 +49,9 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class PushEvent:
-    """What a delivery tells: addresses and names of the repository, the commit that a ref now is, if any; or just that it works."""
+    """What a delivery tells: addresses and names of the repository, the commit that a ref now is,
+    if any; or just that it works.
+    """
 
     repositories: tuple[str, ...] = ()
     commit: CommitId | None = None
@@ -55,7 +62,9 @@ class PushEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Signature:
-    """A header with the HMAC-SHA256 of the body in hexadecimal digits, and the header with the delivery's id."""
+    """A header with the HMAC-SHA256 of the body in hexadecimal digits, and the header with the
+    delivery's id.
+    """
 
     forge: str
     header: str
@@ -80,7 +89,9 @@ _PINGS = {
 
 
 class Digests:
-    """The HMACs of one body: each secret's is worked out once, however many repositories and headers it is compared for."""
+    """The HMACs of one body: each secret's is worked out once, however many repositories and
+    headers it is compared for.
+    """
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -91,41 +102,73 @@ class Digests:
         """The HMAC-SHA256 of the body with something before it."""
         if (found := self._known.get((secret, before))) is None:
             self.made += 1
-            found = self._known[secret, before] = hmac.digest(secret, before + self.body, hashlib.sha256)
+            found = self._known[secret, before] = hmac.digest(
+                secret, before + self.body, hashlib.sha256
+            )
         return found
 
 
 def may_prove(headers: Mapping[str, str]) -> bool:
-    """Whether there is a header that could prove anything: without one no body is read, let alone hashed."""
-    return any(headers.get(header) for header in (*(known.header for known in _SIGNATURES), *_OTHER_PROOFS))
+    """Whether there is a header that could prove anything: without one no body is read, let alone
+    hashed.
+    """
+    return any(
+        headers.get(header) for header in (*(known.header for known in _SIGNATURES), *_OTHER_PROOFS)
+    )
 
 
-def proof(headers: Mapping[str, str], body: bytes | Digests, secrets: Sequence[bytes], now: float) -> Proof | None:
-    """Who sent this, if it is signed by one of the secrets (or carries it, where a forge knows no better); else None.
+def proof(
+    headers: Mapping[str, str], body: bytes | Digests, secrets: Sequence[bytes], now: float
+) -> Proof | None:
+    """Who sent this, if it is signed by one of the secrets (or carries it, where a forge knows no
+    better); else None.
 
-    `headers` are found whatever their case, as in aiohttp. Every comparison takes the same time, right or wrong.
+    `headers` are found whatever their case, as in aiohttp. Every comparison takes the same time,
+    right or wrong.
     """
     digests = body if isinstance(body, Digests) else Digests(body)
     for known in _SIGNATURES:
         told = headers.get(known.header, "")
-        if not told.startswith(known.prefix) or not _DIGEST.fullmatch(told.removeprefix(known.prefix)):
+        if not told.startswith(known.prefix) or not _DIGEST.fullmatch(
+            told.removeprefix(known.prefix)
+        ):
             continue
-        if any(_same(told.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets):
-            ids = (named for header in known.id if _NAMED.fullmatch(named := headers.get(header, "").strip("{}")))
+        if any(
+            _same(told.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets
+        ):
+            ids = (
+                named
+                for header in known.id
+                if _NAMED.fullmatch(named := headers.get(header, "").strip("{}"))
+            )
             return Proof(
-                known.forge, (*(f"id {known.forge} {id}" for id in ids), f"signature {told.removeprefix(known.prefix).lower()}")
+                known.forge,
+                (
+                    *(f"id {known.forge} {id}" for id in ids),
+                    f"signature {told.removeprefix(known.prefix).lower()}",
+                ),
             )
     return _standard(headers, digests, secrets, now) or _token(headers, digests.body, secrets)
 
 
-def _standard(headers: Mapping[str, str], digests: Digests, secrets: Sequence[bytes], now: float) -> Proof | None:
-    """GitLab's signing token: id, time and body are signed together, so the id alone is enough to know a replay."""
+def _standard(
+    headers: Mapping[str, str], digests: Digests, secrets: Sequence[bytes], now: float
+) -> Proof | None:
+    """GitLab's signing token: id, time and body are signed together, so the id alone is enough to
+    know a replay.
+    """
     id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    if not _NAMED.fullmatch(id) or not re.fullmatch("[0-9]{1,12}", at) or abs(now - int(at)) > SIGNED_WITHIN:
+    if (
+        not _NAMED.fullmatch(id)
+        or not re.fullmatch("[0-9]{1,12}", at)
+        or abs(now - int(at)) > SIGNED_WITHIN
+    ):
         return None
     signatures = headers.get("webhook-signature", "").split()[:16]
     for secret in secrets if signatures else ():
-        wanted = base64.b64encode(digests.of(_standard_key(secret), f"{id}.{at}.".encode())).decode()
+        wanted = base64.b64encode(
+            digests.of(_standard_key(secret), f"{id}.{at}.".encode())
+        ).decode()
         if any(_same(told.removeprefix("v1,"), wanted) for told in signatures):
             return Proof("gitlab", (f"id gitlab {id}",))
     return None
@@ -133,13 +176,19 @@ def _standard(headers: Mapping[str, str], digests: Digests, secrets: Sequence[by
 
 def _standard_key(secret: bytes) -> bytes:
     try:
-        return base64.b64decode(secret.removeprefix(b"whsec_"), validate=True) if secret.startswith(b"whsec_") else secret
+        return (
+            base64.b64decode(secret.removeprefix(b"whsec_"), validate=True)
+            if secret.startswith(b"whsec_")
+            else secret
+        )
     except binascii.Error:
         return secret
 
 
 def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) -> Proof | None:
-    """A token proves only who sends it: by its id the same delivery is known again, or by its body where it has none."""
+    """A token proves only who sends it: by its id the same delivery is known again, or by its body
+    where it has none.
+    """
     bearer = headers.get("Authorization", "")
     said = {
         "gitlab": (headers.get("X-Gitlab-Token", ""), ("X-Gitlab-Event-UUID", "Idempotency-Key")),
@@ -147,10 +196,14 @@ def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) ->
     }
     for forge, (token, known_by) in said.items():
         if token and any(_same(token, secret) for secret in secrets):
-            ids = [headers[header] for header in known_by if _NAMED.fullmatch(headers.get(header, ""))]
+            ids = [
+                headers[header] for header in known_by if _NAMED.fullmatch(headers.get(header, ""))
+            ]
             if ids:
                 return Proof(forge, (f"id {forge} {ids[0]}",))
-            return Proof(forge, (f"body {hashlib.sha256(body).hexdigest()}",) if forge == "gitlab" else ())
+            return Proof(
+                forge, (f"body {hashlib.sha256(body).hexdigest()}",) if forge == "gitlab" else ()
+            )
     return None
 
 
@@ -160,7 +213,9 @@ def _same(told: str, wanted: bytes | str) -> bool:
 
 
 def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
-    """What a body of any forge tells. Raises Malformed where it is no JSON object, or a field is not what every forge sends."""
+    """What a body of any forge tells. Raises Malformed where it is no JSON object, or a field is
+    not what every forge sends.
+    """
     if any(headers.get(header, "").lower() in words for header, words in _PINGS.items()):
         return PushEvent(ping=True)
     try:
@@ -170,8 +225,14 @@ def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
     if not isinstance(told, dict):
         raise Malformed("the body is no JSON object")
     repository, project = told.get("repository"), _object(told, "project")
-    named = [repository] if isinstance(repository, str) else [*_names(_object(told, "repository")), *_names(project)]
-    default = _text(project, "default_branch") or (_text(repository, "default_branch") if isinstance(repository, dict) else "")
+    named = (
+        [repository]
+        if isinstance(repository, str)
+        else [*_names(_object(told, "repository")), *_names(project)]
+    )
+    default = _text(project, "default_branch") or (
+        _text(repository, "default_branch") if isinstance(repository, dict) else ""
+    )
     ref, commit = _pushed(told)
     return PushEvent(tuple(dict.fromkeys(name for name in named if name)), commit, ref, default)
 
@@ -204,7 +265,10 @@ def _names(repository: Mapping[str, Any]) -> Iterator[str]:
 
 def _pushed(told: Mapping[str, Any]) -> tuple[str, CommitId | None]:
     """The ref and its commit; of a ref that was deleted no commit."""
-    ref, commits = _text(told, "ref"), [_text(told, name) for name in ("after", "checkout_sha", "commit_id")]
+    ref, commits = (
+        _text(told, "ref"),
+        [_text(told, name) for name in ("after", "checkout_sha", "commit_id")],
+    )
     if isinstance(told.get("commit"), str):  # the generic form; elsewhere an object
         commits.append(told["commit"])
     for change in [*_list(_object(told, "push"), "changes"), *_list(told, "changes")][:1]:
@@ -243,17 +307,23 @@ def _text(told: Mapping[str, Any], name: str) -> str:
 
 
 def means(news: PushEvent, addresses: Iterable[str]) -> bool:
-    """Whether a delivery names the repository at one of these addresses: host and path, or a name that is the path."""
+    """Whether a delivery names the repository at one of these addresses: host and path, or a name
+    that is the path.
+    """
     ours = [_place(address) for address in addresses]
     for told in news.repositories:
         host, path = _place(told)
-        if path and any(path == our_path and (not host or host == our_host) for our_host, our_path in ours):
+        if path and any(
+            path == our_path and (not host or host == our_host) for our_host, our_path in ours
+        ):
             return True
     return False
 
 
 def _place(address: str) -> tuple[str, str]:
-    """Host (empty for a bare name) and path of an address in any of git's forms; the port and `.git` say nothing."""
+    """Host (empty for a bare name) and path of an address in any of git's forms; the port and
+    `.git` say nothing.
+    """
     text = address.strip()
     if "://" in text:
         try:
@@ -269,7 +339,9 @@ def _place(address: str) -> tuple[str, str]:
 
 
 def concerns(news: PushEvent, branch: str) -> bool:
-    """Whether the ref that moved may be the one that is followed (`branch`; empty: the default one); in doubt yes."""
+    """Whether the ref that moved may be the one that is followed (`branch`; empty: the default
+    one); in doubt yes.
+    """
     moved = news.ref.removeprefix("refs/heads/")
     if not moved or news.ref.startswith("refs/tags/"):
         return True

@@ -1,7 +1,8 @@
 """POST /hook: a forge says that somebody pushed, and the repository is looked at now.
 
-Anybody may send here, so everything is bounded before anything is believed: how many requests there are in a second and at once,
-how long a body is and how long it takes. Then the signature over the raw bytes, then its meaning. A body never says where to look.
+Anybody may send here, so everything is bounded before anything is believed: how many requests there
+are in a second and at once, how long a body is and how long it takes. Then the signature over the
+raw bytes, then its meaning. A body never says where to look.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is what it follows, where it says so.
+    """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is
+    what it follows, where it says so.
 
     `secrets` are read again when their file changed; any of them does.
     """
@@ -68,7 +70,9 @@ class DeliveryLog:
 
     def is_new(self, words: Sequence[str], now: float) -> bool:
         """Whether none of the words was heard before; they are from now on."""
-        while self._seen and (len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR):
+        while self._seen and (
+            len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR
+        ):
             self._seen.popitem(last=False)
         if any(word in self._seen for word in words):
             return False
@@ -88,7 +92,9 @@ class WebhookResponse:
 
 
 class Hooks:
-    """The webhook of all repositories. `targets` is asked for each delivery; `clock` counts seconds since 1970."""
+    """The webhook of all repositories. `targets` is asked for each delivery; `clock` counts seconds
+    since 1970.
+    """
 
     def __init__(
         self,
@@ -102,7 +108,8 @@ class Hooks:
         self._targets, self._tell, self._clock = targets, tell, clock
         self._max_bytes, self._body_seconds = max_bytes, body_seconds
         self._memory = DeliveryLog()
-        # Whoever has no secret can only empty the first bucket; then the schedule finds what is pushed.
+        # Whoever has no secret can only empty the first bucket; then the schedule finds what is
+        # pushed.
         self._anybody, self._known = Bucket(200, 50), Bucket(60, 2)
         self._bytes = Bucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
@@ -118,8 +125,14 @@ class Hooks:
         except _Refused as refused:
             said = refused.answer
         self._tell(HookHeard(self._clock(), said.result, said.forge, said.woken))
-        body = {"result": said.result.value, "message": said.words, **({"woken": said.woken} if said.woken else {})}
-        reply = web.Response(status=said.status, body=orjson.dumps(body) + b"\n", content_type="application/json")
+        body = {
+            "result": said.result.value,
+            "message": said.words,
+            **({"woken": said.woken} if said.woken else {}),
+        }
+        reply = web.Response(
+            status=said.status, body=orjson.dumps(body) + b"\n", content_type="application/json"
+        )
         if said.status in (429, 503):
             reply.headers["Retry-After"] = "30"
         reply.force_close()  # what is left of a body is nobody's next request
@@ -143,11 +156,17 @@ class Hooks:
         return self._answer(request.headers, body, targets, proofs)
 
     async def _body(self, request: web.Request) -> bytes:
-        too_large = WebhookResponse(413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes")
+        too_large = WebhookResponse(
+            413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes"
+        )
         if (request.content_length or 0) > self._max_bytes:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _Refused(WebhookResponse(415, HookResult.MALFORMED, "a body is sent as it is, not compressed"))
+            raise _Refused(
+                WebhookResponse(
+                    415, HookResult.MALFORMED, "a body is sent as it is, not compressed"
+                )
+            )
         if not webhook_payloads.may_prove(request.headers):
             raise _Refused(_UNSIGNED)
         found = bytearray()
@@ -159,19 +178,29 @@ class Hooks:
                         raise _Refused(too_large)
         except TimeoutError:
             raise _Refused(
-                WebhookResponse(408, HookResult.TOO_SLOW, f"the body took more than {self._body_seconds:.0f} seconds")
+                WebhookResponse(
+                    408,
+                    HookResult.TOO_SLOW,
+                    f"the body took more than {self._body_seconds:.0f} seconds",
+                )
             ) from None
         except web.RequestPayloadError:
-            raise _Refused(WebhookResponse(400, HookResult.MALFORMED, "the body broke off")) from None
+            raise _Refused(
+                WebhookResponse(400, HookResult.MALFORMED, "the body broke off")
+            ) from None
         return bytes(found)
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
-        """What a delivery means, from its headers and raw body; wakes the repositories that it is about."""
+        """What a delivery means, from its headers and raw body; wakes the repositories that it is
+        about.
+        """
         targets = self._concerned(id)
         return self._answer(headers, body, targets, _proofs(headers, body, targets, self._clock()))
 
     def _concerned(self, id: str) -> list[tuple[WebhookTarget, Sequence[bytes]]]:
-        """The repositories that a delivery to this path may be about, with their secrets as they are now."""
+        """The repositories that a delivery to this path may be about, with their secrets as they
+        are now.
+        """
         return [(target, target.secrets()) for target in self._targets() if id in ("", target.id)]
 
     def _answer(
@@ -191,25 +220,45 @@ class Hooks:
         except webhook_payloads.Malformed as error:
             return WebhookResponse(400, HookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
-            return WebhookResponse(409, HookResult.REPLAYED, "this delivery was here before", proof.forge)
+            return WebhookResponse(
+                409, HookResult.REPLAYED, "this delivery was here before", proof.forge
+            )
         if news.ping:
             return WebhookResponse(202, HookResult.PING, "well received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
-        meant = [target for target in believers if webhook_payloads.means(news, target.addresses)] or believers
+        meant = [
+            target for target in believers if webhook_payloads.means(news, target.addresses)
+        ] or believers
         for target in meant:
-            target.wake(Push(news.commit if webhook_payloads.concerns(news, target.branch) else None))
-        return WebhookResponse(202, HookResult.ACCEPTED, "looking now", proof.forge, tuple(target.id for target in meant))
+            target.wake(
+                Push(news.commit if webhook_payloads.concerns(news, target.branch) else None)
+            )
+        return WebhookResponse(
+            202,
+            HookResult.ACCEPTED,
+            "looking now",
+            proof.forge,
+            tuple(target.id for target in meant),
+        )
 
 
-_UNSIGNED = WebhookResponse(401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here")
+_UNSIGNED = WebhookResponse(
+    401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here"
+)
 
 
 def _proofs(
-    headers: Mapping[str, str], body: bytes, targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]], now: float
+    headers: Mapping[str, str],
+    body: bytes,
+    targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]],
+    now: float,
 ) -> dict[str, webhook_payloads.Proof]:
     """By the id of each repository whose secret signed the body, the proof."""
     digests = webhook_payloads.Digests(body)
-    found = ((target.id, webhook_payloads.proof(headers, digests, secrets, now)) for target, secrets in targets)
+    found = (
+        (target.id, webhook_payloads.proof(headers, digests, secrets, now))
+        for target, secrets in targets
+    )
     return {id: proof for id, proof in found if proof}
 
 

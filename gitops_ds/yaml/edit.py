@@ -1,8 +1,10 @@
-"""Changes values inside a YAML file and leaves the rest as its author wrote it: comments, quotes, order, indentation.
+"""Changes values inside a YAML file and leaves the rest as its author wrote it: comments, quotes,
+order, indentation.
 
-First as splices of the text (yaml_splices), which touch nothing else. Where those don't reach, ruamel.yaml's round-trip mode writes
-the file, which keeps comments but may lay them out anew: https://yaml.dev/doc/ruamel.yaml/. Either way the result is read again,
-and has to be what was wanted.
+First as splices of the text (yaml_splices), which touch nothing else. Where those don't reach,
+ruamel.yaml's round-trip mode writes the file, which keeps comments but may lay them out anew:
+https://yaml.dev/doc/ruamel.yaml/. Either way the result is read again, and has to be what was
+wanted.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from gitops_ds.yaml.splice import Splice
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A value to set at a path of one document (counted from 0); None takes the key or the list's entry away.
+    """A value to set at a path of one document (counted from 0); None takes the key or the list's
+    entry away.
 
-    With `key` what is there is called that, and keeps its value. With `make` the mappings on the way are made where they are
-    missing. An index that is a list's length adds an entry.
+    With `key` what is there is called that, and keeps its value. With `make` the mappings on the
+    way are made where they are missing. An index that is a list's length adds an entry.
     """
 
     document: int
@@ -45,9 +48,11 @@ class Edit:
 
 
 def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file after the edits, whose paths are those of the file as it is, none of them inside another one's.
+    """The file after the edits, whose paths are those of the file as it is, none of them inside
+    another one's.
 
-    Raises ValueError for a file that isn't YAML, for a path whose parent isn't there, and for a value that an alias shares.
+    Raises ValueError for a file that isn't YAML, for a path whose parent isn't there, and for a
+    value that an alias shares.
     """
     if not edits:
         return data
@@ -65,19 +70,34 @@ def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def changed(value: Any, edits: Sequence[Edit]) -> Any:
-    """A plain value after edits (of whatever document); what goes and isn't there is gone. Raises ValueError as `apply` does."""
+    """A plain value after edits (of whatever document); what goes and isn't there is gone. Raises
+    ValueError as `apply` does.
+    """
     made = copy.deepcopy(value)
     for edit in _in_order(edits):
-        if edit.value is not None or edit.key or yaml_path.at(made, edit.path) is not yaml_path.MISSING:
+        if (
+            edit.value is not None
+            or edit.key
+            or yaml_path.at(made, edit.path) is not yaml_path.MISSING
+        ):
             _put(made, edit)
     return made
 
 
 def _in_order(edits: Sequence[Edit]) -> list[Edit]:
-    """What is set or named anew first; then what goes, entries of lists from the last, so that the places of the others stay."""
+    """What is set or named anew first; then what goes, entries of lists from the last, so that the
+    places of the others stay.
+    """
     coming = [edit for edit in edits if edit.value is not None or edit.key]
     going = [edit for edit in edits if edit.value is None and not edit.key]
-    return [*coming, *sorted(going, key=lambda one: (one.document, [str(step).zfill(9) for step in one.path]), reverse=True)]
+    return [
+        *coming,
+        *sorted(
+            going,
+            key=lambda one: (one.document, [str(step).zfill(9) for step in one.path]),
+            reverse=True,
+        ),
+    ]
 
 
 def _values(data: bytes) -> dict[int, Any]:
@@ -120,7 +140,9 @@ def _rename(parent: dict[Any, Any], old: Any, new: str) -> None:
 
 
 def _spliced_in_flow(data: bytes, edits: Sequence[Edit]) -> bytes | None:
-    """The same with collections between brackets: after a comment ruamel.yaml writes some that it can't read again."""
+    """The same with collections between brackets: after a comment ruamel.yaml writes some that it
+    can't read again.
+    """
     return _spliced(data, edits, in_flow=True)
 
 
@@ -142,8 +164,8 @@ def _spliced(data: bytes, edits: Sequence[Edit], *, in_flow: bool = False) -> by
 def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[Edit]] | None:
     """The text after those edits whose places one reading tells, and the others.
 
-    A second edit of the same collection has to see what the first has done, and an entry of a list goes only when no path that
-    waits leads past it.
+    A second edit of the same collection has to see what the first has done, and an entry of a list
+    goes only when no path that waits leads past it.
     """
     trees = list(nodes.compose(text.encode()))
     source = splice.Text(text)
@@ -153,7 +175,10 @@ def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[E
     held: set[tuple[int, Path]] = set()
     for edit in edits:
         trail = _trail(trees[edit.document], edit.path)
-        around, parent = (edit.document, edit.path[: len(trail) - 1]), (edit.document, edit.path[:-1])
+        around, parent = (
+            (edit.document, edit.path[: len(trail) - 1]),
+            (edit.document, edit.path[:-1]),
+        )
         goes = edit.value is None and not edit.key
         if goes:
             around = parent
@@ -185,7 +210,9 @@ def _trail(root: Node, path: Path) -> Trail:
 
 def _child(node: Node, step: str | int) -> tuple[Node | None, Node] | None:
     if isinstance(node, SequenceNode):
-        return (None, node.value[step]) if isinstance(step, int) and step < len(node.value) else None
+        return (
+            (None, node.value[step]) if isinstance(step, int) and step < len(node.value) else None
+        )
     if not isinstance(node, MappingNode):
         return None
     return next(((key, value) for key, value in node.value if key.value == step), None)
@@ -198,7 +225,11 @@ def _splices(source: splice.Text, trail: Trail, edit: Edit, in_flow: bool) -> li
         return source.replaced(key, edit.key) if key is not None else None
     if there and edit.value is None:
         name, parent = trail[-2]
-        index = next(i for i, one in enumerate(parent.value) if trail[-1][1] in (one if isinstance(one, tuple) else (one,)))
+        index = next(
+            i
+            for i, one in enumerate(parent.value)
+            if trail[-1][1] in (one if isinstance(one, tuple) else (one,))
+        )
         return source.removed((name, parent), index)
     if there and isinstance(edit.value, dict | list):
         return source.rewritten(trail[-1][1], edit.value) if in_flow else None
@@ -208,7 +239,9 @@ def _splices(source: splice.Text, trail: Trail, edit: Edit, in_flow: bool) -> li
     value = edit.value
     for step in reversed(missing[1:]):
         value = {step: value}
-    return source.added(trail[-1], missing[0] if isinstance(missing[0], str) else None, value, len(trail))
+    return source.added(
+        trail[-1], missing[0] if isinstance(missing[0], str) else None, value, len(trail)
+    )
 
 
 def _round_trip(data: bytes, edits: Sequence[Edit]) -> bytes:

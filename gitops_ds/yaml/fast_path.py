@@ -1,8 +1,10 @@
-"""The YAML that most manifests are, line by line: block mappings and lists of short scalars, four times as fast as libyaml.
+"""The YAML that most manifests are, line by line: block mappings and lists of short scalars, four
+times as fast as libyaml.
 
-It reads a file wholly or not at all, and errs to the side of not reading it only: whatever is not surely what libyaml makes of it
-(tests/yaml/test_fast_path.py compares) is left to `documents`, and so is all that something has to be said about. It is fast
-because files repeat the same lines: what a line says is found out once.
+It reads a file wholly or not at all, and errs to the side of not reading it only: whatever is not
+surely what libyaml makes of it (tests/yaml/test_fast_path.py compares) is left to `documents`, and
+so is all that something has to be said about. It is fast because files repeat the same lines: what
+a line says is found out once.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import Any, Final
 
 from gitops_ds.yaml import scalars
 
-# Below all limits of `documents`, and below the 1,024 characters that a key may be away from its colon.
+# Below all limits of `documents`, and below the 1,024 characters that a key may be away from its
+# colon.
 _MOST_BYTES: Final = 100_000
 _LONGEST: Final = 1_000
 _DEEPEST: Final = 40
@@ -22,7 +25,10 @@ _SEEN_AT_MOST: Final = 20_000
 _COMMENT: Final = r"#[\t\x20-\x7e]*"
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
 # Begins and ends as nothing else can, and holds neither ": " nor " #".
-_BARE: Final = r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ ])#| +(?=[^ #]))*"
+_BARE: Final = (
+    r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ "
+    r"])#| +(?=[^ #]))*"
+)
 _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
 _ITEM: Final = rf"[A-Za-z0-9/_][A-Za-z0-9./_-]*|{_QUOTED}"
 _LIST: Final = rf"\[ *(?:(?:{_ITEM})(?: *, *(?:{_ITEM}))*)? *\]"
@@ -33,7 +39,8 @@ _VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|\{{ *\}})(?: +{_COMMENT
 _ITEMS: Final = re.compile(_ITEM)
 
 _NEW: Final = "---"
-# How many columns the line is in, whether a dash comes first, the column of the key, the key, whether a value follows, the value.
+# How many columns the line is in, whether a dash comes first, the column of the key, the key,
+# whether a value follows, the value.
 _Line = tuple[int, bool, int, str | None, bool, Any]
 _BLANK: Final[_Line] = (-1, False, 0, None, False, None)
 _SEEN: Final[dict[str, _Line]] = {}
@@ -44,7 +51,9 @@ class _Unsure(Exception):
 
 
 def read(data: bytes) -> list[tuple[int, dict[str, Any]]] | None:
-    """The documents that are not empty, each with its number from 0; None where this is not the one to read them."""
+    """The documents that are not empty, each with its number from 0; None where this is not the one
+    to read them.
+    """
     if len(data) > _MOST_BYTES or not data.isascii():
         return None
     found: list[tuple[int, dict[str, Any]]] = []

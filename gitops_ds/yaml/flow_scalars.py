@@ -1,7 +1,9 @@
-"""Plain scalars with a ":" or "?" inside a flow collection, such as `{image: foo:1}`, which kubectl reads.
+"""Plain scalars with a ":" or "?" inside a flow collection, such as `{image: foo:1}`, which kubectl
+reads.
 
-The libyaml inside ruamel.yaml.clib ends such a scalar at the character and complains. Where it does, those characters that can't be
-indicators are hidden behind characters of private use, one for one, so that every position stays.
+The libyaml inside ruamel.yaml.clib ends such a scalar at the character and complains. Where it
+does, those characters that can't be indicators are hidden behind characters of private use, one for
+one, so that every position stays.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def veiled(data: bytes) -> bytes:
 
 
 def unveil(root: Node) -> None:
-    """Puts the hidden characters back into every scalar below; a node that several aliases share is met once."""
+    """Puts the hidden characters back into every scalar below; a node that several aliases share is
+    met once.
+    """
     waiting, met = [root], set[int]()
     while waiting:
         node = waiting.pop()

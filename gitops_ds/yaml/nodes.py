@@ -1,4 +1,5 @@
-"""The nodes of a YAML file by libyaml (ruamel.yaml.clib), each with its marks, none with a resolved tag: that work is ours.
+"""The nodes of a YAML file by libyaml (ruamel.yaml.clib), each with its marks, none with a resolved
+tag: that work is ours.
 
 What could make the parser itself run away (depth, number of nodes) is counted here.
 """
@@ -26,7 +27,8 @@ def c_parser_present() -> bool:
     return CParser is not None
 
 
-# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no look-up of a tag.
+# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no
+# look-up of a tag.
 PLAIN: Final = Tag(suffix="plain")
 QUOTED: Final = Tag(suffix="quoted")
 MAPPING: Final = Tag(suffix="mapping")
@@ -53,7 +55,9 @@ def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
 
 
 class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
-    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no more."""
+    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no
+    more.
+    """
 
     def __init__(self, data: bytes) -> None:
         CParser.__init__(self, data)
@@ -73,7 +77,9 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
 
 
 class _CountingParser(_Parser):
-    """The same for files that could hold too many nodes, or nest so deep that the composer's recursion would end the process."""
+    """The same for files that could hold too many nodes, or nest so deep that the composer's
+    recursion would end the process.
+    """
 
     def descend_resolver(self, _parent: object, _index: object) -> None:
         self.depth += 1
@@ -91,10 +97,12 @@ class _CountingParser(_Parser):
 
 
 def _is_harmless(data: bytes) -> bool:
-    """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper than a few hundred levels.
+    """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper
+    than a few hundred levels.
 
-    A block collection stands further right than the one around it, or is a list at the column of the key above it: two levels a
-    column at most. A flow collection needs its bracket. The 64 levels are then counted while the values are built.
+    A block collection stands further right than the one around it, or is a list at the column of
+    the key above it: two levels a column at most. A flow collection needs its bracket. The 64
+    levels are then counted while the values are built.
     """
     if len(data) > MAX_NODES:
         return False
@@ -109,7 +117,10 @@ def compose(data: bytes) -> Iterator[Node]:
     if _SURROGATES.search(data) and data.lstrip()[:1] in (b"{", b"["):
         data = _SURROGATES.sub(_joined, data)
     if not c_parser_present():
-        raise LimitPassed("YAML can't be read: ruamel.yaml is here without its C parser; install ruamel.yaml[oldlibyaml]")
+        raise LimitPassed(
+            "YAML can't be read: ruamel.yaml is here without its C parser; install "
+            "ruamel.yaml[oldlibyaml]"
+        )
     done = 0
     try:
         for root in _composed(data):
@@ -125,7 +136,9 @@ def compose(data: bytes) -> Iterator[Node]:
 
 
 def last(node: Node) -> Node:
-    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where the next thing starts."""
+    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where
+    the next thing starts.
+    """
     while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
         node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
     return node
@@ -142,6 +155,8 @@ def _composed(data: bytes) -> Iterator[Node]:
 
 
 def _joined(pair: re.Match[bytes]) -> bytes:
-    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight digits."""
+    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight
+    digits.
+    """
     high, low = int(pair[1], 16), int(pair[2], 16)
     return b"\\U%08X" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))

@@ -1,8 +1,10 @@
-"""What a plain YAML scalar means to kubectl: neither YAML 1.1 nor 1.2, but Go's reading, passed through JSON.
+"""What a plain YAML scalar means to kubectl: neither YAML 1.1 nor 1.2, but Go's reading, passed
+through JSON.
 
-kubectl reads with sigs.k8s.io/yaml: a YAML 1.1 resolver of its own, then JSON, where `1.0` becomes 1 and an integer beyond 64 bits
-a float. The rules here were compared with kubectl 1.32 and 1.37, text by text (tests/yaml/test_scalars.py has them all).
-Sources: resolve.go and decode.go of sigs.k8s.io/yaml/goyaml.v2; unstructured numbers in k8s.io/apimachinery/pkg/util/json.
+kubectl reads with sigs.k8s.io/yaml: a YAML 1.1 resolver of its own, then JSON, where `1.0` becomes
+1 and an integer beyond 64 bits a float. The rules here were compared with kubectl 1.32 and 1.37,
+text by text (tests/yaml/test_scalars.py has them all). Sources: resolve.go and decode.go of
+sigs.k8s.io/yaml/goyaml.v2; unstructured numbers in k8s.io/apimachinery/pkg/util/json.
 """
 
 from __future__ import annotations
@@ -15,15 +17,21 @@ Scalar = str | int | float | bool | None
 
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False
+    ),
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
 }
 _BOOLEANS_BOTH_READ = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))\Z")
+_INTEGER = re.compile(
+    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))\Z"
+)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _FLOAT_FROM_POINT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 _MOST_DIGITS = 20
@@ -38,7 +46,9 @@ _INT64 = 1 << 63
 
 
 def read(text: str) -> Scalar:
-    """The value of a plain scalar. Infinity and NaN come as floats although JSON has no word for them: the caller refuses them."""
+    """The value of a plain scalar. Infinity and NaN come as floats although JSON has no word for
+    them: the caller refuses them.
+    """
     if text in _WORDS:
         return _WORDS[text]
     first = text[0]
@@ -65,7 +75,9 @@ def ambiguous(text: str) -> bool:
 
 
 def key(text: str) -> str | None:
-    """The text that a plain mapping key becomes; None where kubectl refuses it (null, an integer beyond 64 bits)."""
+    """The text that a plain mapping key becomes; None where kubectl refuses it (null, an integer
+    beyond 64 bits).
+    """
     value = read(text)
     match value:
         case None:
@@ -80,12 +92,28 @@ def key(text: str) -> str | None:
             return str(value) if isinstance(value, int) else None
 
 
-def _integer(sign: str, hexadecimal: str | None, binary: str | None, octal: str | None, decimal: str | None) -> Scalar:
-    """Go's ParseInt with base 0, then ParseUint; None where neither has room (a decimal one may still be a float)."""
+def _integer(
+    sign: str, hexadecimal: str | None, binary: str | None, octal: str | None, decimal: str | None
+) -> Scalar:
+    """Go's ParseInt with base 0, then ParseUint; None where neither has room (a decimal one may
+    still be a float).
+    """
     # Python reads no decimal of more than 4,300 digits; none of more than 20 has room.
-    if decimal and len(decimal) > _MOST_DIGITS and len(decimal := decimal.lstrip("0")) > _MOST_DIGITS:
+    if (
+        decimal
+        and len(decimal) > _MOST_DIGITS
+        and len(decimal := decimal.lstrip("0")) > _MOST_DIGITS
+    ):
         return None
-    size = int(hexadecimal, 16) if hexadecimal else int(binary, 2) if binary else int(octal, 8) if octal else int(decimal or "0")
+    size = (
+        int(hexadecimal, 16)
+        if hexadecimal
+        else int(binary, 2)
+        if binary
+        else int(octal, 8)
+        if octal
+        else int(decimal or "0")
+    )
     value = -size if sign == "-" else size
     if -_INT64 <= value < _INT64:
         return value
@@ -93,7 +121,9 @@ def _integer(sign: str, hexadecimal: str | None, binary: str | None, octal: str 
 
 
 def _float(text: str) -> Scalar:
-    """A float as it comes out of JSON: a whole one is an integer again; None beyond the range of a float."""
+    """A float as it comes out of JSON: a whole one is an integer again; None beyond the range of a
+    float.
+    """
     value = float(text)
     if math.isinf(value):
         return None
@@ -101,7 +131,9 @@ def _float(text: str) -> Scalar:
 
 
 def _float_key(value: float) -> str:
-    """Go prints a float key with the shortest digits that 32 bits keep, and an exponent below -4 and from 6 on."""
+    """Go prints a float key with the shortest digits that 32 bits keep, and an exponent below -4
+    and from 6 on.
+    """
     if math.isnan(value):
         return ".nan"
     try:
@@ -110,6 +142,8 @@ def _float_key(value: float) -> str:
         short = math.copysign(math.inf, value)
     if math.isinf(short):
         return "-.inf" if short < 0 else ".inf"
-    digits = next(n for n in range(10) if struct.pack("f", float(f"{short:.{n}e}")) == struct.pack("f", short))
+    digits = next(
+        n for n in range(10) if struct.pack("f", float(f"{short:.{n}e}")) == struct.pack("f", short)
+    )
     exponent = int(f"{short:.{digits}e}".partition("e")[2])
     return f"{short:.{max(digits - exponent, 0)}f}" if -4 <= exponent < 6 else f"{short:.{digits}e}"

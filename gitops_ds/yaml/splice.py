@@ -1,7 +1,8 @@
-"""An edit of a YAML file as splices of its text: what comes or goes takes its own lines, and not a byte beside them moves.
+"""An edit of a YAML file as splices of its text: what comes or goes takes its own lines, and not a
+byte beside them moves.
 
-The places are libyaml's marks. Not every way to write YAML is known here: the answer is then None, or a text that means something
-else. Who asks must read the text again (`yaml_edit` does).
+The places are libyaml's marks. Not every way to write YAML is known here: the answer is then None,
+or a text that means something else. Who asks must read the text again (`yaml_edit` does).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _DASHES: Final = re.compile(r" *(?:- +)+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Characters from `start` to `end` give way to a text. Of two at one place the one of the greater depth comes first."""
+    """Characters from `start` to `end` give way to a text. Of two at one place the one of the
+    greater depth comes first.
+    """
 
     start: int
     end: int
@@ -59,17 +62,28 @@ class Text:
 
     def rewritten(self, node: Node, value: Any) -> list[Splice]:
         """A collection between brackets takes the place of whatever stands there."""
-        return [Splice(self._at(node.start_mark), self._at(nodes.last(node).end_mark), style.flow(value))]
+        return [
+            Splice(
+                self._at(node.start_mark), self._at(nodes.last(node).end_mark), style.flow(value)
+            )
+        ]
 
-    def added(self, parent: tuple[Node | None, Node], key: str | None, value: Any, depth: int) -> list[Splice] | None:
-        """A key with its value comes to a mapping, or (without a key) an entry to the end of a list.
+    def added(
+        self, parent: tuple[Node | None, Node], key: str | None, value: Any, depth: int
+    ) -> list[Splice] | None:
+        """A key with its value comes to a mapping, or (without a key) an entry to the end of a
+        list.
 
         `parent` is the collection, with the node of its key before it.
         """
         name, node = parent
         made = [value] if key is None else {key: value}
         if not isinstance(node, MappingNode | SequenceNode):
-            return self._under(name, node, made) if name is not None and key is not None and not node.value else None
+            return (
+                self._under(name, node, made)
+                if name is not None and key is not None and not node.value
+                else None
+            )
         if node.flow_style:
             return self._into_flow(node, key, value)
         last = self._neighbour(node, value)[1] if isinstance(node, MappingNode) else node.value[-1]
@@ -79,7 +93,9 @@ class Text:
         return [self._lines(where, style.block(made, self.text, node.start_mark.column), depth)]
 
     def removed(self, parent: tuple[Node | None, Node], index: int) -> list[Splice] | None:
-        """An entry of a collection goes; `parent` is the collection, with the node of its key before it."""
+        """An entry of a collection goes; `parent` is the collection, with the node of its key
+        before it.
+        """
         name, node = parent
         if not isinstance(node, MappingNode | SequenceNode):
             return None
@@ -91,7 +107,11 @@ class Text:
             start = self._at(node.value[index].start_mark)
             end = self._past(node.value[index])
             first = self._line(start)
-            return [Splice(first, end, "")] if end is not None and _DASH.fullmatch(self.text[first:start]) else None
+            return (
+                [Splice(first, end, "")]
+                if end is not None and _DASH.fullmatch(self.text[first:start])
+                else None
+            )
         key, value = node.value[index]
         start, end = self._at(key.start_mark), self._past(value)
         first = self._line(start)
@@ -123,7 +143,11 @@ class Text:
         if last.end_mark.line > last.start_mark.line and last.end_mark.column == 0:
             # A block scalar: its end is that of its last line, and of the blank ones below.
             blank = _BLANK_LINES.search(self.text, 0, end)
-            return self._starts[bisect_right(self._starts, blank.start())] if blank and blank.start() else end
+            return (
+                self._starts[bisect_right(self._starts, blank.start())]
+                if blank and blank.start()
+                else end
+            )
         rest = _REST.match(self.text, end)
         return rest.end() if rest else None
 
@@ -134,8 +158,14 @@ class Text:
         return Splice(where, where, text, depth)
 
     def _neighbour(self, node: MappingNode, value: Any) -> Any:
-        """The entry to come after: what is short stands beside the other short ones, the rest at the end."""
-        short = [entry for entry in node.value if isinstance(entry[1], ScalarNode) and entry[1].value and entry[1].end_mark.column]
+        """The entry to come after: what is short stands beside the other short ones, the rest at
+        the end.
+        """
+        short = [
+            entry
+            for entry in node.value
+            if isinstance(entry[1], ScalarNode) and entry[1].value and entry[1].end_mark.column
+        ]
         return node.value[-1] if isinstance(value, dict | list) or not short else short[-1]
 
     def _under(self, name: Node, node: Node, made: Any) -> list[Splice] | None:
@@ -144,23 +174,35 @@ class Text:
         if rest is None or self.text[self._at(node.end_mark) - 1] != ":":
             return None
         wide = style.indents(self.text)[0]
-        return [self._lines(rest.end(), style.block(made, self.text, name.start_mark.column + wide))]
+        return [
+            self._lines(rest.end(), style.block(made, self.text, name.start_mark.column + wide))
+        ]
 
     def _into_flow(self, node: Node, key: str | None, value: Any) -> list[Splice] | None:
         start, end = self._span(node)
         like = node.value[-1][0] if key is not None and node.value else None
-        as_json = self.text[: start + 1].lstrip()[:1] in ("{", "[") if like is None else self.text[self._at(like.start_mark)] == '"'
+        as_json = (
+            self.text[: start + 1].lstrip()[:1] in ("{", "[")
+            if like is None
+            else self.text[self._at(like.start_mark)] == '"'
+        )
         text = style.flow(value, as_json=as_json)
         if key is not None:
             text = f"{style.flow(key, as_json=as_json)}: {text}"
         if not node.value:
-            return None if self.text[start + 1 : end - 1].strip() else [Splice(start + 1, end - 1, text)]
+            return (
+                None
+                if self.text[start + 1 : end - 1].strip()
+                else [Splice(start + 1, end - 1, text)]
+            )
         last = node.value[-1] if key is None else node.value[-1][1]
         first = self._at((node.value[-1] if key is None else node.value[-1][0]).start_mark)
         where = self._at(last.end_mark)
         margin = self.text[self._line(first) : first]
         on_its_own = margin.isspace() and self._line(first) > start
-        return [Splice(where, where, f",{self._newline}{margin}{text}" if on_its_own else f", {text}")]
+        return [
+            Splice(where, where, f",{self._newline}{margin}{text}" if on_its_own else f", {text}")
+        ]
 
     def _out_of_flow(self, node: Node, index: int) -> list[Splice] | None:
         spans = [
@@ -172,7 +214,10 @@ class Text:
         ]
         start, end = self._span(node)
         if len(spans) == 1:
-            gap, splice = self.text[start + 1 : spans[0][0]] + self.text[spans[0][1] : end - 1], Splice(start + 1, end - 1, "")
+            gap, splice = (
+                self.text[start + 1 : spans[0][0]] + self.text[spans[0][1] : end - 1],
+                Splice(start + 1, end - 1, ""),
+            )
         elif index == 0:
             gap, splice = self.text[spans[0][1] : spans[1][0]], Splice(spans[0][0], spans[1][0], "")
         else:

@@ -1,4 +1,6 @@
-"""New YAML in the manner of the file that it comes into: its indentation, the quotes of what stood there."""
+"""New YAML in the manner of the file that it comes into: its indentation, the quotes of what stood
+there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _PLAIN: Final = re.compile(r"[\w./@-](?:[\w ./@+=%-]|:(?=[\w/]))*(?<! )")
 
 
 def in_place_of(old: str, value: Any) -> str | None:
-    """The scalar in the quotes of the old text; None where the old one can't be written over (`|`, an alias)."""
+    """The scalar in the quotes of the old text; None where the old one can't be written over (`|`,
+    an alias).
+    """
     if not old or old[0] in "|>*&!" or (isinstance(value, str) and "\n" in value):
         return None
     if not isinstance(value, str):
@@ -30,9 +34,18 @@ def in_place_of(old: str, value: Any) -> str | None:
 
 
 def flow(value: Any, *, as_json: bool = False) -> str:
-    """The value on one line, as it can stand between brackets; `as_json`: so that a JSON reader takes it too."""
+    """The value on one line, as it can stand between brackets; `as_json`: so that a JSON reader
+    takes it too.
+    """
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{flow(key, as_json=as_json)}: {flow(item, as_json=as_json)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{flow(key, as_json=as_json)}: {flow(item, as_json=as_json)}"
+                for key, item in value.items()
+            )
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(flow(item, as_json=as_json) for item in value) + "]"
     if as_json or "\n" in str(value):
@@ -41,7 +54,9 @@ def flow(value: Any, *, as_json: bool = False) -> str:
 
 
 def block(value: Any, like: str, indent: int) -> str:
-    """A mapping or a list as lines of its own, indented by that many spaces, otherwise like the text around it."""
+    """A mapping or a list as lines of its own, indented by that many spaces, otherwise like the
+    text around it.
+    """
     out = io.BytesIO()
     writer(like, explicit_start=False).dump(quoted(value), out)
     lines = textwrap.dedent(out.getvalue().decode()).splitlines(keepends=True)
@@ -60,7 +75,9 @@ def writer(like: str, *, explicit_start: bool) -> YAML:
 
 
 def indents(text: str) -> tuple[int, int, int]:
-    """How the author indents: mappings, the text of list entries, and their dash, each from the parent key."""
+    """How the author indents: mappings, the text of list entries, and their dash, each from the
+    parent key.
+    """
     nested = re.search(r"^( *)[\w./-]+:\r?\n\1( +)[\w./-]+:", text, re.MULTILINE)
     mapping = len(nested[2]) if nested else 2
     listed = re.search(r"^( *)[\w./-]+:\r?\n(?:\1#.*\n)*\1( *)-( +)", text, re.MULTILINE)
@@ -69,7 +86,9 @@ def indents(text: str) -> tuple[int, int, int]:
 
 
 def quoted(value: Any, old: Any = None) -> Any:
-    """The value for the round trip: in the quotes of the old one; a text that would be read as something else gets quotes."""
+    """The value for the round trip: in the quotes of the old one; a text that would be read as
+    something else gets quotes.
+    """
     if isinstance(value, dict):
         return {quoted(key): quoted(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,8 @@
 """A bundle as YAML that every reader takes the same way: what is not surely plain text is quoted.
 
-Written here and not by a library for speed (a hundred times the round-trip writer's), and because the scalar rules of YAML 1.1
-(kubectl) and 1.2 (most tools) differ: `yes`, `0644`, `12:30:45`, `1e3`. Same bundle, same bytes.
+Written here and not by a library for speed (a hundred times the round-trip writer's), and because
+the scalar rules of YAML 1.1 (kubectl) and 1.2 (most tools) differ: `yes`, `0644`, `12:30:45`,
+`1e3`. Same bundle, same bytes.
 """
 
 from __future__ import annotations
@@ -33,16 +34,20 @@ _RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
 _FIRST_KEYS = ("apiVersion", "kind", "metadata")
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*", re.ASCII)
-_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"])
-# What YAML calls printable, without the line breaks that only YAML 1.1 knows (U+0085, U+2028, U+2029) and the byte order mark.
+_WORDS = frozenset(
+    ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"]
+)
+# What YAML calls printable, without the line breaks that only YAML 1.1 knows (U+0085, U+2028,
+# U+2029) and the byte order mark.
 _UNPRINTABLE = "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]"
 
 
 def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:
-    """The manifests as one stream of documents, in the order in which `kubectl apply -f -` needs them.
+    """The manifests as one stream of documents, in the order in which `kubectl apply -f -` needs
+    them.
 
-    A Secret is left out with a line that says so, unless `secrets` asks for it: a stand-in for its values could be applied by
-    mistake.
+    A Secret is left out with a line that says so, unless `secrets` asks for it: a stand-in for its
+    values could be applied by mistake.
     """
     manifests = sorted(bundle.manifests.values(), key=lambda m: (rank(m.key.kind), m.key))
     return "".join(_document(manifest, secrets=secrets) for manifest in manifests)
@@ -61,7 +66,11 @@ def manifest(body: Mapping[str, Any]) -> str:
 
 def dump(value: Any) -> str:
     """One value, a mapping or a list, as block YAML that ends with a line break."""
-    return "".join(_block(value, "")) if isinstance(value, Mapping | list) and value else _scalar(value) + "\n"
+    return (
+        "".join(_block(value, ""))
+        if isinstance(value, Mapping | list) and value
+        else _scalar(value) + "\n"
+    )
 
 
 def _document(one: Manifest, *, secrets: bool) -> str:
@@ -104,7 +113,9 @@ def _item(item: Any, indent: str, *, list_indent: str) -> Iterator[str]:
 
 
 def _key(key: str) -> str:
-    """A longer key than 128 characters needs the `?` form in some readers only when it spans lines; quoting is enough."""
+    """A longer key than 128 characters needs the `?` form in some readers only when it spans lines;
+    quoting is enough.
+    """
     return _scalar(key)
 
 
@@ -130,7 +141,9 @@ def _escape(char: str) -> str:
 
 
 def _literal(text: str, indent: str) -> str:
-    """The text as a literal block, or nothing where only quotes keep it: leading blanks, control characters, blank lines only."""
+    """The text as a literal block, or nothing where only quotes keep it: leading blanks, control
+    characters, blank lines only.
+    """
     if text[0] in " \t\n" or re.search(_UNPRINTABLE, text) or not text.strip():
         return ""
     body = text.rstrip("\n")

@@ -10,7 +10,9 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.model.decision import FreeCapacity
 
 
-def container(cpu: str = "", restart: str = "", ports: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+def container(
+    cpu: str = "", restart: str = "", ports: tuple[dict[str, Any], ...] = ()
+) -> dict[str, Any]:
     asks = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
     return {**asks, **({"restartPolicy": restart} if restart else {}), "ports": list(ports)}
 
@@ -18,23 +20,47 @@ def container(cpu: str = "", restart: str = "", ports: tuple[dict[str, Any], ...
 @pytest.mark.parametrize(
     ("spec", "cpu"),
     [
-        pytest.param({"containers": [container("100m"), container("1")]}, 1100, id="containers run side by side"),
-        pytest.param({"containers": [container("100m")], "initContainers": [container("2")]}, 2000, id="the largest before"),
-        pytest.param({"containers": [container("3")], "initContainers": [container("2"), container("1")]}, 3000, id="each alone"),
         pytest.param(
-            {"containers": [container("1")], "initContainers": [container("500m", "Always")]}, 1500, id="a sidecar runs beside them"
+            {"containers": [container("100m"), container("1")]},
+            1100,
+            id="containers run side by side",
         ),
         pytest.param(
-            {"containers": [container("1")], "initContainers": [container("1", "Always"), container("2")]},
+            {"containers": [container("100m")], "initContainers": [container("2")]},
+            2000,
+            id="the largest before",
+        ),
+        pytest.param(
+            {"containers": [container("3")], "initContainers": [container("2"), container("1")]},
+            3000,
+            id="each alone",
+        ),
+        pytest.param(
+            {"containers": [container("1")], "initContainers": [container("500m", "Always")]},
+            1500,
+            id="a sidecar runs beside them",
+        ),
+        pytest.param(
+            {
+                "containers": [container("1")],
+                "initContainers": [container("1", "Always"), container("2")],
+            },
             3000,
             id="and beside the init containers after it",
         ),
         pytest.param(
-            {"containers": [container("1")], "initContainers": [container("2"), container("1", "Always")]},
+            {
+                "containers": [container("1")],
+                "initContainers": [container("2"), container("1", "Always")],
+            },
             2000,
             id="but not beside those before it",
         ),
-        pytest.param({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250, id="with its runtime's overhead"),
+        pytest.param(
+            {"containers": [container("1")], "overhead": {"cpu": "250m"}},
+            1250,
+            id="with its runtime's overhead",
+        ),
         pytest.param({"containers": [container("0.0001")]}, 1, id="rounded up"),
     ],
 )
@@ -48,12 +74,27 @@ PORT = {"containerPort": 80, "hostPort": 8080}
 @pytest.mark.parametrize(
     ("spec", "room", "why"),
     [
-        pytest.param({"containers": [container("1")]}, FreeCapacity({"cpu": 1000, "pods": 1000}), "", id="just enough"),
         pytest.param(
-            {"containers": [container("1")]}, FreeCapacity({"cpu": 999, "pods": 1000}), "Insufficient cpu", id="not quite"
+            {"containers": [container("1")]},
+            FreeCapacity({"cpu": 1000, "pods": 1000}),
+            "",
+            id="just enough",
         ),
-        pytest.param({"containers": [container()]}, FreeCapacity({"pods": 0}), "Too many pods", id="full"),
-        pytest.param({"containers": [container("1")]}, FreeCapacity({}), "", id="a node that has not said what it has"),
+        pytest.param(
+            {"containers": [container("1")]},
+            FreeCapacity({"cpu": 999, "pods": 1000}),
+            "Insufficient cpu",
+            id="not quite",
+        ),
+        pytest.param(
+            {"containers": [container()]}, FreeCapacity({"pods": 0}), "Too many pods", id="full"
+        ),
+        pytest.param(
+            {"containers": [container("1")]},
+            FreeCapacity({}),
+            "",
+            id="a node that has not said what it has",
+        ),
         pytest.param(
             {"containers": [{"resources": {"requests": {"example.com/gpu": "1"}}}]},
             FreeCapacity({"cpu": 1000}),
@@ -68,7 +109,9 @@ PORT = {"containerPort": 80, "hostPort": 8080}
         ),
         pytest.param(
             {"containers": [container(ports=({**PORT, "hostIP": "10.0.0.1"},))]},
-            FreeCapacity({}, (("TCP", "127.0.0.1", 8080), ("UDP", "0.0.0.0", 8080), ("TCP", "0.0.0.0", 80))),
+            FreeCapacity(
+                {}, (("TCP", "127.0.0.1", 8080), ("UDP", "0.0.0.0", 8080), ("TCP", "0.0.0.0", 80))
+            ),
             "",
             id="the port of another address, protocol or number",
         ),

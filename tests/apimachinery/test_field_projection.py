@@ -19,48 +19,124 @@ METADATA = {
     "resourceVersion": "17",
     "creationTimestamp": "2026-01-01T00:00:00Z",
     "labels": {"app": "agent", "controller-revision-hash": "h", "pod-template-generation": "3"},
-    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "d-1", "controller": True}],
+    "ownerReferences": [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "agent",
+            "uid": "d-1",
+            "controller": True,
+        }
+    ],
     "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
 }
 SPEC = {
     "containers": [{"name": "agent", "image": "agent:1"}],
-    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}},
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}
+        }
+    },
 }
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-PULLS = {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes",
+}
+PULLS = {
+    "name": "agent",
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}},
+}
 
 OTHER = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"}
-NOT_READY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+NOT_READY = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "ContainersNotReady",
+    "lastTransitionTime": "2026-01-01T00:01:00Z",
+}
 ENDED = {"terminated": {"exitCode": 1, "finishedAt": "2026-01-01T00:03:00Z"}}
-CRASHED = {"name": "agent", "image": "agent:1", "state": {"running": {"startedAt": "2026-01-01T00:03:10Z"}}, "lastState": ENDED}
+CRASHED = {
+    "name": "agent",
+    "image": "agent:1",
+    "state": {"running": {"startedAt": "2026-01-01T00:03:10Z"}},
+    "lastState": ENDED,
+}
 
 PODS: dict[str, dict[str, Any]] = {
     "just made": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending"}},
-    "ready": {"metadata": METADATA, "spec": {**SPEC, "nodeName": "n"}, "status": {"phase": "Running", "conditions": [READY]}},
-    "ending": {"metadata": {**METADATA, "deletionTimestamp": "2026-01-01T00:02:00Z"}, "spec": SPEC, "status": {}},
-    "failed": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}},
-    "unschedulable": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending", "conditions": [UNSCHEDULABLE]}},
-    "no image": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending", "containerStatuses": [PULLS]}},
-    "no image to begin with": {"metadata": METADATA, "spec": SPEC, "status": {"initContainerStatuses": [PULLS]}},
-    "crashed": {"metadata": METADATA, "spec": SPEC, "status": {"conditions": [OTHER, NOT_READY], "containerStatuses": [CRASHED]}},
-    "an orphan with nothing": {"metadata": {"name": "x", "labels": None}, "spec": {"affinity": None}},
+    "ready": {
+        "metadata": METADATA,
+        "spec": {**SPEC, "nodeName": "n"},
+        "status": {"phase": "Running", "conditions": [READY]},
+    },
+    "ending": {
+        "metadata": {**METADATA, "deletionTimestamp": "2026-01-01T00:02:00Z"},
+        "spec": SPEC,
+        "status": {},
+    },
+    "failed": {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"},
+    },
+    "unschedulable": {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "status": {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
+    },
+    "no image": {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "status": {"phase": "Pending", "containerStatuses": [PULLS]},
+    },
+    "no image to begin with": {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "status": {"initContainerStatuses": [PULLS]},
+    },
+    "crashed": {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "status": {"conditions": [OTHER, NOT_READY], "containerStatuses": [CRASHED]},
+    },
+    "an orphan with nothing": {
+        "metadata": {"name": "x", "labels": None},
+        "spec": {"affinity": None},
+    },
 }
 NODES: dict[str, dict[str, Any]] = {
-    "ready": {"metadata": METADATA, "status": {"conditions": [READY], "images": [{"names": ["agent:1"]}]}},
+    "ready": {
+        "metadata": METADATA,
+        "status": {"conditions": [READY], "images": [{"names": ["agent:1"]}]},
+    },
     "silent": {"metadata": METADATA, "status": {"conditions": [{**READY, "status": "Unknown"}]}},
-    "cordoned": {"metadata": METADATA, "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]}},
-    "tainted": {"metadata": METADATA, "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}, "status": {}},
+    "cordoned": {
+        "metadata": METADATA,
+        "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+    },
+    "tainted": {
+        "metadata": METADATA,
+        "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]},
+        "status": {},
+    },
 }
 
 
 @pytest.mark.parametrize("body", PODS.values(), ids=PODS)
 def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
     event = field_projection.EVENTS[POD](json.dumps({"type": "ADDED", "object": body}).encode())
-    page = field_projection.PAGES[POD](json.dumps({"metadata": {"resourceVersion": "9"}, "items": [body]}).encode())
+    page = field_projection.PAGES[POD](
+        json.dumps({"metadata": {"resourceVersion": "9"}, "items": [body]}).encode()
+    )
     assert pods.pod_of(event["object"]) == pods.pod_of(page["items"][0]) == pods.pod_of(body)
     assert (event["type"], page["metadata"]) == ("ADDED", {"resourceVersion": "9"})
-    assert not {"managedFields", "containers"} & {*event["object"]["metadata"], *event["object"]["spec"]}
+    assert not {"managedFields", "containers"} & {
+        *event["object"]["metadata"],
+        *event["object"]["spec"],
+    }
 
 
 @pytest.mark.parametrize("body", NODES.values(), ids=NODES)
@@ -71,7 +147,10 @@ def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
     assert "images" not in event["object"].get("status", {})
 
 
-@pytest.mark.parametrize("text", [b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}', b"<html>", b"{"])
+@pytest.mark.parametrize(
+    "text",
+    [b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}', b"<html>", b"{"],
+)
 def test_what_is_no_pod_is_left_to_be_read_whole(text: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         field_projection.EVENTS[POD](text)

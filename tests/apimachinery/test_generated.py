@@ -1,4 +1,6 @@
-"""What `make schemas` generates is all of the versions that scripts/modules.py names, and each script runs without arguments."""
+"""What `make schemas` generates is all of the versions that scripts/modules.py names, and each
+script runs without arguments.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,15 @@ NEWEST = VERSIONS["1." + str(max(int(version.partition(".")[2]) for version in V
 
 
 def test_what_is_generated_is_of_the_versions_that_are_named() -> None:
-    schemas = {file.name.removesuffix(".json.gz").removeprefix("v") for file in (ROOT / "schemas/kubernetes").glob("v*.json.gz")}
+    schemas = {
+        file.name.removesuffix(".json.gz").removeprefix("v")
+        for file in (ROOT / "schemas/kubernetes").glob("v*.json.gz")
+    }
     assert schemas == set(VERSIONS) == set(openapi.VERSIONS)
-    assert orjson.loads((ROOT / "schemas/kubernetes/types.json").read_bytes())["version"] == f"0.{NEWEST}"
+    assert (
+        orjson.loads((ROOT / "schemas/kubernetes/types.json").read_bytes())["version"]
+        == f"0.{NEWEST}"
+    )
     assert f"Kubernetes v1.{NEWEST} " in str(builtin_resources.__doc__)
 
 

@@ -16,7 +16,9 @@ LABELS = {"zone": "a", "size": "5"}
 
 def affine(*terms: dict[str, Any]) -> dict[str, Any]:
     required = {"nodeSelectorTerms": list(terms)}
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
 
 
 def labels(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -33,7 +35,12 @@ ROWS: list[tuple[str, dict[str, Any], tuple[str, ...], Placement]] = [
     ("this node is named", {"nodeName": "node"}, (), RUN),
     ("the node selector matches", {"nodeSelector": {"zone": "a"}}, (), RUN),
     ("the node selector does not", {"nodeSelector": {"zone": "b"}}, (), EVICT),
-    ("node selector and affinity must both match", {"nodeSelector": {"zone": "b"}, **affine(labels("zone", "In", "a"))}, (), EVICT),
+    (
+        "node selector and affinity must both match",
+        {"nodeSelector": {"zone": "b"}, **affine(labels("zone", "In", "a"))},
+        (),
+        EVICT,
+    ),
     ("In finds the value", affine(labels("zone", "In", "b", "a")), (), RUN),
     ("NotIn is met by an absent label", affine(labels("none", "NotIn", "a")), (), RUN),
     ("Exists", affine(labels("zone", "Exists")), (), RUN),
@@ -43,11 +50,26 @@ ROWS: list[tuple[str, dict[str, Any], tuple[str, ...], Placement]] = [
     ("Lt", affine(labels("size", "Lt", "6")), (), RUN),
     ("Lt of a label that is no number", affine(labels("zone", "Lt", "6")), (), EVICT),
     ("Gt without a number is skipped", affine(labels("size", "Gt", "x")), (), EVICT),
-    ("terms are alternatives", affine(labels("zone", "In", "b"), labels("zone", "In", "a")), (), RUN),
-    ("conditions of one term are not", affine({**labels("zone", "In", "a"), **fields("In", "other")}), (), EVICT),
+    (
+        "terms are alternatives",
+        affine(labels("zone", "In", "b"), labels("zone", "In", "a")),
+        (),
+        RUN,
+    ),
+    (
+        "conditions of one term are not",
+        affine({**labels("zone", "In", "a"), **fields("In", "other")}),
+        (),
+        EVICT,
+    ),
     ("an empty term matches nothing", affine({}), (), EVICT),
     ("no term matches nothing", affine(), (), EVICT),
-    ("a broken term is skipped, the next counts", affine(labels("zone", "Near", "a"), labels("zone", "In", "a")), (), RUN),
+    (
+        "a broken term is skipped, the next counts",
+        affine(labels("zone", "Near", "a"), labels("zone", "In", "a")),
+        (),
+        RUN,
+    ),
     ("In without values is broken", affine(labels("zone", "In")), (), EVICT),
     ("Exists with values is broken", affine(labels("zone", "Exists", "a")), (), EVICT),
     ("a bad key is broken", affine(labels("a b", "DoesNotExist")), (), EVICT),
@@ -63,13 +85,48 @@ ROWS: list[tuple[str, dict[str, Any], tuple[str, ...], Placement]] = [
     ("a cordoned node runs daemons", {}, ("node.kubernetes.io/unschedulable=:NoSchedule",), RUN),
     ("a node that is gone keeps them", {}, ("node.kubernetes.io/unreachable=:NoExecute",), RUN),
     ("but gets no new one", {}, ("node.kubernetes.io/not-ready=:NoSchedule",), KEEP),
-    ("without a network there is no pod", {}, ("node.kubernetes.io/network-unavailable=:NoSchedule",), KEEP),
-    ("except on the host's network", {"hostNetwork": True}, ("node.kubernetes.io/network-unavailable=:NoSchedule",), RUN),
-    ("a toleration of any taint", {"tolerations": [{"operator": "Exists"}]}, ("a=b:NoExecute",), RUN),
-    ("a toleration by key and value", {"tolerations": [{"key": "a", "value": "b"}]}, ("a=b:NoSchedule",), RUN),
-    ("another value is another taint", {"tolerations": [{"key": "a", "value": "c"}]}, ("a=b:NoSchedule",), KEEP),
-    ("another effect too", {"tolerations": [{"key": "a", "value": "b", "effect": "NoExecute"}]}, ("a=b:NoSchedule",), KEEP),
-    ("Gt tolerates nothing", {"tolerations": [{"key": "a", "operator": "Gt", "value": "1"}]}, ("a=2:NoSchedule",), KEEP),
+    (
+        "without a network there is no pod",
+        {},
+        ("node.kubernetes.io/network-unavailable=:NoSchedule",),
+        KEEP,
+    ),
+    (
+        "except on the host's network",
+        {"hostNetwork": True},
+        ("node.kubernetes.io/network-unavailable=:NoSchedule",),
+        RUN,
+    ),
+    (
+        "a toleration of any taint",
+        {"tolerations": [{"operator": "Exists"}]},
+        ("a=b:NoExecute",),
+        RUN,
+    ),
+    (
+        "a toleration by key and value",
+        {"tolerations": [{"key": "a", "value": "b"}]},
+        ("a=b:NoSchedule",),
+        RUN,
+    ),
+    (
+        "another value is another taint",
+        {"tolerations": [{"key": "a", "value": "c"}]},
+        ("a=b:NoSchedule",),
+        KEEP,
+    ),
+    (
+        "another effect too",
+        {"tolerations": [{"key": "a", "value": "b", "effect": "NoExecute"}]},
+        ("a=b:NoSchedule",),
+        KEEP,
+    ),
+    (
+        "Gt tolerates nothing",
+        {"tolerations": [{"key": "a", "operator": "Gt", "value": "1"}]},
+        ("a=2:NoSchedule",),
+        KEEP,
+    ),
 ]
 
 
@@ -79,8 +136,12 @@ def taint(text: str) -> Taint:
     return Taint(key, effect, value)
 
 
-@pytest.mark.parametrize(("spec", "taints", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_a_node_runs_keeps_or_loses_its_pod(spec: dict[str, Any], taints: tuple[str, ...], expected: Placement) -> None:
+@pytest.mark.parametrize(
+    ("spec", "taints", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_a_node_runs_keeps_or_loses_its_pod(
+    spec: dict[str, Any], taints: tuple[str, ...], expected: Placement
+) -> None:
     node = Node("node", LABELS, tuple(map(taint, taints)), ready=False, unschedulable=True)
     placer = node_eligibility.read({"spec": spec})
     assert placer.place(node) is expected
@@ -88,7 +149,12 @@ def test_a_node_runs_keeps_or_loses_its_pod(spec: dict[str, Any], taints: tuple[
 
 
 def test_default_tolerations_replace_an_equal_one_and_come_in_order() -> None:
-    mine = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    mine = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 5,
+    }
     other = {"key": "a", "operator": "Exists"}
     found = tolerations.of_daemon({"tolerations": [mine, other], "hostNetwork": True})
     assert [toleration["key"].rpartition("/")[2] for toleration in found] == [

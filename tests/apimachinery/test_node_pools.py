@@ -1,4 +1,6 @@
-"""Nodes that a cluster's file declares, and nodes in groups: what is known of them, and how they are named."""
+"""Nodes that a cluster's file declares, and nodes in groups: what is known of them, and how they
+are named.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from gitops_ds.model.bundle import ClusterFacts, Pool, Requirement
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Live, Node, Taint
 
-GENERAL = Pool("general", (Requirement("pool", "In", ("general",)),), 3, allocatable=(("cpu", 4000),))
+GENERAL = Pool(
+    "general", (Requirement("pool", "In", ("general",)),), 3, allocatable=(("cpu", 4000),)
+)
 SPOT = Pool(
-    "spot", (Requirement("pool", "In", ("batch", "spot")), Requirement("gpu", "Exists")), 4, taints=(Taint("spot", "NoSchedule"),)
+    "spot",
+    (Requirement("pool", "In", ("batch", "spot")), Requirement("gpu", "Exists")),
+    4,
+    taints=(Taint("spot", "NoSchedule"),),
 )
 
 
@@ -26,12 +33,25 @@ def census(*some: Pool) -> Census:
 def test_declared_nodes_meet_the_conditions_of_their_pool_each_value_in_turn() -> None:
     made = census(GENERAL, SPOT)
     assert made.declared
-    assert [node.name for node in made.nodes] == ["general-1", "general-2", "general-3", "spot-1", "spot-2", "spot-3", "spot-4"]
+    assert [node.name for node in made.nodes] == [
+        "general-1",
+        "general-2",
+        "general-3",
+        "spot-1",
+        "spot-2",
+        "spot-3",
+        "spot-4",
+    ]
     assert [node.labels["pool"] for node in made.nodes[3:]] == ["batch", "spot", "batch", "spot"]
-    assert all(node.labels["gpu"] == "true" and node.taints == (Taint("spot", "NoSchedule"),) for node in made.nodes[3:])
+    assert all(
+        node.labels["gpu"] == "true" and node.taints == (Taint("spot", "NoSchedule"),)
+        for node in made.nodes[3:]
+    )
     assert all(node.ready and node.labels["kubernetes.io/os"] == "linux" for node in made.nodes)
     assert made.room == {f"general-{number}": {"cpu": 4000} for number in (1, 2, 3)}
-    assert all(node_pools.pool_of(node, (GENERAL, SPOT)) == made.pools[node.name] for node in made.nodes)
+    assert all(
+        node_pools.pool_of(node, (GENERAL, SPOT)) == made.pools[node.name] for node in made.nodes
+    )
 
 
 def test_of_labels_that_no_pool_speaks_of_nothing_is_known() -> None:
@@ -69,16 +89,21 @@ def test_many_nodes_are_named_in_a_few_words() -> None:
     assert node_groups.said(names[:1], Census(())) == "1 node: node-a"
     mixed = Census((), {"node-a": "small", "node-b": "large", "node-c": "large"})
     assert (
-        node_groups.said(names[:4], mixed) == "4 nodes (2 of pool large, 1 of no pool, 1 of pool small): node-a, node-b and 2 more"
+        node_groups.said(names[:4], mixed)
+        == "4 nodes (2 of pool large, 1 of no pool, 1 of pool small): node-a, node-b and 2 more"
     )
-    assert node_groups.said(names, Census((), dict.fromkeys(names, "small"), declared=True)) == "6 nodes of pool small"
+    assert (
+        node_groups.said(names, Census((), dict.fromkeys(names, "small"), declared=True))
+        == "6 nodes of pool small"
+    )
 
 
 values = st.sampled_from(["a", "b"])
 labels = st.dictionaries(st.sampled_from(["x", "y", "z"]), values)
-taints = st.lists(st.builds(Taint, st.sampled_from(["t", "u"]), st.sampled_from(["NoSchedule", "NoExecute"])), max_size=2).map(
-    tuple
-)
+taints = st.lists(
+    st.builds(Taint, st.sampled_from(["t", "u"]), st.sampled_from(["NoSchedule", "NoExecute"])),
+    max_size=2,
+).map(tuple)
 fleets = st.lists(st.tuples(labels, taints), max_size=8)
 templates = st.fixed_dictionaries(
     {
@@ -87,13 +112,29 @@ templates = st.fixed_dictionaries(
             optional={
                 "nodeSelector": labels,
                 "tolerations": st.just([{"key": "t", "operator": "Exists"}]),
-                "affinity": st.sampled_from([("x", "In", ["a"]), ("y", "NotIn", ["b"]), ("z", "Exists", [])]).map(
+                "affinity": st.sampled_from(
+                    [("x", "In", ["a"]), ("y", "NotIn", ["b"]), ("z", "Exists", [])]
+                ).map(
                     lambda one: {
                         "nodeAffinity": {
                             "requiredDuringSchedulingIgnoredDuringExecution": {
                                 "nodeSelectorTerms": [
-                                    {"matchExpressions": [dict(zip(("key", "operator", "values"), one, strict=True))]},
-                                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+                                    {
+                                        "matchExpressions": [
+                                            dict(
+                                                zip(("key", "operator", "values"), one, strict=True)
+                                            )
+                                        ]
+                                    },
+                                    {
+                                        "matchFields": [
+                                            {
+                                                "key": "metadata.name",
+                                                "operator": "In",
+                                                "values": ["node-1"],
+                                            }
+                                        ]
+                                    },
                                 ]
                             }
                         }
@@ -113,6 +154,10 @@ def test_nodes_in_groups_are_placed_as_one_by_one(
     placers = [node_eligibility.read(template) for template in some]
     groups = node_groups.groups(nodes, node_groups.keys_of(placers))
     for placer in placers:
-        placed = {node.name: placement for placement, found in node_groups.placed(placer, groups).items() for node in found}
+        placed = {
+            node.name: placement
+            for placement, found in node_groups.placed(placer, groups).items()
+            for node in found
+        }
         assert placed == {node.name: placer.place(node) for node in nodes}
         assert set(placed.values()) <= set(Placement)

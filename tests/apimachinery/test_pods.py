@@ -39,7 +39,9 @@ def test_times_are_written_in_whole_seconds() -> None:
         (None, 10, NOON, False),
     ],
 )
-def test_a_pod_is_available_once_it_was_ready_long_enough(since: str | None, min_ready: int, now: float, available: bool) -> None:
+def test_a_pod_is_available_once_it_was_ready_long_enough(
+    since: str | None, min_ready: int, now: float, available: bool
+) -> None:
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
     pod = pods.pod_of({"metadata": {}, "status": {"conditions": [condition]}})
     assert pod.available(min_ready, now) is available
@@ -47,7 +49,13 @@ def test_a_pod_is_available_once_it_was_ready_long_enough(since: str | None, min
 
 def named(*entries: dict[str, Any]) -> dict[str, Any]:
     terms = [{"matchFields": [entry]} for entry in entries]
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        }
+    }
 
 
 ENTRY = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
@@ -63,7 +71,9 @@ ENTRY = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
         ({}, "", False),
     ],
 )
-def test_a_pod_belongs_to_the_node_it_runs_on_or_is_meant_for(spec: dict[str, Any], node: str, bound: bool) -> None:
+def test_a_pod_belongs_to_the_node_it_runs_on_or_is_meant_for(
+    spec: dict[str, Any], node: str, bound: bool
+) -> None:
     pod = pods.pod_of({"metadata": {}, "spec": spec})
     assert (pod.node, pod.bound) == (node, bound)
 
@@ -72,11 +82,24 @@ def test_a_pod_belongs_to_the_node_it_runs_on_or_is_meant_for(spec: dict[str, An
     ("status", "trouble"),
     [
         ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
-        ({"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, "CrashLoopBackOff"),
-        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, "ErrImagePull"),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
+            "CrashLoopBackOff",
+        ),
+        (
+            {"initContainerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]},
+            "ErrImagePull",
+        ),
         ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
         ({"phase": "Failed"}, "Failed"),
-        ({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}, "Unschedulable"),
+        (
+            {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+                ]
+            },
+            "Unschedulable",
+        ),
         ({"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}, ""),
     ],
 )
@@ -85,7 +108,10 @@ def test_the_trouble_of_a_pod_is_its_first_reason(status: dict[str, Any], troubl
 
 
 def test_only_the_controller_among_the_owners_counts() -> None:
-    references = [{"kind": "A", "name": "a", "uid": "1"}, {"kind": "B", "name": "b", "uid": "2", "controller": True}]
+    references = [
+        {"kind": "A", "name": "a", "uid": "1"},
+        {"kind": "B", "name": "b", "uid": "2", "controller": True},
+    ]
     owner = pods.controller_of({"ownerReferences": references})
     assert owner is not None
     assert owner.uid == "2"

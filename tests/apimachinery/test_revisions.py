@@ -1,4 +1,6 @@
-"""The bytes of a revision's data are upstream's; its hash has upstream's form; equal templates are equal."""
+"""The bytes of a revision's data are upstream's; its hash has upstream's form; equal templates are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,36 @@ from hypothesis import strategies as st
 from gitops_ds.apimachinery import daemonsets, revisions
 
 GOLDENS: list[tuple[str, Any, bytes]] = [
-    ("keys by code point, the directive first", {"spec": {}, "metadata": {}}, b'{"$patch":"replace","metadata":{},"spec":{}}'),
-    ("five characters are escaped", {"a": "<&>\u2028\u2029"}, rb'{"$patch":"replace","a":"\u003c\u0026\u003e\u2028\u2029"}'),
-    ("all others are not", {"a": "é/日本\x7f'"}, '{"$patch":"replace","a":"é/日本\x7f\'"}'.encode()),
-    ("as Go writes control characters", {"a": '\n\t\r"\\'}, rb'{"$patch":"replace","a":"\n\t\r\"\\"}'),
-    ("nested empties stay", {"b": {"c": {}, "d": []}, "a": None}, b'{"$patch":"replace","a":null,"b":{"c":{},"d":[]}}'),
-    ("numbers and truths are plain", {"n": 65535, "t": True}, b'{"$patch":"replace","n":65535,"t":true}'),
+    (
+        "keys by code point, the directive first",
+        {"spec": {}, "metadata": {}},
+        b'{"$patch":"replace","metadata":{},"spec":{}}',
+    ),
+    (
+        "five characters are escaped",
+        {"a": "<&>\u2028\u2029"},
+        rb'{"$patch":"replace","a":"\u003c\u0026\u003e\u2028\u2029"}',
+    ),
+    (
+        "all others are not",
+        {"a": "é/日本\x7f'"},
+        '{"$patch":"replace","a":"é/日本\x7f\'"}'.encode(),
+    ),
+    (
+        "as Go writes control characters",
+        {"a": '\n\t\r"\\'},
+        rb'{"$patch":"replace","a":"\n\t\r\"\\"}',
+    ),
+    (
+        "nested empties stay",
+        {"b": {"c": {}, "d": []}, "a": None},
+        b'{"$patch":"replace","a":null,"b":{"c":{},"d":[]}}',
+    ),
+    (
+        "numbers and truths are plain",
+        {"n": 65535, "t": True},
+        b'{"$patch":"replace","n":65535,"t":true}',
+    ),
     (
         "a key beyond the basic plane sorts last",
         {"\U0001f600": 1, "\uffff": 2},
@@ -25,9 +51,13 @@ GOLDENS: list[tuple[str, Any, bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("template", "expected"), [row[1:] for row in GOLDENS], ids=[row[0] for row in GOLDENS])
+@pytest.mark.parametrize(
+    ("template", "expected"), [row[1:] for row in GOLDENS], ids=[row[0] for row in GOLDENS]
+)
 def test_the_data_is_written_as_upstream_writes_it(template: Any, expected: bytes) -> None:
-    assert revisions.canonical(revisions.data(template)) == b'{"spec":{"template":' + expected + b"}}"
+    assert (
+        revisions.canonical(revisions.data(template)) == b'{"spec":{"template":' + expected + b"}}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +68,9 @@ def test_the_data_is_written_as_upstream_writes_it(template: Any, expected: byte
         (b"\x01" + bytes(7), 2576555401, "69cb999845"),
     ],
 )
-def test_the_hash_and_its_letters_are_those_of_the_test_vectors(tail: bytes, number: int, text: str) -> None:
+def test_the_hash_and_its_letters_are_those_of_the_test_vectors(
+    tail: bytes, number: int, text: str
+) -> None:
     assert revisions.fnv1a(b"foobar" + tail) == number
     assert revisions.safe_text(str(number)) == text
 
@@ -65,7 +97,8 @@ def test_null_is_absent_and_nothing_else_is(one: Any, other: Any, same: bool) ->
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 
@@ -75,7 +108,9 @@ def test_the_template_comes_back_from_the_data(template: dict[str, Any]) -> None
     assert revisions.same_template(template, template)
 
 
-@pytest.mark.parametrize("data", [None, {}, {"spec": None}, {"spec": {"template": None}}, "text", {"spec": []}])
+@pytest.mark.parametrize(
+    "data", [None, {}, {"spec": None}, {"spec": {"template": None}}, "text", {"spec": []}]
+)
 def test_data_without_a_template_is_no_revision(data: Any) -> None:
     assert revisions.revision_of({"metadata": {"name": "r"}, "data": data}) is None
 

@@ -1,4 +1,6 @@
-"""What the pages don't show of the rules about containers and hosts: references to images, what is a secret, how loud for whom."""
+"""What the pages don't show of the rules about containers and hosts: references to images, what is
+a secret, how loud for whom.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,20 @@ def test_a_reference_is_read_by_the_grammar_of_registries(text: str, expected: R
 _PART = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)
 
 
-@given(st.sampled_from(["", "localhost", "a.b", "r:5000"]), st.lists(_PART, min_size=1, max_size=3), st.one_of(st.just(""), _PART))
-def test_a_reference_that_is_written_out_is_read_again(registry: str, path: list[str], tag: str) -> None:
+@given(
+    st.sampled_from(["", "localhost", "a.b", "r:5000"]),
+    st.lists(_PART, min_size=1, max_size=3),
+    st.one_of(st.just(""), _PART),
+)
+def test_a_reference_that_is_written_out_is_read_again(
+    registry: str, path: list[str], tag: str
+) -> None:
     told = Reference(registry, "/".join(path), tag, DIGEST)
-    text = "/".join([*([registry] if registry else []), *path]) + (f":{tag}" if tag else "") + f"@{DIGEST}"
+    text = (
+        "/".join([*([registry] if registry else []), *path])
+        + (f":{tag}" if tag else "")
+        + f"@{DIGEST}"
+    )
     assert images.parse(text) == told
 
 
@@ -108,15 +120,41 @@ def test_what_only_speaks_of_a_secret_is_none(name: str, value: str) -> None:
     assert not list(hardcoded_secrets.no_secrets(with_env(name, value)))
 
 
-@pytest.mark.parametrize("path", ["/", "//", "/etc/", "/etc/../etc/shadow", "/proc", "/var/lib/kubelet/pki", "/run/crio/crio.sock"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "//",
+        "/etc/",
+        "/etc/../etc/shadow",
+        "/proc",
+        "/var/lib/kubelet/pki",
+        "/run/crio/crio.sock",
+    ],
+)
 def test_a_sensitive_path_is_one_however_it_is_written(path: str) -> None:
-    assert list(host_access.sensitive_paths(pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}])))
+    assert list(
+        host_access.sensitive_paths(
+            pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}])
+        )
+    )
 
 
-@pytest.mark.parametrize("path", ["/var/log", "/etcetera", "/opt/cni/bin", "/etc/localtime", "/var/lib/kubelet/plugins_registry/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/log",
+        "/etcetera",
+        "/opt/cni/bin",
+        "/etc/localtime",
+        "/var/lib/kubelet/plugins_registry/",
+    ],
+)
 def test_other_paths_are_not(path: str) -> None:
     assert not list(
-        host_access.sensitive_paths(pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}]))
+        host_access.sensitive_paths(
+            pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}])
+        )
     )
 
 
@@ -125,7 +163,11 @@ def loud(agent_class: str, body: dict[str, Any], profile: str = "") -> dict[str,
     return {hit.rule.id: hit.severity for hit in rule_table.check(annotated, profile)}
 
 
-PRIVILEGED = pod(hostNetwork=True, hostIPC=True, containers=[{"name": "agent", "securityContext": {"privileged": True}}])
+PRIVILEGED = pod(
+    hostNetwork=True,
+    hostIPC=True,
+    containers=[{"name": "agent", "securityContext": {"privileged": True}}],
+)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +180,9 @@ PRIVILEGED = pod(hostNetwork=True, hostIPC=True, containers=[{"name": "agent", "
         ("general", "", {"DS501": "error", "DS502": "warning", "DS504": "error"}),
     ],
 )
-def test_how_loud_a_rule_is_depends_on_the_class(agent_class: str, profile: str, expected: dict[str, str]) -> None:
+def test_how_loud_a_rule_is_depends_on_the_class(
+    agent_class: str, profile: str, expected: dict[str, str]
+) -> None:
     told = loud(agent_class, PRIVILEGED, profile)
     assert {rule: told[rule].value for rule in expected} == expected
 
@@ -146,8 +190,18 @@ def test_how_loud_a_rule_is_depends_on_the_class(agent_class: str, profile: str,
 def test_every_fix_names_a_step_and_can_be_kept_in_a_set() -> None:
     body = pod(
         hostNetwork=True,
-        volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}, {"name": "idle", "emptyDir": {"medium": "Memory"}}],
-        containers=[{"name": "agent", "image": "a:1", "imagePullPolicy": "Always", "volumeMounts": [{"name": "logs"}]}],
+        volumes=[
+            {"name": "logs", "hostPath": {"path": "/var/log"}},
+            {"name": "idle", "emptyDir": {"medium": "Memory"}},
+        ],
+        containers=[
+            {
+                "name": "agent",
+                "image": "a:1",
+                "imagePullPolicy": "Always",
+                "volumeMounts": [{"name": "logs"}],
+            }
+        ],
     )
     fixes = [told[2] for rule in rule_table.RULES for told in rule.check(body) if len(told) == 3]
     assert len(set(fixes)) > 10

@@ -1,4 +1,6 @@
-"""DS306 against a search through labels: what is called impossible is, and without comparisons what is impossible is told."""
+"""DS306 against a search through labels: what is called impossible is, and without comparisons what
+is impossible is told.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,19 @@ from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.advice import affinity, scheduling
 
 WORDS = ("a", "b", "3", "5", "6")
-LABELS: tuple[dict[str, str], ...] = ({}, *({"zone": value} for value in (*WORDS, "another", *map(str, range(-9, 19)))))
+LABELS: tuple[dict[str, str], ...] = (
+    {},
+    *({"zone": value} for value in (*WORDS, "another", *map(str, range(-9, 19)))),
+)
 
 listing = st.builds(
     lambda operator, values: {"key": "zone", "operator": operator, "values": values},
     st.sampled_from(("In", "NotIn")),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
 )
-being = st.sampled_from(({"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "DoesNotExist"}))
+being = st.sampled_from(
+    ({"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "DoesNotExist"})
+)
 comparing = st.builds(
     lambda operator, bound: {"key": "zone", "operator": operator, "values": [bound]},
     st.sampled_from(("Gt", "Lt")),
@@ -43,7 +50,9 @@ def told(body: dict[str, Any]) -> list[str]:
 
 
 @given(st.lists(listing | being, min_size=1, max_size=4))
-def test_without_comparisons_what_no_node_can_meet_is_told_and_nothing_else(conditions: list[dict[str, Any]]) -> None:
+def test_without_comparisons_what_no_node_can_meet_is_told_and_nothing_else(
+    conditions: list[dict[str, Any]],
+) -> None:
     assert bool(told(daemonset(conditions))) is not can_be_met(conditions)
 
 
@@ -55,7 +64,9 @@ def test_what_is_told_no_node_can_meet(conditions: list[dict[str, Any]]) -> None
 def test_a_node_selector_counts_as_well() -> None:
     gone = [{"key": "gpu", "operator": "DoesNotExist"}]
     assert told(daemonset(gone)) == []
-    assert told(daemonset(gone, nodeSelector={"gpu": "yes"})) == ["no node can meet all that is asked of its label gpu"]
+    assert told(daemonset(gone, nodeSelector={"gpu": "yes"})) == [
+        "no node can meet all that is asked of its label gpu"
+    ]
 
 
 LINUX = {"kubernetes.io/os": "linux"}
@@ -73,8 +84,16 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
         pytest.param(daemonset(WORKERS), False, id="not the control plane"),
         pytest.param(daemonset(ON_WINDOWS), False, id="Windows has no control plane"),
         pytest.param(daemonset(POOL), False, id="a pool"),
-        pytest.param(daemonset(NO_FARGATE, nodeSelector={"kubernetes.io/os": "windows"}), False, id="Windows by its label"),
-        pytest.param(daemonset(NO_FARGATE, tolerations=[{"operator": "Exists"}]), False, id="everything is tolerated"),
+        pytest.param(
+            daemonset(NO_FARGATE, nodeSelector={"kubernetes.io/os": "windows"}),
+            False,
+            id="Windows by its label",
+        ),
+        pytest.param(
+            daemonset(NO_FARGATE, tolerations=[{"operator": "Exists"}]),
+            False,
+            id="everything is tolerated",
+        ),
     ],
 )
 def test_who_means_every_node(body: dict[str, Any], is_told: bool) -> None:
@@ -83,8 +102,13 @@ def test_who_means_every_node(body: dict[str, Any], is_told: bool) -> None:
 
 
 @pytest.mark.parametrize("values", [[], ["1", "2"], ["x", "y"]])
-def test_a_comparison_without_its_one_number_is_told_as_refused_and_no_crash(values: list[str]) -> None:
-    conditions = [{"key": "zone", "operator": "Gt", "values": values}, {"key": "zone", "operator": "Lt", "values": ["5"]}]
+def test_a_comparison_without_its_one_number_is_told_as_refused_and_no_crash(
+    values: list[str],
+) -> None:
+    conditions = [
+        {"key": "zone", "operator": "Gt", "values": values},
+        {"key": "zone", "operator": "Lt", "values": ["5"]},
+    ]
     body = daemonset(conditions)
     assert list(affinity.terms_can_be_meant(body))
     list(affinity.terms_can_be_met(body))

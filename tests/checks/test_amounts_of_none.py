@@ -1,4 +1,6 @@
-"""An amount that is null is none at all to the API server: found by mutated manifests (tests/truth)."""
+"""An amount that is null is none at all to the API server: found by mutated manifests
+(tests/truth).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What we refuse is what a real API server refuses, and nothing else: every document of the cases, as a strict dry run."""
+"""What we refuse is what a real API server refuses, and nothing else: every document of the cases,
+as a strict dry run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def refused_by_us(body: dict[str, Any]) -> bool:
 
 
 def refused_by(server: ControlPlane, body: dict[str, Any], resource: Resource | None) -> str:
-    """What the server says against a strict dry run of a server-side apply; empty if it takes the object."""
+    """What the server says against a strict dry run of a server-side apply; empty if it takes the
+    object.
+    """
     if resource is None:
         return "no such kind"
     version, metadata = str(body["apiVersion"]), body["metadata"]
@@ -37,7 +41,12 @@ def refused_by(server: ControlPlane, body: dict[str, Any], resource: Resource | 
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     path = f"{root}{namespace}/{resource.plural}/{quote(metadata['name'], safe='')}"
     try:
-        server.request("PATCH", f"{path}?fieldManager=test&dryRun=All&fieldValidation=Strict", body, "application/apply-patch+yaml")
+        server.request(
+            "PATCH",
+            f"{path}?fieldManager=test&dryRun=All&fieldValidation=Strict",
+            body,
+            "application/apply-patch+yaml",
+        )
     except HTTPError as error:
         with error:
             return error.read().decode() or str(error)
@@ -50,14 +59,21 @@ def disagreements(server: ControlPlane, files: list[Path]) -> list[str]:
         for one in parser.read(file.name, file.read_bytes()).documents:
             for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
                 resource = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
-                if not body.get("metadata", {}).get("name") or (resource is None and "." in group_of(body)):
+                if not body.get("metadata", {}).get("name") or (
+                    resource is None and "." in group_of(body)
+                ):
                     continue
                 # The namespace must be there for a dry run, which is not what is asked here.
                 if resource and resource.namespaced:
                     body["metadata"]["namespace"] = "default"
                 answer = refused_by(server, body, resource)
-                if bool(answer) != refused_by_us(body) and not any(reason in answer for reason in OF_THIS_CLUSTER):
-                    found.append(f"{file.parent.name}/{file.name} document {one.index}: {answer or 'the API server takes it'}")
+                if bool(answer) != refused_by_us(body) and not any(
+                    reason in answer for reason in OF_THIS_CLUSTER
+                ):
+                    found.append(
+                        f"{file.parent.name}/{file.name} document {one.index}: "
+                        f"{answer or 'the API server takes it'}"
+                    )
     return found
 
 
@@ -68,4 +84,9 @@ def test_the_api_server_refuses_what_we_refuse(api_server: ControlPlane) -> None
 
 @pytest.mark.controlplane
 def test_the_api_server_agrees_about_vendors_manifests(api_server: ControlPlane) -> None:
-    assert disagreements(api_server, sorted(path for path in REAL.glob("*") if path.suffix in (".yaml", ".json"))) == []
+    assert (
+        disagreements(
+            api_server, sorted(path for path in REAL.glob("*") if path.suffix in (".yaml", ".json"))
+        )
+        == []
+    )

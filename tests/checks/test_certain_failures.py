@@ -19,7 +19,13 @@ PORTS = [{"name": "metrics", "containerPort": 9100}]
 
 
 def priority(name: str, **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 1000, **more}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": 1000,
+        **more,
+    }
 
 
 def settings(**data: str) -> dict[str, Any]:
@@ -32,7 +38,9 @@ def variable(key: str, **more: Any) -> dict[str, Any]:
     return {**CONTAINER, "env": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": reference}}]}
 
 
-LIVE = cluster_snapshot.assemble([priority("system-node-critical"), priority("agents"), priority("last", value=-10)])
+LIVE = cluster_snapshot.assemble(
+    [priority("system-node-critical"), priority("agents"), priority("last", value=-10)]
+)
 
 
 def findings(*bodies: dict[str, Any], live: Live | None = None) -> list[Finding]:
@@ -45,31 +53,71 @@ def findings(*bodies: dict[str, Any], live: Live | None = None) -> list[Finding]
     [
         pytest.param(
             "DS408",
-            [daemonset(containers=[{**CONTAINER, "ports": PORTS, "readinessProbe": {"httpGet": {"port": "metric"}}}])],
+            [
+                daemonset(
+                    containers=[
+                        {
+                            **CONTAINER,
+                            "ports": PORTS,
+                            "readinessProbe": {"httpGet": {"port": "metric"}},
+                        }
+                    ]
+                )
+            ],
             None,
             id="a probe names a port that no container declares",
         ),
         pytest.param(
             "DS415",
-            [daemonset(containers=[{**CONTAINER, "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}])],
+            [
+                daemonset(
+                    containers=[
+                        {**CONTAINER, "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}
+                    ]
+                )
+            ],
             None,
             id="a mount has no volume",
         ),
-        pytest.param("DS421", [daemonset(containers=[variable("levle")]), settings(level="info")], None, id="a variable's key"),
+        pytest.param(
+            "DS421",
+            [daemonset(containers=[variable("levle")]), settings(level="info")],
+            None,
+            id="a variable's key",
+        ),
         pytest.param(
             "DS421",
             [
-                daemonset(volumes=[{"name": "a", "configMap": {"name": "settings", "items": [{"key": "b", "path": "b"}]}}]),
+                daemonset(
+                    volumes=[
+                        {
+                            "name": "a",
+                            "configMap": {"name": "settings", "items": [{"key": "b", "path": "b"}]},
+                        }
+                    ]
+                ),
                 settings(level="info"),
             ],
             None,
             id="a volume's key",
         ),
-        pytest.param("DS313", [daemonset(priorityClassName="no-such-class")], LIVE, id="a priority that the cluster has not"),
-        pytest.param("DS313", [daemonset(priorityClassName="agent"), priority("agents")], None, id="nor the commit"),
+        pytest.param(
+            "DS313",
+            [daemonset(priorityClassName="no-such-class")],
+            LIVE,
+            id="a priority that the cluster has not",
+        ),
+        pytest.param(
+            "DS313",
+            [daemonset(priorityClassName="agent"), priority("agents")],
+            None,
+            id="nor the commit",
+        ),
     ],
 )
-def test_it_is_an_error_for_everybody(rule: str, bodies: list[dict[str, Any]], live: Live | None) -> None:
+def test_it_is_an_error_for_everybody(
+    rule: str, bodies: list[dict[str, Any]], live: Live | None
+) -> None:
     found = [one for one in findings(*bodies, live=live) if one.rule == rule]
     assert [one.severity.value for one in found] == ["error"]
 
@@ -88,24 +136,38 @@ def test_it_is_an_error_for_everybody(rule: str, bodies: list[dict[str, Any]], l
     ],
 )
 def test_what_may_be_there_is_not_told(bodies: list[dict[str, Any]], live: Live | None) -> None:
-    assert {one.rule for one in findings(*bodies, live=live)}.isdisjoint({"DS313", "DS408", "DS415", "DS421"})
+    assert {one.rule for one in findings(*bodies, live=live)}.isdisjoint(
+        {"DS313", "DS408", "DS415", "DS421"}
+    )
 
 
 @pytest.mark.parametrize(
     ("bodies", "live", "words"),
     [
         ([daemonset(priorityClassName="last")], LIVE, "has the value -10"),
-        ([daemonset(priorityClassName="low"), priority("low", preemptionPolicy="Never")], None, "never preempts"),
+        (
+            [daemonset(priorityClassName="low"), priority("low", preemptionPolicy="Never")],
+            None,
+            "never preempts",
+        ),
         ([daemonset(priorityClassName="agents")], LIVE, ""),
     ],
 )
-def test_a_priority_that_holds_an_agent_back_is_a_warning(bodies: list[dict[str, Any]], live: Live | None, words: str) -> None:
+def test_a_priority_that_holds_an_agent_back_is_a_warning(
+    bodies: list[dict[str, Any]], live: Live | None, words: str
+) -> None:
     found = [one for one in findings(*bodies, live=live) if one.rule == "DS316"]
-    assert [(one.severity.value, words in one.message) for one in found] == ([("warning", True)] if words else [])
+    assert [(one.severity.value, words in one.message) for one in found] == (
+        [("warning", True)] if words else []
+    )
 
 
 def test_the_list_of_rules_has_the_severity_that_is_printed() -> None:
-    rows = {line.split("[")[1][:5]: line for line in catalogue.as_markdown().splitlines() if line.startswith("| [DS")}
+    rows = {
+        line.split("[")[1][:5]: line
+        for line in catalogue.as_markdown().splitlines()
+        if line.startswith("| [DS")
+    }
     assert "| error |" in rows["DS421"]
     assert "| error |" in rows["DS101"]
     assert "| warning; error with a class or `strict` |" in rows["DS209"]
@@ -113,9 +175,15 @@ def test_the_list_of_rules_has_the_severity_that_is_printed() -> None:
     printed = {one.rule: one.severity.value for one in findings(*bodies)}
     assert printed
     for rule, severity in printed.items():
-        assert severity in [part.partition(";")[0] for part in rows[rule].split(" | ")[3].split("<br>")], rule
+        assert severity in [
+            part.partition(";")[0] for part in rows[rule].split(" | ")[3].split("<br>")
+        ], rule
 
 
 def test_the_list_of_rules_has_one_row_for_each_rule() -> None:
-    ids = [line.split("[")[1][:5] for line in catalogue.as_markdown().splitlines() if line.startswith("| [DS")]
+    ids = [
+        line.split("[")[1][:5]
+        for line in catalogue.as_markdown().splitlines()
+        if line.startswith("| [DS")
+    ]
     assert ids == sorted({row.id for row in catalogue.rows()})

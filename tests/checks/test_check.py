@@ -1,4 +1,6 @@
-"""Manifests against schemas and rules: goldens in cases/, one folder a theme; places lead to the line that must change."""
+"""Manifests against schemas and rules: goldens in cases/, one folder a theme; places lead to the
+line that must change.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from gitops_ds.yaml import parser
 from tests import goldens
 
 CASES = Path(__file__).parent / "cases"
-# Left out of the cases, whose manifests are short, so that much could be said of them; test_rule_pages.py has what advice says.
+# Left out of the cases, whose manifests are short, so that much could be said of them;
+# test_rule_pages.py has what advice says.
 ADVICE = {rule.id for rule in rule_table.RULES if not rule.refused}
 
 
@@ -27,7 +30,10 @@ def checked(data: bytes, versions: tuple[str, ...] = (), file: str = "input.yaml
         key = key_of(one.value)
         manifests[key] = Manifest(key, one.value, Digest(""), Origin(Pointer(file, one.index, ())))
     bundle = Bundle(None, ClusterFacts(kubernetes=versions), manifests)
-    return [*parsed.findings, *validation.check(bundle, Snapshot(None, {PurePosixPath(file): data}))]
+    return [
+        *parsed.findings,
+        *validation.check(bundle, Snapshot(None, {PurePosixPath(file): data})),
+    ]
 
 
 def line(finding: Finding) -> str:
@@ -39,18 +45,28 @@ def line(finding: Finding) -> str:
 def test_findings(case: Path) -> None:
     data = (case / "input.yaml").read_bytes()
     first = data.decode().splitlines()[0]
-    versions = tuple(first.removeprefix("# kubernetes: ").split(", ")) if first.startswith("# kubernetes") else ()
+    versions = (
+        tuple(first.removeprefix("# kubernetes: ").split(", "))
+        if first.startswith("# kubernetes")
+        else ()
+    )
     found = [one for one in checked(data, versions) if one.refused or one.rule not in ADVICE]
     goldens.check(case / "findings.txt", "".join(line(one) for one in found))
 
 
 def test_every_rule_of_the_api_server_has_a_case() -> None:
     told = "".join(path.read_text() for path in CASES.glob("*/findings.txt"))
-    assert [rule.id for rule in rule_table.RULES if rule.on and rule.refused and f" {rule.id} refused" not in told] == []
+    assert [
+        rule.id
+        for rule in rule_table.RULES
+        if rule.on and rule.refused and f" {rule.id} refused" not in told
+    ] == []
 
 
 def test_rows_of_one_rule_are_of_different_weight() -> None:
-    assert len({(rule.id, rule.refused, rule.severity) for rule in rule_table.RULES}) == len(rule_table.RULES)
+    assert len({(rule.id, rule.refused, rule.severity) for rule in rule_table.RULES}) == len(
+        rule_table.RULES
+    )
 
 
 DAEMONSET = b"""apiVersion: apps/v1
@@ -74,9 +90,15 @@ def test_the_place_is_the_line_that_set_the_value() -> None:
     resources = parser.read("v", VALUES).documents[0].value["resources"]
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = resources
     path = ("spec", "template", "spec", "containers", 0, "resources")
-    origin = Origin(Pointer("agents/a/daemonset.yaml", 0, ()), {path: (Pointer("agents/a/values/p.yaml", 0, ("resources",)),)})
+    origin = Origin(
+        Pointer("agents/a/daemonset.yaml", 0, ()),
+        {path: (Pointer("agents/a/values/p.yaml", 0, ("resources",)),)},
+    )
     key = key_of(body)
-    files = {PurePosixPath("agents/a/daemonset.yaml"): DAEMONSET, PurePosixPath("agents/a/values/p.yaml"): VALUES}
+    files = {
+        PurePosixPath("agents/a/daemonset.yaml"): DAEMONSET,
+        PurePosixPath("agents/a/values/p.yaml"): VALUES,
+    }
     bundle = Bundle(None, ClusterFacts("eu-1"), {key: Manifest(key, body, Digest(""), origin)})
     (finding,) = (one for one in validation.check(bundle, Snapshot(None, files)) if one.refused)
     assert str(finding.place) == "agents/a/values/p.yaml:5:10"
@@ -87,9 +109,13 @@ def test_the_place_is_the_line_that_set_the_value() -> None:
 def test_what_kustomize_wrote_is_placed_at_its_kustomization() -> None:
     data = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A, namespace: x}\n"
     body = parser.read("d", data).documents[0].value
-    manifest = Manifest(key_of(body), body, Digest(""), Origin(Pointer("k/kustomization.yaml", 0, ())))
+    manifest = Manifest(
+        key_of(body), body, Digest(""), Origin(Pointer("k/kustomization.yaml", 0, ()))
+    )
     snapshot = Snapshot(
-        None, {PurePosixPath("k/kustomization.yaml"): b"resources: [a.yaml]\n"}, expanded={PurePosixPath("k"): data}
+        None,
+        {PurePosixPath("k/kustomization.yaml"): b"resources: [a.yaml]\n"},
+        expanded={PurePosixPath("k"): data},
     )
     (finding,) = validation.check(Bundle(None, ClusterFacts(), {manifest.key: manifest}), snapshot)
     assert str(finding.place) == "k/kustomization.yaml"
@@ -97,4 +123,6 @@ def test_what_kustomize_wrote_is_placed_at_its_kustomization() -> None:
 
 def test_a_version_that_we_do_not_know_is_checked_as_the_nearest() -> None:
     data = (CASES / "right" / "input.yaml").read_bytes()
-    assert not [one for one in checked(data, ("1.12", "v1.36.4", "1.99", "nonsense")) if one.refused]
+    assert not [
+        one for one in checked(data, ("1.12", "v1.36.4", "1.99", "nonsense")) if one.refused
+    ]

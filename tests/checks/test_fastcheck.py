@@ -1,4 +1,6 @@
-"""The fast check errs to one side only: what it passes, jsonschema passes. Mutated documents prove it."""
+"""The fast check errs to one side only: what it passes, jsonschema passes. Mutated documents prove
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,24 @@ BODIES = [
     for one in parser.read(path.name, path.read_bytes()).documents
     if f"{one.value['apiVersion']}/{one.value['kind']}" in kubernetes.schemas(openapi.NEWEST).kinds
 ]
-RIGHT = parser.read("right", (Path(__file__).parent / "cases/right/input.yaml").read_bytes()).documents[0].value
-NAMES = ["name", "spec", "metadata", "image", "protocol", "containerPort", "nonsense", "env", "value", "operator", "key"]
+RIGHT = (
+    parser.read("right", (Path(__file__).parent / "cases/right/input.yaml").read_bytes())
+    .documents[0]
+    .value
+)
+NAMES = [
+    "name",
+    "spec",
+    "metadata",
+    "image",
+    "protocol",
+    "containerPort",
+    "nonsense",
+    "env",
+    "value",
+    "operator",
+    "key",
+]
 VALUES = [
     None,
     True,
@@ -46,7 +64,13 @@ VALUES = [
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path]
-    for step, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for step, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         found += places(inner, (*path, step))
     return found
 
@@ -55,7 +79,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def mutated(draw: st.DrawFn) -> Any:
     body = copy.deepcopy(draw(st.sampled_from([RIGHT, *BODIES])))
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from([one for one in places(body) if one and one[0] not in ("apiVersion", "kind")] or [("spec",)]))
+        path = draw(
+            st.sampled_from(
+                [one for one in places(body) if one and one[0] not in ("apiVersion", "kind")]
+                or [("spec",)]
+            )
+        )
         inner = body
         for step in path[:-1]:
             inner = inner[step]
@@ -76,9 +105,9 @@ def mutated(draw: st.DrawFn) -> Any:
 def agree(body: Any) -> tuple[bool, bool]:
     schemas = kubernetes.schemas(openapi.NEWEST)
     name = schemas.kinds[f"{body['apiVersion']}/{body['kind']}"]
-    return schemas.passes(body["apiVersion"], body["kind"], body), error_messages.validator(schemas.definitions, name).is_valid(
-        body
-    )
+    return schemas.passes(body["apiVersion"], body["kind"], body), error_messages.validator(
+        schemas.definitions, name
+    ).is_valid(body)
 
 
 @settings(max_examples=300, deadline=None)
@@ -107,7 +136,9 @@ def test_every_definition_of_every_version_compiles(version: str) -> None:
 
 def test_a_key_of_another_type_is_no_twin_and_no_crash() -> None:
     assert list(fastcheck.twins([{"name": []}, {"name": []}, {"name": {}}], ("name",))) == []
-    assert list(fastcheck.twins([{"name": "a"}, {"name": []}, {"name": "a"}], ("name",))) == [(0, 2)]
+    assert list(fastcheck.twins([{"name": "a"}, {"name": []}, {"name": "a"}], ("name",))) == [
+        (0, 2)
+    ]
 
 
 def test_entries_of_a_set_differ() -> None:

@@ -1,4 +1,6 @@
-"""Which rules bring which fixes, on the examples of their pages; and why one that could be wished for is not there."""
+"""Which rules bring which fixes, on the examples of their pages; and why one that could be wished
+for is not there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest
 from tests.cli.test_fix_pages import looked_at
 
-# What a rule should bring where one example or another allows it. Safe: nothing else changes its meaning.
+# What a rule should bring where one example or another allows it. Safe: nothing else changes its
+# meaning.
 SHOULD: Final = {
     "safe": """
         DS003 DS004 DS006 DS007 DS008 DS013 DS015 DS202 DS211 DS305 DS308 DS315 DS409 DS415 DS418 DS419 DS515
@@ -28,7 +31,10 @@ SHOULD: Final = {
 }
 # Where it is otherwise, what it is, and why.
 OTHERWISE: Final = {
-    "DS008": ("safe, proposed", "a kind that is no workload may mean something else in its new version"),
+    "DS008": (
+        "safe, proposed",
+        "a kind that is no workload may mean something else in its new version",
+    ),
     "DS404": ("proposed", "the limit can only be meant to go"),
     "DS409": ("safe, proposed", "a shorter timeout changes what a probe finds"),
     "DS411": ("", "only the registry knows the digest, and the check asks nobody"),
@@ -53,12 +59,23 @@ def found(rule: str, example: str) -> tuple[Finding, ...] | list[Finding]:
 def test_a_rule_brings_the_fixes_that_it_should(rule: str) -> None:
     page = rule_pages.of(rule)
     assert page is not None
-    fixes = [one.fix for example in page.wrong for one in found(rule, example) if one.rule == rule and one.fix]
-    offered = [word for word, safe in (("safe", True), ("proposed", False)) if any(fix.safe is safe for fix in fixes)]
+    fixes = [
+        one.fix
+        for example in page.wrong
+        for one in found(rule, example)
+        if one.rule == rule and one.fix
+    ]
+    offered = [
+        word
+        for word, safe in (("safe", True), ("proposed", False))
+        if any(fix.safe is safe for fix in fixes)
+    ]
     wished = [word for word, some in SHOULD.items() if rule in some.split()]
     assert ", ".join(offered) == OTHERWISE.get(rule, (", ".join(wished), ""))[0]
 
 
 def test_every_wish_is_one_of_a_rule_that_is_tried_here() -> None:
-    assert {rule for some in SHOULD.values() for rule in some.split()} | set(OTHERWISE) <= NARROW | WIDE
+    assert {rule for some in SHOULD.values() for rule in some.split()} | set(
+        OTHERWISE
+    ) <= NARROW | WIDE
     assert all(reason for _, reason in OTHERWISE.values())

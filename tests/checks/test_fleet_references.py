@@ -1,4 +1,6 @@
-"""What the pods of an agent need of the rest of the repository: what they name, a volume for all nodes, a namespace for them."""
+"""What the pods of an agent need of the rest of the repository: what they name, a volume for all
+nodes, a namespace for them.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,21 @@ from tests.plan.world import daemonset
 
 
 def of(*bodies: dict[str, Any]) -> ClusterContext:
-    return ClusterContext({key_of(body): Manifest(key_of(body), body, Digest(""), Origin(Pointer("f", 0, ()))) for body in bodies})
+    return ClusterContext(
+        {
+            key_of(body): Manifest(key_of(body), body, Digest(""), Origin(Pointer("f", 0, ())))
+            for body in bodies
+        }
+    )
 
 
 def named(kind: str, name: str, namespace: str = "logging", **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, **more}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        **more,
+    }
 
 
 def agent(**spec: Any) -> dict[str, Any]:
@@ -40,17 +52,60 @@ CONTAINER = {"name": "agent", "image": "x:1"}
         ({"serviceAccountName": "default"}, []),
         ({"serviceAccountName": "agent"}, ["ServiceAccount logging/agent"]),
         ({"serviceAccount": "agent"}, ["ServiceAccount logging/agent"]),
-        ({"volumes": [{"name": "a", "configMap": {"name": "settings"}}]}, ["ConfigMap logging/settings"]),
+        (
+            {"volumes": [{"name": "a", "configMap": {"name": "settings"}}]},
+            ["ConfigMap logging/settings"],
+        ),
         ({"volumes": [{"name": "a", "configMap": {"name": "settings", "optional": True}}]}, []),
         ({"volumes": [{"name": "a", "secret": {"secretName": "key"}}]}, ["Secret logging/key"]),
-        ({"volumes": [{"name": "a", "projected": {"sources": [{"secret": {"name": "key"}}]}}]}, ["Secret logging/key"]),
-        ({"volumes": [{"name": "a", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}}]}, []),
-        ({"containers": [{**CONTAINER, "envFrom": [{"configMapRef": {"name": "env"}}]}]}, ["ConfigMap logging/env"]),
         (
-            {"initContainers": [{**CONTAINER, "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "key", "key": "a"}}}]}]},
+            {"volumes": [{"name": "a", "projected": {"sources": [{"secret": {"name": "key"}}]}}]},
             ["Secret logging/key"],
         ),
-        ({"containers": [{**CONTAINER, "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}]}, []),
+        (
+            {
+                "volumes": [
+                    {
+                        "name": "a",
+                        "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]},
+                    }
+                ]
+            },
+            [],
+        ),
+        (
+            {"containers": [{**CONTAINER, "envFrom": [{"configMapRef": {"name": "env"}}]}]},
+            ["ConfigMap logging/env"],
+        ),
+        (
+            {
+                "initContainers": [
+                    {
+                        **CONTAINER,
+                        "env": [
+                            {
+                                "name": "A",
+                                "valueFrom": {"secretKeyRef": {"name": "key", "key": "a"}},
+                            }
+                        ],
+                    }
+                ]
+            },
+            ["Secret logging/key"],
+        ),
+        (
+            {
+                "containers": [
+                    {
+                        **CONTAINER,
+                        "env": [
+                            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+                        ],
+                    }
+                ]
+            },
+            [],
+        ),
     ],
 )
 def test_what_pods_name_is_in_the_repository(spec: dict[str, Any], missing: list[str]) -> None:
@@ -64,7 +119,13 @@ def test_what_pods_name_is_in_the_repository(spec: dict[str, Any], missing: list
 
 @pytest.mark.parametrize(
     ("modes", "found"),
-    [(["ReadWriteOnce"], 1), (["ReadWriteOncePod"], 1), (["ReadWriteOnce", "ReadWriteMany"], 0), (["ReadOnlyMany"], 0), (None, 0)],
+    [
+        (["ReadWriteOnce"], 1),
+        (["ReadWriteOncePod"], 1),
+        (["ReadWriteOnce", "ReadWriteMany"], 0),
+        (["ReadOnlyMany"], 0),
+        (None, 0),
+    ],
 )
 def test_a_volume_is_for_all_nodes(modes: list[str] | None, found: int) -> None:
     wanting = agent(volumes=[{"name": "spool", "persistentVolumeClaim": {"claimName": "spool"}}])
@@ -74,7 +135,15 @@ def test_a_volume_is_for_all_nodes(modes: list[str] | None, found: int) -> None:
 
 GOOD: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-    "containers": [{**CONTAINER, "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}],
+    "containers": [
+        {
+            **CONTAINER,
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }
+    ],
     "volumes": [{"name": "a", "emptyDir": {}}],
 }
 
@@ -89,11 +158,19 @@ def with_context(**context: Any) -> dict[str, Any]:
     [
         (GOOD, [], []),
         (GOOD | {"hostNetwork": True}, ["hostNetwork"], ["hostNetwork"]),
-        (GOOD | {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}, ["hostPath volumes"], ["hostPath volumes"]),
+        (
+            GOOD | {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]},
+            ["hostPath volumes"],
+            ["hostPath volumes"],
+        ),
         (GOOD | {"volumes": [{"name": "a", "nfs": {"path": "/"}}]}, [], ["nfs volumes"]),
         (with_context(privileged=True), ["privileged"], ["privileged"]),
         (with_context(capabilities={"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}), [], []),
-        (with_context(capabilities={"drop": ["ALL"], "add": ["CHOWN"]}), [], ["the capability CHOWN"]),
+        (
+            with_context(capabilities={"drop": ["ALL"], "add": ["CHOWN"]}),
+            [],
+            ["the capability CHOWN"],
+        ),
         (
             with_context(capabilities={"add": ["BPF"]}),
             ["the capability BPF"],
@@ -101,18 +178,30 @@ def with_context(**context: Any) -> dict[str, Any]:
         ),
         (with_context(runAsNonRoot=False), [], ["no runAsNonRoot"]),
         (with_context(runAsUser=0), [], ["runAsUser 0"]),
-        (with_context(seccompProfile={"type": "Unconfined"}), ["seccompProfile Unconfined"], ["seccompProfile Unconfined"]),
+        (
+            with_context(seccompProfile={"type": "Unconfined"}),
+            ["seccompProfile Unconfined"],
+            ["seccompProfile Unconfined"],
+        ),
         (with_context(seLinuxOptions={"type": "spc_t"}), ["seLinuxOptions"], ["seLinuxOptions"]),
         (with_context(procMount="Unmasked"), ["procMount Unmasked"], ["procMount Unmasked"]),
         (GOOD | {"securityContext": {}}, [], ["no runAsNonRoot", "no seccompProfile"]),
         (
-            GOOD | {"securityContext": {**GOOD["securityContext"], "sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
+            GOOD
+            | {
+                "securityContext": {
+                    **GOOD["securityContext"],
+                    "sysctls": [{"name": "kernel.msgmax", "value": "1"}],
+                }
+            },
             ["the sysctl kernel.msgmax"],
             ["the sysctl kernel.msgmax"],
         ),
     ],
 )
-def test_the_levels_of_pod_security(spec: dict[str, Any], baseline: list[str], restricted: list[str]) -> None:
+def test_the_levels_of_pod_security(
+    spec: dict[str, Any], baseline: list[str], restricted: list[str]
+) -> None:
     assert pod_security.against("privileged", spec) == []
     assert pod_security.against("baseline", spec) == baseline
     assert pod_security.against("restricted", spec) == restricted
@@ -123,9 +212,15 @@ def test_the_namespace_says_which_level_it_enforces() -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logging"}}
     assert not list(cluster_rules.admitted(of(wanting)))
     assert not list(cluster_rules.admitted(of(wanting, space)))
-    space["metadata"] = {"name": "logging", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}
+    space["metadata"] = {
+        "name": "logging",
+        "labels": {"pod-security.kubernetes.io/enforce": "baseline"},
+    }
     ((_, _, message, _),) = cluster_rules.admitted(of(wanting, space))
-    assert message == "the namespace enforces baseline, and no pod can be made: it does not take hostPID"
+    assert (
+        message
+        == "the namespace enforces baseline, and no pod can be made: it does not take hostPID"
+    )
 
 
 def test_each_has_a_page() -> None:

@@ -1,8 +1,10 @@
-"""The pages of rules that look at nodes, at a change or at a whole repository: their examples as repositories, checked for real.
+"""The pages of rules that look at nodes, at a change or at a whole repository: their examples as
+repositories, checked for real.
 
-An example is a list of documents. `# base` and `# head` begin the sides of a change, `# nodes` what both have, `# live` what the
-cluster runs, `# once` and `# again` what two renderings gave; without any, all of it is the head. A document that begins with
-`# a/path` is that file; a Node is one of the inventory; another one with a kind is a manifest, and one without is a part of GOOD.
+An example is a list of documents. `# base` and `# head` begin the sides of a change, `# nodes` what
+both have, `# live` what the cluster runs, `# once` and `# again` what two renderings gave; without
+any, all of it is the head. A document that begins with `# a/path` is that file; a Node is one of
+the inventory; another one with a kind is a manifest, and one without is a part of GOOD.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from tests.checks.test_rule_pages import GOOD, over, parsed
 from tests.plan import world
 
 SECTIONS = ("base", "head", "nodes", "live", "once", "again")
-TABLES = (cluster_rules.RULES, object_changes.RULES, promotion.RULES, repository_rules.RULES, (custom_rules.RULE,))
+TABLES = (
+    cluster_rules.RULES,
+    object_changes.RULES,
+    promotion.RULES,
+    repository_rules.RULES,
+    (custom_rules.RULE,),
+)
 RULES = sorted({rule.id for table in TABLES for rule in table})
 # Their pages are about one DaemonSet, and tried with it (test_rule_pages.py); or not of this frame.
 ELSEWHERE = frozenset(("DS104", "DS205", "DS313", "DS416", "DS417", "DS516"))
@@ -39,11 +47,17 @@ ELSEWHERE = frozenset(("DS104", "DS205", "DS313", "DS416", "DS417", "DS516"))
 class Example:
     """What an example holds: files by section, and objects of the cluster."""
 
-    files: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in ("", *SECTIONS)})
+    files: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {name: {} for name in ("", *SECTIONS)}
+    )
     cluster: list[Body] = field(default_factory=list)
 
     def side(self, *names: str) -> dict[str, Any]:
-        return {path: content for name in ("", "nodes", *names) for path, content in self.files[name].items()}
+        return {
+            path: content
+            for name in ("", "nodes", *names)
+            for path, content in self.files[name].items()
+        }
 
 
 def read(text: str) -> Example:
@@ -54,7 +68,9 @@ def read(text: str) -> Example:
             if not line.startswith("# "):
                 break
             section, path = (line[2:], path) if line[2:] in SECTIONS else (section, line[2:])
-        value = {} if path and not path.endswith(("daemonset.yaml", "agent.yaml")) else parsed(document)
+        value = (
+            {} if path and not path.endswith(("daemonset.yaml", "agent.yaml")) else parsed(document)
+        )
         if not value:
             example.files[section][path] = document
         elif value.get("kind") == "Node":
@@ -70,7 +86,12 @@ def read(text: str) -> Example:
 
 def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
-    settings = {**own, "version": "v1", "manifests": ["/*.json", "/agent.yaml", "/manifests"], "rules": {rule: True}}
+    settings = {
+        **own,
+        "version": "v1",
+        "manifests": ["/*.json", "/agent.yaml", "/manifests"],
+        "rules": {rule: True},
+    }
     return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
 
 

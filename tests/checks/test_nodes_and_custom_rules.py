@@ -1,4 +1,6 @@
-"""Rules over nodes beyond their pages' examples, rules of a repository's own, and rollouts that are played once."""
+"""Rules over nodes beyond their pages' examples, rules of a repository's own, and rollouts that are
+played once.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,41 @@ from tests.plan.world import daemonset
 
 def node(name: str, **allocatable: str) -> dict[str, Any]:
     status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": allocatable}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {}}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {}},
+        "status": status,
+    }
 
 
 def asking(name: str, memory: str, **spec: Any) -> dict[str, Any]:
-    containers = [{"name": "agent", "image": f"registry.example.com/{name}:1", "resources": {"requests": {"memory": memory}}}]
+    containers = [
+        {
+            "name": "agent",
+            "image": f"registry.example.com/{name}:1",
+            "resources": {"requests": {"memory": memory}},
+        }
+    ]
     return daemonset(name, containers=containers, **spec)
 
 
-def found(settings: dict[str, Any], *bodies: dict[str, Any], live: Live | None = None) -> tuple[Finding, ...]:
+def found(
+    settings: dict[str, Any], *bodies: dict[str, Any], live: Live | None = None
+) -> tuple[Finding, ...]:
     own = {"version": "v1", "manifests": ["/*.json"], **settings}
     files = {f"{index}.json": body for index, body in enumerate(bodies)}
-    return prepare.prepare(world.snapshot({"gitops-ds.yaml": orjson.dumps(own), **files}), live=live or Live()).findings
+    return prepare.prepare(
+        world.snapshot({"gitops-ds.yaml": orjson.dumps(own), **files}), live=live or Live()
+    ).findings
 
 
 def told(rule: str, findings: tuple[Finding, ...]) -> list[str]:
-    return [f"{finding.object.name if finding.object else ''}: {finding.message}" for finding in findings if finding.rule == rule]
+    return [
+        f"{finding.object.name if finding.object else ''}: {finding.message}"
+        for finding in findings
+        if finding.rule == rule
+    ]
 
 
 def room(*bodies: dict[str, Any], running: tuple[dict[str, Any], ...] = ()) -> list[str]:
@@ -52,15 +73,23 @@ def test_what_the_cluster_runs_beside_the_repository_takes_its_room_first() -> N
 
 def test_the_higher_priority_has_the_room() -> None:
     first = asking("z", "800Mi", priorityClassName="system-node-critical")
-    assert room(first, asking("a", "800Mi")) == ["a: does not fit on 1 node: a (Insufficient memory)"]
+    assert room(first, asking("a", "800Mi")) == [
+        "a: does not fit on 1 node: a (Insufficient memory)"
+    ]
 
 
 def test_nodes_that_do_not_tell_what_they_have_are_not_judged() -> None:
     live = cluster_snapshot.assemble([node("a")])
-    assert told("DS605", found({"rules": {"DS605": True}}, asking("agent", "8000Gi"), live=live)) == []
+    assert (
+        told("DS605", found({"rules": {"DS605": True}}, asking("agent", "8000Gi"), live=live)) == []
+    )
 
 
-TEAM = {"properties": {"metadata": {"properties": {"labels": {"required": ["team"]}}, "required": ["labels"]}}}
+TEAM = {
+    "properties": {
+        "metadata": {"properties": {"labels": {"required": ["team"]}}, "required": ["labels"]}
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +101,12 @@ TEAM = {"properties": {"metadata": {"properties": {"labels": {"required": ["team
         ({"schema": {}}, []),
         (
             {"schema": {"type": "nothing"}},
-            [": team: this is no JSON schema: 'nothing' is not valid under any of the given schemas"],
+            [
+                (
+                    ": team: this is no JSON schema: 'nothing' is not valid under any of the given "
+                    "schemas"
+                )
+            ],
         ),
         (
             {"schema": {"$ref": "https://example.com/schema"}},
@@ -80,7 +114,12 @@ TEAM = {"properties": {"metadata": {"properties": {"labels": {"required": ["team
         ),
         (
             {"schema": {"$ref": "#"}},
-            [": team: the schema can't be followed: its $ref lead in circles, or it is nested too deeply"],
+            [
+                (
+                    ": team: the schema can't be followed: its $ref lead in circles, or it is nested "
+                    "too deeply"
+                )
+            ],
         ),
     ],
 )
@@ -92,12 +131,20 @@ def test_a_rule_of_the_repositorys_own(rule: dict[str, Any], words: list[str]) -
 
 def test_a_rule_that_fails_is_told_and_the_others_go_on() -> None:
     bundle = prepare.prepare(
-        world.snapshot({"a.json": daemonset("a"), "b.json": daemonset("b", priorityClassName="system-x")})
+        world.snapshot(
+            {"a.json": daemonset("a"), "b.json": daemonset("b", priorityClassName="system-x")}
+        )
     ).bundle
     broken = ClusterContext(bundle.manifests, census=3)  # type: ignore[arg-type]  # what no rule over nodes can look at
-    rules = [finding.rule for finding in check(bundle, world.snapshot({}), broken) if finding.rule in ("DS904", "DS313")]
+    rules = [
+        finding.rule
+        for finding in check(bundle, world.snapshot({}), broken)
+        if finding.rule in ("DS904", "DS313")
+    ]
     assert rules.count("DS313") == 1
-    assert rules.count("DS904") >= len([rule for rule in cluster_rules.RULES if rule.on and rule.id.startswith("DS6")])
+    assert rules.count("DS904") >= len(
+        [rule for rule in cluster_rules.RULES if rule.on and rule.id.startswith("DS6")]
+    )
 
 
 def test_equal_rollouts_are_played_once_and_name_their_own_nodes() -> None:

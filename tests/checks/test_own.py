@@ -52,7 +52,8 @@ variants:
   - name: default
 expect: {coverage: all-linux-nodes}
 """,
-    "agents/nvidia/variants.yaml": "variants: [{name: default, nodes: {pool: [gpu]}}]\nexpect: {coverage: {pool: [gpu]}}\n",
+    "agents/nvidia/variants.yaml": "variants: [{name: default, nodes: {pool: [gpu]}}]\nexpect: "
+    "{coverage: {pool: [gpu]}}\n",
     "agents/nvidia/source.yaml": """
 helm: {chart: oci://registry.example.com/charts/plugin, version: 0.17.1, values: {gfd: {enabled: true}}}
 bind:
@@ -105,11 +106,16 @@ after: [{agent: cilium, sameNode: true}]
 
 DEPLOY = 'variants[0].deploy is the text "Never", not always or never: did you mean "never"?'
 SOAK = 'stages[1].soak is the text "5 minutes": write a duration such as 30s, 5m, 2h, 14d or 1h30m'
-AT_RISK = 'limits.atRisk.cluster is the text "lots": write a whole number from 0, or per cent such as 5%'
+AT_RISK = (
+    'limits.atRisk.cluster is the text "lots": write a whole number from 0, or per cent such as 5%'
+)
 
 
 def findings(file: str, text: str) -> list[str]:
-    snapshot = Snapshot(None, {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()})
+    snapshot = Snapshot(
+        None,
+        {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
+    )
     return [
         f"{found.rule} {found.place} {found.message}"
         for found in repository_files.check_repository(snapshot)
@@ -136,16 +142,30 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
             "version: v1\nkubernetes: [1.35]\n",
             ["DS004 gitops-ds.yaml:2:14 kubernetes[0] must be a text, not the number 1.35"],
         ),
-        ("gitops-ds.yaml", "name: x\n", ['DS005 gitops-ds.yaml:1:1 "version" is missing: it is required']),
+        (
+            "gitops-ds.yaml",
+            "name: x\n",
+            ['DS005 gitops-ds.yaml:1:1 "version" is missing: it is required'],
+        ),
         (
             "clusters/a.yaml",
             "pools:\n  gpu:\n    match: [{key: a, inn: [b]}]\n",
-            ['DS003 clusters/a.yaml:3:22 unknown key "inn" in pools.gpu.match[0]: did you mean "in"?'],
+            [
+                (
+                    'DS003 clusters/a.yaml:3:22 unknown key "inn" in pools.gpu.match[0]: did you mean '
+                    '"in"?'
+                )
+            ],
         ),
         (
             "clusters/a.yaml",
             "pools:\n  gpu: {nodes: ten, match: [{key: a}]}\n",
-            ['DS004 clusters/a.yaml:2:16 pools.gpu.nodes must be a whole number, not the text "ten"'],
+            [
+                (
+                    "DS004 clusters/a.yaml:2:16 pools.gpu.nodes must be a whole number, not the text "
+                    '"ten"'
+                )
+            ],
         ),
         (
             "agents/a/variants.yaml",
@@ -175,7 +195,13 @@ def test_a_slip_is_told_at_its_line(file: str, text: str, expected: list[str]) -
 
 def test_a_repository_of_plain_manifests_has_no_files_of_ours() -> None:
     manifest = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
-    snapshot = Snapshot(None, {PurePosixPath("clusters/config.yaml"): manifest, PurePosixPath("environments/x.yaml"): manifest})
+    snapshot = Snapshot(
+        None,
+        {
+            PurePosixPath("clusters/config.yaml"): manifest,
+            PurePosixPath("environments/x.yaml"): manifest,
+        },
+    )
     assert list(repository_files.check_repository(snapshot)) == []
 
 
@@ -187,7 +213,11 @@ def test_schemas_are_valid_closed_and_described(file: Path) -> None:
 
     def walk(value: object, where: str) -> None:
         if isinstance(value, dict):
-            for name, one in (value.get("properties") or {}).items() if isinstance(value.get("properties"), dict) else ():
+            for name, one in (
+                (value.get("properties") or {}).items()
+                if isinstance(value.get("properties"), dict)
+                else ()
+            ):
                 if isinstance(one, dict) and not ({"description", "$ref"} & set(one)):
                     missing.append(f"{where}/{name}")
             for name, one in value.items():
@@ -197,17 +227,34 @@ def test_schemas_are_valid_closed_and_described(file: Path) -> None:
                 walk(one, f"{where}/{index}")
 
     walk(schema, "")
-    assert [one for one in missing if not re.search(r"patches|anyOf|/old|/new|/object$", f"{file.name}{one}")] == []
+    assert [
+        one
+        for one in missing
+        if not re.search(r"patches|anyOf|/old|/new|/object$", f"{file.name}{one}")
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("file", "text", "line"),
     [
         ("agents/a/rollout.yaml", "# one\nstages: [canary, rest]\n", 2),
-        ("environments/production.yaml", "values: {}\nrollout: {limits: {atRisk: {cluster: 5%}}}\n", 2),
+        (
+            "environments/production.yaml",
+            "values: {}\nrollout: {limits: {atRisk: {cluster: 5%}}}\n",
+            2,
+        ),
     ],
 )
-def test_what_is_not_implemented_yet_is_refused_at_its_line(file: str, text: str, line: int) -> None:
-    snapshot = Snapshot(None, {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()})
+def test_what_is_not_implemented_yet_is_refused_at_its_line(
+    file: str, text: str, line: int
+) -> None:
+    snapshot = Snapshot(
+        None,
+        {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
+    )
     (found,) = repository_files.check_repository(snapshot)
-    assert (found.rule, found.refused, found.place and (found.place.file, found.place.line)) == ("DS807", True, (file, line))
+    assert (found.rule, found.refused, found.place and (found.place.file, found.place.line)) == (
+        "DS807",
+        True,
+        (file, line),
+    )

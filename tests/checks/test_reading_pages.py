@@ -14,12 +14,18 @@ VERSIONS = ("1.34", "1.37")
 
 
 def found(example: str) -> set[str]:
-    """The rules that have something against a file; a part of a DaemonSet is merged into the good one."""
+    """The rules that have something against a file; a part of a DaemonSet is merged into the good
+    one.
+    """
     file = parser.read("page", example.encode())
     told = {finding.rule for finding in file.findings}
     for one in file.documents:
         body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
-        told |= {complaint.problem.rule for complaint in manifests.check(body, VERSIONS) if complaint.refused}
+        told |= {
+            complaint.problem.rule
+            for complaint in manifests.check(body, VERSIONS)
+            if complaint.refused
+        }
     return told
 
 

@@ -10,7 +10,8 @@ from gitops_ds.yaml import parser
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "real-manifests"
 
-# Templates that are no YAML yet, and slips of the vendors' own. API versions that are gone (DS008) are left out: they are many.
+# Templates that are no YAML yet, and slips of the vendors' own. API versions that are gone (DS008)
+# are left out: they are many.
 REFUSED = {
     "aks-engine--calico-cleanup.yaml": {"DS005"},
     "azure-monitor--ama-logs.yaml": {"DS004"},
@@ -32,7 +33,9 @@ def refused(file: Path) -> set[str]:
     found = {finding.rule for finding in parsed.findings if finding.refused}
     for one in parsed.documents:
         for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
-            shape = {complaint.problem.rule for complaint in manifests.check(body) if complaint.refused}
+            shape = {
+                complaint.problem.rule for complaint in manifests.check(body) if complaint.refused
+            }
             found |= shape or {hit.rule.id for hit in rule_table.check(body) if hit.rule.refused}
     return found - {"DS008"}
 

@@ -21,7 +21,11 @@ def told(switch: str, image: str) -> list[tuple[str, str]]:
     }
     snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
     found = prepare.prepare(snapshot).findings
-    return [(one.rule, one.message) for one in found if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")]
+    return [
+        (one.rule, one.message)
+        for one in found
+        if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,10 @@ def test_images_come_from_the_registries_that_are_named(image: str, fine: bool) 
 
 def test_the_message_says_which_registries_are_allowed() -> None:
     ((_, message),) = told(ALLOWED, "quay.io/agent:1")
-    assert message.endswith("none of the registries that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, localhost:5000")
+    assert message.endswith(
+        "none of the registries that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, "
+        "localhost:5000"
+    )
 
 
 def test_without_registries_any_will_do_and_switched_off_none_is_asked_for() -> None:
@@ -52,6 +59,8 @@ def test_without_registries_any_will_do_and_switched_off_none_is_asked_for() -> 
     assert told("false", "agent:1") == []
 
 
-@pytest.mark.parametrize("switch", ["{}", "{registries: []}", "{registry: [a]}", "yes please", "{registries: a}"])
+@pytest.mark.parametrize(
+    "switch", ["{}", "{registries: []}", "{registry: [a]}", "yes please", "{registries: a}"]
+)
 def test_settings_that_mean_nothing_are_refused(switch: str) -> None:
     assert {rule for rule, _ in told(switch, "registry.example.com/agent:1")} - {"DS413"}

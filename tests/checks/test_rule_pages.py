@@ -1,4 +1,6 @@
-"""Every rule has a page, and the page is true: the rule finds what it calls wrong, and nothing in what it calls right."""
+"""Every rule has a page, and the page is true: the rule finds what it calls wrong, and nothing in
+what it calls right.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tests import goldens
 # What advice says of the wrong examples of its page.
 ADVICE = Path(__file__).parent / "advice"
 
-# A DaemonSet that no rule has anything against; a part on a page is merged into it, lists of the page in place of its own.
+# A DaemonSet that no rule has anything against; a part on a page is merged into it, lists of the
+# page in place of its own.
 GOOD = """
 apiVersion: apps/v1
 kind: DaemonSet
@@ -67,16 +70,24 @@ def manifest(example: str) -> dict[str, Any]:
 def over(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     made = copy.deepcopy(base)
     for key, value in part.items():
-        made[key] = over(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+        made[key] = (
+            over(made[key], value)
+            if isinstance(value, dict) and isinstance(made.get(key), dict)
+            else value
+        )
         if value is None:
             del made[key]
     return made
 
 
 def found(rule: str, example: str) -> list[Any]:
-    """What the rows of a rule find; one that weighs differently from case to case has more than one."""
+    """What the rows of a rule find; one that weighs differently from case to case has more than
+    one.
+    """
     body = manifest(example)
-    shape = [complaint.problem for complaint in manifests.check(body, ("1.37",)) if complaint.refused]
+    shape = [
+        complaint.problem for complaint in manifests.check(body, ("1.37",)) if complaint.refused
+    ]
     assert {problem.rule for problem in shape} <= {rule}, "another rule sees it first"
     return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
 
@@ -86,18 +97,25 @@ def said(example: int, path: objects.Path, message: str, fix: Fix | None = None)
     lines = [f"{example} {show_path(path)}: {message}"]
     if fix:
         lines.append(f"  {'safe fix' if fix.safe else 'proposal'}: {fix.words}")
-        lines += [f"    {show_path(one.path)} {f'is called {one.key}' if one.key else one.value}" for one in fix.mends]
+        lines += [
+            f"    {show_path(one.path)} {f'is called {one.key}' if one.key else one.value}"
+            for one in fix.mends
+        ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_of() -> None:
     body = parsed(GOOD)
     assert not list(manifests.check(body, ("1.37",)))
-    assert not [(rule.id, list(rule.check(body))) for rule in rule_table.RULES if list(rule.check(body))]
+    assert not [
+        (rule.id, list(rule.check(body))) for rule in rule_table.RULES if list(rule.check(body))
+    ]
 
 
 @pytest.mark.parametrize("rule", sorted({rule.id for rule in rule_table.RULES}))
-def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_right(rule: str) -> None:
+def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_right(
+    rule: str,
+) -> None:
     page = rule_pages.of(rule)
     assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
     assert page.text.startswith(f"# {rule}: ")

@@ -1,4 +1,6 @@
-"""Whatever a finding names can be looked up: a row in the list of rules, a page, an answer of `check --explain`."""
+"""Whatever a finding names can be looked up: a row in the list of rules, a page, an answer of
+`check --explain`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ from tests.plan import world
 
 SOURCES = Path(catalogue.__file__).parents[1]
 FAMILIES = {0: 17, 100: 8, 200: 12, 300: 20, 400: 21, 500: 16, 600: 9, 700: 10, 800: 7, 900: 4}
-PARAMETERS = orjson.dumps({"type": "object", "properties": {"version": {"type": "string"}, "more": {"type": "string"}}})
+PARAMETERS = orjson.dumps(
+    {"type": "object", "properties": {"version": {"type": "string"}, "more": {"type": "string"}}}
+)
 
 
 def named(pattern: str) -> set[str]:
     """The literals of this form anywhere in the sources: what a finding can carry."""
-    return {name for file in SOURCES.rglob("*.py") for name in re.findall(f'"({pattern})"', file.read_text(encoding="utf-8"))}
+    return {
+        name
+        for file in SOURCES.rglob("*.py")
+        for name in re.findall(f'"({pattern})"', file.read_text(encoding="utf-8"))
+    }
 
 
 def explained(rule: str) -> str:
@@ -36,7 +44,11 @@ def explained(rule: str) -> str:
 
 def test_the_list_holds_every_rule_that_a_finding_can_name_and_no_other() -> None:
     listed = {row.id for row in catalogue.rows()}
-    assert listed == {f"DS{family + number:03}" for family, count in FAMILIES.items() for number in range(1, count + 1)}
+    assert listed == {
+        f"DS{family + number:03}"
+        for family, count in FAMILIES.items()
+        for number in range(1, count + 1)
+    }
     assert len(listed) == 124
     assert named(r"DS\d{3}") == listed
     assert named(r"SRC\d{3}") == set(catalogue.OF_FILES)
@@ -57,7 +69,9 @@ def test_no_page_is_of_a_rule_that_is_gone() -> None:
 
 def test_what_reading_files_tells_is_explained_in_a_sentence() -> None:
     assert (
-        explained("src001") == "SRC001: a symbolic link is not followed: put the file itself there (docs/rules.md, Reading files)\n"
+        explained("src001")
+        == "SRC001: a symbolic link is not followed: put the file itself there (docs/rules.md, "
+        "Reading files)\n"
     )
     with pytest.raises(click.UsageError, match="there is no such rule"):
         explained("SRC999")
@@ -65,19 +79,34 @@ def test_what_reading_files_tells_is_explained_in_a_sentence() -> None:
 
 def told(files: dict[str, Any], **switches: bool) -> list[tuple[str, str]]:
     settings = {"version": "v1", "name": "agents", "rules": switches}
-    found = prepare.prepare(world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)}), cluster="one").findings
-    return [(one.rule, one.severity) for one in found if one.rule.startswith("DS80") or one.rule == "DS003"]
+    found = prepare.prepare(
+        world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)}), cluster="one"
+    ).findings
+    return [
+        (one.rule, one.severity)
+        for one in found
+        if one.rule.startswith("DS80") or one.rule == "DS003"
+    ]
 
 
 def test_advice_of_rendering_can_be_switched_off_and_refusals_can_not() -> None:
-    files = {"clusters/one.yaml": b"{}", "agents/a/params.schema.json": PARAMETERS, "agents/a/values/one.yaml": b"{version: 1.2.3}"}
-    files["agents/a/daemonset.json"] = orjson.dumps(world.daemonset("a", "registry.example.com/a:${verison}"))
+    files = {
+        "clusters/one.yaml": b"{}",
+        "agents/a/params.schema.json": PARAMETERS,
+        "agents/a/values/one.yaml": b"{version: 1.2.3}",
+    }
+    files["agents/a/daemonset.json"] = orjson.dumps(
+        world.daemonset("a", "registry.example.com/a:${verison}")
+    )
     assert sorted(told(files)) == [("DS802", "error"), ("DS804", "info"), ("DS804", "info")]
     assert told(files, DS804=False, DS802=False) == [("DS802", "error")]
 
 
 def test_every_rule_of_the_list_is_one_that_can_be_named_in_the_settings() -> None:
-    files = {"clusters/one.yaml": b"{}", "agents/a/daemonset.json": orjson.dumps(world.daemonset("a"))}
+    files = {
+        "clusters/one.yaml": b"{}",
+        "agents/a/daemonset.json": orjson.dumps(world.daemonset("a")),
+    }
     assert told(files, **{row.id: False for row in catalogue.rows()}) == []
     assert told(files, DS899=False) == [("DS003", "warning")]
 

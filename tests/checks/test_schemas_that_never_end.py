@@ -1,4 +1,6 @@
-"""JSON Schemas of a repository that never end, take all memory or can't be followed: a finding at their line, within the limit."""
+"""JSON Schemas of a repository that never end, take all memory or can't be followed: a finding at
+their line, within the limit.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,19 @@ from tests.plan import world
 from tests.plan.world import daemonset
 
 SECONDS = 0.5
-DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(28)} | {"d28": {}}
+DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(28)} | {
+    "d28": {}
+}
 NOT_ENOUGH = "the JSON Schemas of this repository need more CPU time"
 
 # By name: what a value has to meet, and a part of what is said of it.
 SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "nested repetition": ({"pattern": "^(a+)+$"}, NOT_ENOUGH),
     "allOf that doubles": ({"$ref": "#/$defs/d0", "$defs": DOUBLING}, NOT_ENOUGH),
-    "references in a circle": ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "the schema can't be followed"),
+    "references in a circle": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        "the schema can't be followed",
+    ),
     "no regular expression": ({"pattern": "(a"}, "this is no JSON schema"),
     "a reference to elsewhere": ({"$ref": "http://127.0.0.1:9/schema"}, "which is not known"),
     "a reference to a file": ({"$ref": "file:///etc/passwd"}, "which is not known"),
@@ -49,18 +56,29 @@ def of_parameters(schema: dict[str, Any]) -> tuple[Finding, ...]:
         "agents/a/daemonset.json": daemonset("a"),
         "agents/a/params.schema.json": whole,
     }
-    return prepare.prepare(world.snapshot({name: orjson.dumps(body, option=2) for name, body in files.items()})).findings
+    return prepare.prepare(
+        world.snapshot({name: orjson.dumps(body, option=2) for name, body in files.items()})
+    ).findings
 
 
 def of_custom(schema: dict[str, Any]) -> tuple[Finding, ...]:
-    whole = {"properties": {"metadata": {"properties": {"annotations": {"properties": {"x": schema}}}}}, "$defs": {}}
+    whole = {
+        "properties": {"metadata": {"properties": {"annotations": {"properties": {"x": schema}}}}},
+        "$defs": {},
+    }
     whole["$defs"] = schema.get("$defs", {})
-    settings = {"version": "v1", "manifests": ["/*.json"], "custom": [{"name": "mine", "schema": whole}]}
+    settings = {
+        "version": "v1",
+        "manifests": ["/*.json"],
+        "custom": [{"name": "mine", "schema": whole}],
+    }
     bodies = [daemonset(name) for name in ("a", "b", "c")]
     for body in bodies:
         body["metadata"]["annotations"] = {"x": VALUE}
     files: dict[str, Any] = {f"{index}.json": body for index, body in enumerate(bodies)}
-    return prepare.prepare(world.snapshot({"gitops-ds.yaml": orjson.dumps(settings), **files})).findings
+    return prepare.prepare(
+        world.snapshot({"gitops-ds.yaml": orjson.dumps(settings), **files})
+    ).findings
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -69,7 +87,10 @@ def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str
     began = time.process_time()
     told = [finding for finding in of_parameters(schema) if finding.rule == "DS801"]
     assert [finding.message for finding in told if words in finding.message], told
-    assert all(finding.refused and finding.place and finding.place.file == "agents/a/params.schema.json" for finding in told)
+    assert all(
+        finding.refused and finding.place and finding.place.file == "agents/a/params.schema.json"
+        for finding in told
+    )
     assert time.process_time() - began < 20 * SECONDS
 
 
@@ -84,7 +105,9 @@ def test_a_custom_rule_without_a_verdict_is_told_once_at_its_line(name: str) -> 
 
 
 def test_what_is_used_up_is_used_up_for_all() -> None:
-    assert any(NOT_ENOUGH in finding.message for finding in of_parameters(SCHEMAS["nested repetition"][0]))
+    assert any(
+        NOT_ENOUGH in finding.message for finding in of_parameters(SCHEMAS["nested repetition"][0])
+    )
     began = time.process_time()
     assert any(NOT_ENOUGH in finding.message for finding in of_parameters({"type": "string"}))
     assert time.process_time() - began < SECONDS
@@ -92,4 +115,6 @@ def test_what_is_used_up_is_used_up_for_all() -> None:
 
 def test_an_ordinary_schema_is_judged_within_the_limit() -> None:
     assert not [finding for finding in of_parameters({"pattern": "^a+!$"}) if finding.refused]
-    assert [finding.rule for finding in of_parameters({"pattern": "^b"}) if finding.refused] == ["DS006"]
+    assert [finding.rule for finding in of_parameters({"pattern": "^b"}) if finding.refused] == [
+        "DS006"
+    ]

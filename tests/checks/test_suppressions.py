@@ -1,4 +1,6 @@
-"""What somebody answers for is left alone: for a reason, for a time, and never what an API server would refuse."""
+"""What somebody answers for is left alone: for a reason, for a time, and never what an API server
+would refuse.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResul
     names = clusters or rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names)
     one = len(prepared) == 1
-    found = dict.fromkeys(finding.on_cluster("") if one else finding for each in prepared for finding in each.findings)
+    found = dict.fromkeys(
+        finding.on_cluster("") if one else finding for each in prepared for finding in each.findings
+    )
     return CheckResult(snapshot, prepared, tuple(found))
 
 
@@ -108,16 +112,25 @@ def test_an_annotation_is_for_its_object(text: str, expected: list[str]) -> None
         ("  # gitops-ds: ignore DS502", "", [*BOTH, "DS903"]),
         ("  # gitops-ds: ignore DS504 the line below has it", "", [*BOTH, "DS902"]),
         ("", "      # gitops-ds: ignore DS504 it shows them", ["DS502"]),
-        ("", "      # gitops-ds: ignore DS504 it shows them\n\n      # and more is said here", ["DS502"]),
+        (
+            "",
+            "      # gitops-ds: ignore DS504 it shows them\n\n      # and more is said here",
+            ["DS502"],
+        ),
         ("", "      # gitops-ds: ignore DS502 the line above has it", [*BOTH, "DS902"]),
         ("  # as gitops-ds: says, ignore DS502", "", BOTH),
     ],
 )
-def test_a_comment_is_for_its_line_or_the_next_one(comment: str, above: str, expected: list[str]) -> None:
+def test_a_comment_is_for_its_line_or_the_next_one(
+    comment: str, above: str, expected: list[str]
+) -> None:
     assert left(checked({"a.yaml": agent(comment=comment, above=above)})) == expected
 
 
-CLUSTERS = {"clusters/eu-1.yaml": "environment: production\n", "clusters/eu-2.yaml": "environment: staging\n"}
+CLUSTERS = {
+    "clusters/eu-1.yaml": "environment: production\n",
+    "clusters/eu-2.yaml": "environment: staging\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -125,19 +138,40 @@ CLUSTERS = {"clusters/eu-1.yaml": "environment: production\n", "clusters/eu-2.ya
     [
         ("reason: it listens there", ["DS504", "DS504"]),
         ("reason: it listens there, environment: production", ["DS502", "DS504", "DS504"]),
-        ("reason: it listens there, environment: none", ["DS502", "DS502", "DS504", "DS504", "DS902"]),
+        (
+            "reason: it listens there, environment: none",
+            ["DS502", "DS502", "DS504", "DS504", "DS902"],
+        ),
         ('reason: it listens there, object: "DaemonSet logging/*"', ["DS504", "DS504"]),
-        ('reason: it listens there, object: "DaemonSet dns/*"', ["DS502", "DS502", "DS504", "DS504", "DS902"]),
+        (
+            'reason: it listens there, object: "DaemonSet dns/*"',
+            ["DS502", "DS502", "DS504", "DS504", "DS902"],
+        ),
         ('reason: it listens there, path: "agents/*"', ["DS504", "DS504"]),
         ("reason: it listens there, class: cni", ["DS502", "DS502", "DS504", "DS504", "DS902"]),
         ("reason: it listens there, class: logging", ["DS504", "DS504"]),
-        ("reason: it listens there, until: '2030-06-14'", ["DS502", "DS502", "DS504", "DS504", "DS903"]),
+        (
+            "reason: it listens there, until: '2030-06-14'",
+            ["DS502", "DS502", "DS504", "DS504", "DS903"],
+        ),
         ("object: DaemonSet logging/agent", ["DS502", "DS502", "DS504", "DS504", "DS903"]),
     ],
 )
-def test_an_exception_is_for_what_meets_its_conditions(conditions: str, expected: list[str]) -> None:
-    settings = f"version: v1\nclass: {{logging: [agent]}}\nexceptions:\n  - {{rule: DS502, {conditions}}}\n"
-    assert left(checked({"gitops-ds.yaml": settings, "agents/agent/daemonset.yaml": agent(), **CLUSTERS})) == expected
+def test_an_exception_is_for_what_meets_its_conditions(
+    conditions: str, expected: list[str]
+) -> None:
+    settings = (
+        f"version: v1\nclass: {{logging: [agent]}}\nexceptions:\n  - {{rule: DS502, "
+        f"{conditions}}}\n"
+    )
+    assert (
+        left(
+            checked(
+                {"gitops-ds.yaml": settings, "agents/agent/daemonset.yaml": agent(), **CLUSTERS}
+            )
+        )
+        == expected
+    )
 
 
 def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
@@ -148,7 +182,11 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
     agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
     found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
     told = suppress.without(found, TODAY).findings
-    assert sorted((one.rule, one.cluster) for one in told) == [("DS502", "eu-2"), ("DS504", "eu-1"), ("DS504", "eu-2")]
+    assert sorted((one.rule, one.cluster) for one in told) == [
+        ("DS502", "eu-2"),
+        ("DS504", "eu-1"),
+        ("DS504", "eu-2"),
+    ]
 
 
 def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
@@ -165,7 +203,9 @@ def test_unneeded_answers_are_told_only_where_all_was_looked_at() -> None:
     assert "DS902" not in left(checked(files, ("eu-1",)))
     refused = {"a.yaml": agent("DS501=it was privileged", more="restartPolicy: OnFailure")}
     assert "DS902" not in left(checked(refused))
-    assert "DS902" not in left(checked({"a.yaml": agent("DS604=no node has it yet; DS404=off; DS999=unknown")}))
+    assert "DS902" not in left(
+        checked({"a.yaml": agent("DS604=no node has it yet; DS404=off; DS999=unknown")})
+    )
 
 
 def test_what_is_left_alone_is_kept_with_its_reason() -> None:
@@ -175,7 +215,9 @@ def test_what_is_left_alone_is_kept_with_its_reason() -> None:
 
 def test_the_place_of_a_fault_is_where_it_is_written() -> None:
     annotated = checked({"a.yaml": agent("DS501=it was privileged")})
-    assert messages(annotated) == ["a.yaml:7:38: DS501 has nothing against this any more: remove it"]
+    assert messages(annotated) == [
+        "a.yaml:7:38: DS501 has nothing against this any more: remove it"
+    ]
     commented = checked({"a.yaml": agent(comment=" # gitops-ds: ignore DS504")})
     assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:17:25"]
 
@@ -183,7 +225,11 @@ def test_the_place_of_a_fault_is_where_it_is_written() -> None:
 def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> None:
     before = checked({"a.yaml": agent()})
     file = tmp_path / "before.json"
-    file.write_bytes(orjson.dumps({"findings": [{"fingerprint": one} for one in report.fingerprints(before.findings)]}))
+    file.write_bytes(
+        orjson.dumps(
+            {"findings": [{"fingerprint": one} for one in report.fingerprints(before.findings)]}
+        )
+    )
     names = suppress.read_baseline(str(file))
     moved = checked({"a.yaml": "# a new first line\n\n" + agent(more="hostIPC: true")})
     assert left(moved, baseline=names) == ["DS504"]
@@ -191,7 +237,9 @@ def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> No
     assert "hostIPC" in told.message
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [1]}', '{"findings": [{}]}', '{"findings": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"findings": [1]}', '{"findings": [{}]}', '{"findings": 1}']
+)
 def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
@@ -204,7 +252,9 @@ def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> N
 def test_answers_are_looked_for_in_files_of_the_repository_alone() -> None:
     settings = 'version: v1\nmanifests: ["*.yaml"]\nignore: ["old/**"]\n'
     comment = "# gitops-ds: ignore DS502\n"
-    found = checked({"gitops-ds.yaml": settings, "a.yaml": agent(), "old/b.yaml": comment, "README.md": comment})
+    found = checked(
+        {"gitops-ds.yaml": settings, "a.yaml": agent(), "old/b.yaml": comment, "README.md": comment}
+    )
     assert left(found) == BOTH
 
 
@@ -226,8 +276,15 @@ def test_a_repository_switches_advice_on_and_off(switches: str, expected: list[s
 
 
 def test_a_switch_without_a_rule_is_told() -> None:
-    files = {"gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n", "a.yaml": agent()}
+    files = {
+        "gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n",
+        "a.yaml": agent(),
+    }
     told = [finding for finding in checked(files).findings if finding.rule == "DS003"]
     assert [(str(one.place), one.refused, one.message) for one in told] == [
-        ("gitops-ds.yaml:4:3", False, 'there is no rule "DS4111" to switch: did you mean "DS411"? (docs/rules.md lists them)')
+        (
+            "gitops-ds.yaml:4:3",
+            False,
+            'there is no rule "DS4111" to switch: did you mean "DS411"? (docs/rules.md lists them)',
+        )
     ]

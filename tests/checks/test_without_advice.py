@@ -1,4 +1,6 @@
-"""A service looks for what stands in the way of a deploy only, and at what changed only; it must not see less for that."""
+"""A service looks for what stands in the way of a deploy only, and at what changed only; it must
+not see less for that.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from tests.truth import bases, mutations
 
 
 def snapshot(*bodies: bases.Body) -> Snapshot:
-    return Snapshot(None, {PurePosixPath(f"{number}.json"): json.dumps(body).encode() for number, body in enumerate(bodies)})
+    return Snapshot(
+        None,
+        {
+            PurePosixPath(f"{number}.json"): json.dumps(body).encode()
+            for number, body in enumerate(bodies)
+        },
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,4 +1,6 @@
-"""The files for CIs are run as a CI runs them; what they install comes from a directory of wheels that is made once."""
+"""The files for CIs are run as a CI runs them; what they install comes from a directory of wheels
+that is made once.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,14 @@ class Work:
 
     @staticmethod
     def run(directory: Path, *words: str) -> str:
-        done = subprocess.run(("git", *words), cwd=directory, env=GIT_ENVIRONMENT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ("git", *words),
+            cwd=directory,
+            env=GIT_ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -56,7 +65,8 @@ def work(tmp_path: Path) -> Work:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The environment in which pip finds the program and all it needs in one directory, and asks no index.
+    """The environment in which pip finds the program and all it needs in one directory, and asks no
+    index.
 
     The packages are those of the lock file, with their hashes, and of them what builds the program.
     """
@@ -65,4 +75,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     pip = (sys.executable, "-m", "pip", "wheel", *words)
     subprocess.run([*pip, "--require-hashes", "-r", files.LOCK], check=True)
     subprocess.run([*pip, "--no-build-isolation", files.ROOT], check=True)
-    return {"PATH": os.environ["PATH"], "HOME": str(house), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(house), "LC_ALL": "C.UTF-8"}
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(house),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(house),
+        "LC_ALL": "C.UTF-8",
+    }

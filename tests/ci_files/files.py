@@ -25,12 +25,16 @@ def action() -> Any:
 
 
 def template(**inputs: str) -> tuple[Any, str]:
-    """The header of templates/check.yml, and the rest as GitLab reads it, with these inputs or their defaults in place."""
+    """The header of templates/check.yml, and the rest as GitLab reads it, with these inputs or
+    their defaults in place.
+    """
     header, _, text = (ROOT / "templates/check.yml").read_text().partition("\n---\n")
     spec = documents(header)[0]["spec"]["inputs"]
     for name, one in spec.items():
         value = inputs.get(name, one["default"])
-        text = text.replace(f"$[[ inputs.{name} ]]", str(value).lower() if isinstance(value, bool) else value)
+        text = text.replace(
+            f"$[[ inputs.{name} ]]", str(value).lower() if isinstance(value, bool) else value
+        )
     return spec, text
 
 
@@ -43,7 +47,9 @@ LOCK = ROOT / "requirements-runtime.lock"
 
 
 def locked(lock: Path) -> dict[str, str]:
-    """Each requirement of a lock file, `name==version` with its marker, and the lines of its hashes."""
+    """Each requirement of a lock file, `name==version` with its marker, and the lines of its
+    hashes.
+    """
     found: dict[str, str] = {}
     for block in re.split(r"(?m)^(?=[a-z0-9])", lock.read_text()):
         requirement, _, hashes = block.partition(" \\\n")

@@ -1,4 +1,6 @@
-"""action.yml, step by step as a runner does it: https://docs.github.com/actions/reference/workflows-and-actions/metadata-syntax"""
+"""action.yml, step by step as a runner does it:
+https://docs.github.com/actions/reference/workflows-and-actions/metadata-syntax
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 
 
 class Runner:
-    """A job of a pull request: variables, a checkout of the merge commit with a depth of one, steps with their outputs."""
+    """A job of a pull request: variables, a checkout of the merge commit with a depth of one, steps
+    with their outputs.
+    """
 
     def __init__(self, directory: Path, environment: Mapping[str, str], temporary: Path) -> None:
         self.output, self.summary = directory / "output", directory / "summary.md"
         self.workspace = directory / "workspace"
         for file in (self.output, self.summary):
             file.touch()
-        self.inputs = {name: str(one.get("default", "")) for name, one in files.action()["inputs"].items()}
+        self.inputs = {
+            name: str(one.get("default", "")) for name, one in files.action()["inputs"].items()
+        }
         self.environment = {
             **environment,
             **{name: value for name, value in GIT_ENVIRONMENT.items() if name != "PATH"},
@@ -44,29 +50,52 @@ class Runner:
         return dict(line.split("=", 1) for line in self.output.read_text().splitlines())
 
     def step(self, name: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """https://docs.github.com/actions/reference/workflow-syntax-for-github-actions: bash, and the first failure ends it."""
+        """https://docs.github.com/actions/reference/workflow-syntax-for-github-actions: bash, and
+        the first failure ends it.
+        """
         (step,) = [one for one in files.action()["runs"]["steps"] if one["name"] == name]
         assert step["shell"] == "bash"
         own = {key: self._evaluated(str(value)) for key, value in step.get("env", {}).items()}
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         environment = {**self.environment, **own, **more}
         return subprocess.run(
-            command, cwd=self.workspace, env=environment, capture_output=True, text=True, check=False, timeout=600
+            command,
+            cwd=self.workspace,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
         )
 
     def _evaluated(self, text: str) -> str:
         def value(found: re.Match[str]) -> str:
             kind, _, name = found[1].partition(".")
-            return self.inputs[name] if kind == "inputs" else self.outputs().get(name.rpartition(".")[2], "")
+            return (
+                self.inputs[name]
+                if kind == "inputs"
+                else self.outputs().get(name.rpartition(".")[2], "")
+            )
 
         return re.sub(r"\$\{\{ (\S+) \}\}", value, text)
 
     def check_out(self, work: Work, sha: str) -> None:
         """As actions/checkout does it, of a repository on this server."""
-        self.environment |= {"GITHUB_SERVER_URL": work.upstream.parent.as_uri(), "GITHUB_REPOSITORY": work.upstream.name}
+        self.environment |= {
+            "GITHUB_SERVER_URL": work.upstream.parent.as_uri(),
+            "GITHUB_REPOSITORY": work.upstream.name,
+        }
         subprocess.run(("git", "init", "--quiet", self.workspace), env=GIT_ENVIRONMENT, check=True)
         Work.run(self.workspace, "remote", "add", "origin", work.upstream.as_uri())
-        Work.run(self.workspace, "fetch", "--quiet", "--no-tags", "--depth=1", "origin", f"+{sha}:refs/remotes/pull/7/merge")
+        Work.run(
+            self.workspace,
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--depth=1",
+            "origin",
+            f"+{sha}:refs/remotes/pull/7/merge",
+        )
         Work.run(self.workspace, "checkout", "--quiet", "--force", "refs/remotes/pull/7/merge")
 
 
@@ -77,7 +106,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheels: Mapping[str, str
     runner = Runner(directory, wheels, temporary)
     runner.workspace.mkdir()
     for module in ("venv", "ensurepip", "pip", "json", "sitecustomize"):
-        (runner.workspace / f"{module}.py").write_text("raise SystemExit('code of the pull request was run')")
+        (runner.workspace / f"{module}.py").write_text(
+            "raise SystemExit('code of the pull request was run')"
+        )
     done = runner.step("Install")
     assert done.returncode == 0, done.stdout + done.stderr
     return temporary
@@ -104,7 +135,9 @@ def merge(work: Work) -> str:
     return work.git("rev-parse", "HEAD")
 
 
-def test_a_pull_request_is_checked_against_its_target(runner: Runner, work: Work, merge: str) -> None:
+def test_a_pull_request_is_checked_against_its_target(
+    runner: Runner, work: Work, merge: str
+) -> None:
     runner.check_out(work, merge)
     done = runner.step("Check", GITHUB_BASE_REF="main")
     assert done.returncode == 1, done.stderr
@@ -133,13 +166,19 @@ def test_no_input_is_executed(runner: Runner, work: Work, tmp_path: Path, name: 
     assert not made.exists()
 
 
-def test_the_comment_is_asked_for_with_the_token_in_the_environment(runner: Runner, work: Work) -> None:
+def test_the_comment_is_asked_for_with_the_token_in_the_environment(
+    runner: Runner, work: Work
+) -> None:
     """Up to the forge: what is said to a forge is tested in tests/forges."""
     runner.check_out(work, work.git("rev-parse", "main"))
     assert "no comment" in runner.step("Comment").stdout
     runner.step("Check")
     runner.inputs["token"] = "secret-token"
-    there = {"GITHUB_REPOSITORY": "acme/agents", "GITHUB_API_URL": "http://127.0.0.1:9", "GITHUB_REF": "refs/pull/7/merge"}
+    there = {
+        "GITHUB_REPOSITORY": "acme/agents",
+        "GITHUB_API_URL": "http://127.0.0.1:9",
+        "GITHUB_REF": "refs/pull/7/merge",
+    }
     done = runner.step("Comment", **there, GITHUB_SHA="a" * 40, GITOPS_DS_TIMEOUT="1")
     assert done.returncode == 3
     assert "http://127.0.0.1:9/api/v3 can't be reached" in done.stderr
@@ -147,7 +186,9 @@ def test_the_comment_is_asked_for_with_the_token_in_the_environment(runner: Runn
 
 
 def hostile(runner: Runner, work: Work, marker: Path) -> None:
-    """A pull request that commits a bare repository in `deploy`, which git finds before the one around it, and links."""
+    """A pull request that commits a bare repository in `deploy`, which git finds before the one
+    around it, and links.
+    """
     command = f"sh -c 'touch {marker}; exit 1' x"
     deploy = work.clone / "deploy"
     (deploy / "objects").mkdir(parents=True)
@@ -155,9 +196,13 @@ def hostile(runner: Runner, work: Work, marker: Path) -> None:
     for folder in ("objects", "refs/heads"):
         (deploy / folder / "keep").touch()
     (deploy / "HEAD").write_text("1" * 40)
-    keys = "".join(f'{key} = "{command}"\n' for key in ("sshCommand", "fsmonitor", "hooksPath", "pager", "editor"))
+    keys = "".join(
+        f'{key} = "{command}"\n'
+        for key in ("sshCommand", "fsmonitor", "hooksPath", "pager", "editor")
+    )
     (deploy / "config").write_text(
-        f'[core]\nbare = false\nworktree = .\n{keys}[remote "origin"]\nurl = ssh://x/y\nuploadpack = "{command}"\n'
+        f'[core]\nbare = false\nworktree = .\n{keys}[remote "origin"]\nurl = '
+        f'ssh://x/y\nuploadpack = "{command}"\n'
         f'[alias]\nrev-parse = "!{command}"\nfetch = "!{command}"\n'
     )
     (deploy / "agent.yaml").write_text(agent("deployed"))
@@ -170,18 +215,27 @@ def hostile(runner: Runner, work: Work, marker: Path) -> None:
     runner.check_out(work, sha)
 
 
-def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_leads_anywhere(runner: Runner, work: Work, tmp_path: Path) -> None:
+def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_leads_anywhere(
+    runner: Runner, work: Work, tmp_path: Path
+) -> None:
     marker = tmp_path / "ran"
     hostile(runner, work, marker)
     for path in (".", "deploy", "away", "up", "deploy/objects"):
         runner.inputs["path"] = path
         done = runner.step("Check", GITHUB_BASE_REF="main")
         assert not marker.exists(), path
-        # Links to manifests are errors of the check; a directory that is a repository of its own, or leads away, is refused.
-        assert done.returncode == (1 if path == "." else 2 if path in {"away", "up"} else 3), (path, done.stdout, done.stderr)
+        # Links to manifests are errors of the check; a directory that is a repository of its own,
+        # or leads away, is refused.
+        assert done.returncode == (1 if path == "." else 2 if path in {"away", "up"} else 3), (
+            path,
+            done.stdout,
+            done.stderr,
+        )
 
 
-def test_the_steps_run_no_git_and_write_outside_of_the_checkout(runner: Runner, work: Work, merge: str) -> None:
+def test_the_steps_run_no_git_and_write_outside_of_the_checkout(
+    runner: Runner, work: Work, merge: str
+) -> None:
     runner.check_out(work, merge)
     before = _written(runner.workspace)
     done = runner.step("Check", GITHUB_BASE_REF="main")
@@ -194,7 +248,10 @@ def test_the_steps_run_no_git_and_write_outside_of_the_checkout(runner: Runner, 
 def _written(directory: Path) -> dict[Path, tuple[int, ...]]:
     """Every file with what a write changes of it; reading changes only when it was last read."""
     found = {path: path.lstat() for path in directory.rglob("*")}
-    return {path: (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in found.items()}
+    return {
+        path: (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        for path, stat in found.items()
+    }
 
 
 def test_the_target_branch_comes_from_the_server(runner: Runner, work: Work, merge: str) -> None:

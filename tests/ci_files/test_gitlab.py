@@ -17,8 +17,12 @@ from tests.ci_files.conftest import Work
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 
 
-def job(work: Work, environment: Mapping[str, str], builds: Path, path: str = ".", **more: str) -> subprocess.CompletedProcess[str]:
-    """https://docs.gitlab.com/runner/shells/: the lines of the script one after the other, until one fails."""
+def job(
+    work: Work, environment: Mapping[str, str], builds: Path, path: str = ".", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """https://docs.gitlab.com/runner/shells/: the lines of the script one after the other, until
+    one fails.
+    """
     _, text = files.template(package=str(files.ROOT), comment="true", path=path)
     (document,) = files.documents(text)
     own = document["gitops-ds-check"]
@@ -34,7 +38,10 @@ def job(work: Work, environment: Mapping[str, str], builds: Path, path: str = ".
 
 def rules(work: Work) -> set[str]:
     """What the report on code quality complains of."""
-    return {one["check_name"] for one in json.loads((work.clone / ".gitops-ds/quality.json").read_text())}
+    return {
+        one["check_name"]
+        for one in json.loads((work.clone / ".gitops-ds/quality.json").read_text())
+    }
 
 
 def merge_request(base: str, sha: str) -> dict[str, str]:
@@ -72,7 +79,9 @@ def test_a_merge_request_is_checked_reported_and_its_comment_asked_for(
 def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_is_written_through(
     work: Work, wheels: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """Reports as links to programs, a folder whose name is a command, a program and modules in the checkout, a bare repository."""
+    """Reports as links to programs, a folder whose name is a command, a program and modules in the
+    checkout, a bare repository.
+    """
     base, marker, program = work.git("rev-parse", "HEAD"), tmp_path / "ran", tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     reports = work.clone / ".gitops-ds"
@@ -99,7 +108,9 @@ def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_is_written_through(
     assert not [path for path in (marker, work.clone / marker.name) if path.exists()]
 
 
-def test_a_link_in_the_place_of_the_reports_is_replaced(work: Work, wheels: Mapping[str, str], tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_the_reports_is_replaced(
+    work: Work, wheels: Mapping[str, str], tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()

@@ -1,6 +1,8 @@
-""".pre-commit-hooks.yaml with pre-commit itself: it clones the repository of the hooks, installs it in an environment, commits.
+""".pre-commit-hooks.yaml with pre-commit itself: it clones the repository of the hooks, installs it
+in an environment, commits.
 
-The clone is made of this tree's files, and pip takes its packages from a directory instead of an index; all else is as at a desk.
+The clone is made of this tree's files, and pip takes its packages from a directory instead of an
+index; all else is as at a desk.
 """
 
 from __future__ import annotations
@@ -27,8 +29,19 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A repository with the hooks and the program, and its commit."""
     repository = tmp_path_factory.mktemp("hooks")
     for name in ("gitops_ds", "schemas", "examples-repo"):
-        shutil.copytree(files.ROOT / name, repository / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".pre-commit-hooks.yaml"):
+        shutil.copytree(
+            files.ROOT / name,
+            repository / name,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        ".pre-commit-hooks.yaml",
+    ):
         shutil.copy(files.ROOT / name, repository)
     subprocess.run(("git", "init", "--quiet", repository), env=GIT_ENVIRONMENT, check=True)
     Work.run(repository, "add", "--all", "--force")
@@ -43,21 +56,33 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(work: Work, hooks: tuple[Path, str], home: Path, wheels: Mapping[str, str]) -> Mapping[str, str]:
+def desk(
+    work: Work, hooks: tuple[Path, str], home: Path, wheels: Mapping[str, str]
+) -> Mapping[str, str]:
     """The environment of somebody who has both hooks in their repository."""
     repository, revision = hooks
     (work.clone / ".pre-commit-config.yaml").write_text(
-        f"repos:\n- repo: {repository}\n  rev: {revision}\n  hooks: [{{id: gitops-ds-files}}, {{id: gitops-ds-check}}]\n"
+        f"repos:\n- repo: {repository}\n  rev: {revision}\n  hooks: [{{id: gitops-ds-files}}, "
+        f"{{id: gitops-ds-check}}]\n"
     )
     work.commit("hooks")
-    return {**GIT_ENVIRONMENT, **wheels, "PRE_COMMIT_HOME": str(home), "PATH": f"{PROGRAM.parent}{os.pathsep}{wheels['PATH']}"}
+    return {
+        **GIT_ENVIRONMENT,
+        **wheels,
+        "PRE_COMMIT_HOME": str(home),
+        "PATH": f"{PROGRAM.parent}{os.pathsep}{wheels['PATH']}",
+    }
 
 
 def run(work: Work, desk: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=work.clone, env=desk, capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(
+        words, cwd=work.clone, env=desk, capture_output=True, text=True, check=False, timeout=600
+    )
 
 
-def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(work: Work, desk: Mapping[str, str]) -> None:
+def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(
+    work: Work, desk: Mapping[str, str]
+) -> None:
     assert run(work, desk, "pre-commit", "install").returncode == 0
     before = work.git("rev-parse", "HEAD")
     work.write("another")
@@ -69,7 +94,9 @@ def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(work: Work, 
     assert "DS101" in told
     assert work.git("rev-parse", "HEAD") == before
     work.write("agent")
-    (work.clone / "more.yaml").write_text((work.clone / "agent.yaml").read_text().replace("agent", "more"))
+    (work.clone / "more.yaml").write_text(
+        (work.clone / "agent.yaml").read_text().replace("agent", "more")
+    )
     work.git("add", "--all")
     made = run(work, desk, "git", "commit", "--quiet", "--message", "more agents")
     assert made.returncode == 0, made.stdout + made.stderr
@@ -81,7 +108,9 @@ def test_the_hook_for_files_tells_of_no_other_file(work: Work, desk: Mapping[str
     work.git("add", "--all")
     other = run(work, desk, "pre-commit", "run", "gitops-ds-files", "--files", "other.yaml")
     assert other.returncode == 0, other.stdout
-    broken = run(work, desk, "pre-commit", "run", "gitops-ds-files", "--files", "other.yaml", "agent.yaml")
+    broken = run(
+        work, desk, "pre-commit", "run", "gitops-ds-files", "--files", "other.yaml", "agent.yaml"
+    )
     assert broken.returncode == 1
     assert "DS101" in broken.stdout
     whole = run(work, desk, "pre-commit", "run", "gitops-ds-check", "--files", "other.yaml")

@@ -1,4 +1,6 @@
-"""The files for CIs have the form that the published schemas ask for, and pass nothing of a pull request into a script."""
+"""The files for CIs have the form that the published schemas ask for, and pass nothing of a pull
+request into a script.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
 
 def valid(schema: str, file: Path) -> str:
     """What check-jsonschema has to say, with a schema that it brings."""
-    done = subprocess.run([CHECKER, "--builtin-schema", schema, file], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [CHECKER, "--builtin-schema", schema, file], capture_output=True, text=True, check=False
+    )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
@@ -60,7 +64,12 @@ def test_what_init_writes_for_cis_is_valid(schema: str, file: str) -> None:
 
 def workflows() -> list[pages.Block]:
     """The whole workflows of the documentation."""
-    blocks = [b for s in pages.sections(files.ROOT / "docs/checks.md") for b in s.blocks if b.language == "yaml"]
+    blocks = [
+        b
+        for s in pages.sections(files.ROOT / "docs/checks.md")
+        for b in s.blocks
+        if b.language == "yaml"
+    ]
     return [block for block in blocks if re.search("^on:", block.text, re.MULTILINE)]
 
 
@@ -83,7 +92,10 @@ def test_no_input_becomes_a_part_of_a_script() -> None:
 def test_the_images_run_as_nobody_from_pinned_parts() -> None:
     found = files.instructions()
     bases = {rest.split()[-1]: rest.split()[0] for word, rest in found if word == "FROM"}
-    assert all(base in bases or re.search(r"/python:\d+\.\d+-slim$|/golang:\d+\.\d+$", base) for base in bases.values())
+    assert all(
+        base in bases or re.search(r"/python:\d+\.\d+-slim$|/golang:\d+\.\d+$", base)
+        for base in bases.values()
+    )
     assert list(bases)[-2:] == ["check", "service"]
     users: dict[str, str] = {}
     stage = ""
@@ -95,7 +107,9 @@ def test_the_images_run_as_nobody_from_pinned_parts() -> None:
 
 
 def test_the_lock_of_what_runs_is_a_part_of_the_other_and_holds_what_pyproject_asks_for() -> None:
-    """`make lock` makes both. A hash for each; the build backend too, so that nothing is installed without one."""
+    """`make lock` makes both. A hash for each; the build backend too, so that nothing is installed
+    without one.
+    """
     every, runtime = files.locked(files.ROOT / "requirements.lock"), files.locked(files.LOCK)
     assert runtime.items() <= every.items()
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", hashes) for hashes in runtime.values())

@@ -1,4 +1,6 @@
-"""What `adopt` writes is what a person would have written, and is stored as the very object that it came from."""
+"""What `adopt` writes is what a person would have written, and is stored as the very object that it
+came from.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def live(body: dict[str, Any]) -> dict[str, Any]:
 def test_what_the_server_made_is_left_out_and_what_a_person_said_stays() -> None:
     written = daemonset("agent", "registry.example.com/agent:1", "logging")
     written["metadata"]["annotations"] = {"example.com/team": "platform"}
-    written["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+    written["spec"]["template"]["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"
+    }
     assert adopt.clean(live(written)) == written
 
 
@@ -47,7 +51,11 @@ def found() -> list[Any]:
     for path in REAL:
         for document in parser.read(path.name, path.read_bytes()).documents:
             body = document.value
-            if isinstance(body, dict) and body.get("kind") == "DaemonSet" and "${" not in path.read_text():
+            if (
+                isinstance(body, dict)
+                and body.get("kind") == "DaemonSet"
+                and "${" not in path.read_text()
+            ):
                 every.append(pytest.param(body, id=path.parent.name + "/" + path.name))
     return every
 

@@ -44,7 +44,10 @@ def test_only_what_concerns_the_named_files_is_told(fleet: Path) -> None:
     assert told(check(fleet)) == {"a.json", "below/b.json"}
     assert told(check(fleet, fleet / "a.json")) == {"a.json"}
     assert told(check("-C", fleet, fleet / "below/b.json")) == {"below/b.json"}
-    assert told(check("-C", fleet, os.path.relpath(fleet / "a.json"), fleet / "below/b.json")) == {"a.json", "below/b.json"}
+    assert told(check("-C", fleet, os.path.relpath(fleet / "a.json"), fleet / "below/b.json")) == {
+        "a.json",
+        "below/b.json",
+    }
     assert told(check(fleet / "below", fleet / "below/b.json")) == {"b.json"}
 
 
@@ -56,7 +59,11 @@ def test_the_exit_code_is_that_of_the_named_files(fleet: Path) -> None:
 
 
 def test_a_file_that_is_not_there_or_lies_outside_is_wrong_usage(fleet: Path) -> None:
-    for words in ((fleet, fleet / "c.json"), (fleet, fleet.parent / "outside.json"), (fleet, fleet / "below")):
+    for words in (
+        (fleet, fleet / "c.json"),
+        (fleet, fleet.parent / "outside.json"),
+        (fleet, fleet / "below"),
+    ):
         error = check(*words).exception
         assert isinstance(error, errors.UsageError | click.UsageError)
         assert str(words[1]) in str(error)

@@ -14,9 +14,16 @@ from tests.cluster.program import PROGRAM
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "GITOPS_DS_CACHE": str(tmp_path / "cache")}
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "HOME": str(tmp_path),
+        "GITOPS_DS_CACHE": str(tmp_path / "cache"),
+    }
     words = (PROGRAM, "demo", "--page", "--speed", "50")
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         process.stdout.readline()
         process.send_signal(ending)

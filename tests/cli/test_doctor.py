@@ -1,4 +1,6 @@
-"""`doctor` looks at what a service lives from: every repository, the election, and the files that settings name."""
+"""`doctor` looks at what a service lives from: every repository, the election, and the files that
+settings name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
 def files(told: dict[str, Any]) -> list[tuple[str, CheckVerdict, str]]:
-    return [(line.name, line.verdict, line.message) for line in doctor_service.files(service.parse(told))]
+    return [
+        (line.name, line.verdict, line.message)
+        for line in doctor_service.files(service.parse(told))
+    ]
 
 
 def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
@@ -41,19 +46,45 @@ def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path)
         {"url": "https://git.example.com/c", "webhook": {"secretFile": str(empty)}},
         {"url": "https://git.example.com/d", "webhook": {"secretFile": str(tmp_path / "nowhere")}},
     ]
-    listen = {"address": "127.0.0.1:8080", "webhook": {"secretFile": str(good)}, "page": {"enabled": False}}
+    listen = {
+        "address": "127.0.0.1:8080",
+        "webhook": {"secretFile": str(good)},
+        "page": {"enabled": False},
+    }
     assert files({"listen": listen, "repositories": repositories}) == [
         ("webhook", CheckVerdict.OK, "listen.webhook.secretFile: 2 secrets"),
-        ("webhook", CheckVerdict.WARNING, "repositories[0].webhook.secretFile: 1 of 2 secrets can be guessed"),
-        ("webhook", CheckVerdict.BAD, f"repositories[2].webhook.secretFile: {empty}: empty; a line with a secret is expected"),
-        ("webhook", CheckVerdict.BAD, f"repositories[3].webhook.secretFile: {tmp_path}/nowhere: No such file or directory"),
+        (
+            "webhook",
+            CheckVerdict.WARNING,
+            "repositories[0].webhook.secretFile: 1 of 2 secrets can be guessed",
+        ),
+        (
+            "webhook",
+            CheckVerdict.BAD,
+            f"repositories[2].webhook.secretFile: {empty}: empty; a line with a secret is expected",
+        ),
+        (
+            "webhook",
+            CheckVerdict.BAD,
+            f"repositories[3].webhook.secretFile: {tmp_path}/nowhere: No such file or directory",
+        ),
     ]
 
 
 def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a" * 32)
-    found = files({"repository": {"url": "https://git.example.com/a", "webhook": {"secretFile": str(tmp_path / "secret")}}})
-    assert [(name, verdict) for name, verdict, _ in found] == [("webhook", CheckVerdict.WARNING), ("webhook", CheckVerdict.OK)]
+    found = files(
+        {
+            "repository": {
+                "url": "https://git.example.com/a",
+                "webhook": {"secretFile": str(tmp_path / "secret")},
+            }
+        }
+    )
+    assert [(name, verdict) for name, verdict, _ in found] == [
+        ("webhook", CheckVerdict.WARNING),
+        ("webhook", CheckVerdict.OK),
+    ]
     assert "nobody listens" in found[0][2]
 
 
@@ -65,10 +96,14 @@ def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
         (None, CheckVerdict.BAD, "No such file"),
     ],
 )
-def test_the_token_of_the_page_is_looked_at(tmp_path: Path, token: str | None, verdict: CheckVerdict, words: str) -> None:
+def test_the_token_of_the_page_is_looked_at(
+    tmp_path: Path, token: str | None, verdict: CheckVerdict, words: str
+) -> None:
     if token is not None:
         (tmp_path / "token").write_text(token)
-    ((name, found, message),) = files({"listen": {"address": ":8080", "page": {"tokenFile": str(tmp_path / "token")}}})
+    ((name, found, message),) = files(
+        {"listen": {"address": ":8080", "page": {"tokenFile": str(tmp_path / "token")}}}
+    )
     assert (name, found, words in message) == ("page", verdict, True)
 
 
@@ -80,7 +115,12 @@ def test_a_page_that_is_open_to_everybody_is_bad() -> None:
 @pytest.mark.parametrize(
     ("url", "secret", "verdict", "words"),
     [
-        ("https://chat.example.com/hunter2", "x" * 32, CheckVerdict.OK, "room: its files can be read"),
+        (
+            "https://chat.example.com/hunter2",
+            "x" * 32,
+            CheckVerdict.OK,
+            "room: its files can be read",
+        ),
         ("http://chat.example.com/hunter2", "x" * 32, CheckVerdict.WARNING, "over http"),
         ("chat.example.com/hunter2", "x" * 32, CheckVerdict.BAD, "holds no address"),
         (None, "x" * 32, CheckVerdict.BAD, "notify.room.urlFile"),
@@ -93,7 +133,11 @@ def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
     if url is not None:
         (tmp_path / "url").write_text(f"{url}\n")
     (tmp_path / "secret").write_text(secret)
-    told = {"name": "room", "urlFile": str(tmp_path / "url"), "secretFile": str(tmp_path / "secret")}
+    told = {
+        "name": "room",
+        "urlFile": str(tmp_path / "url"),
+        "secretFile": str(tmp_path / "secret"),
+    }
     ((name, found, message),) = files({"notify": [told]})
     assert (name, found, words in message) == ("notify", verdict, True)
     assert "hunter2" not in message
@@ -102,8 +146,18 @@ def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
 @pytest.mark.parametrize(
     ("forge", "token", "verdict", "words"),
     [
-        ({"kind": "gitea", "url": "https://git.example.com"}, "abc", CheckVerdict.OK, "team/fleet at https://git.example.com"),
-        ({"kind": "gitea", "url": "https://git.example.com"}, "", CheckVerdict.BAD, "holds no token"),
+        (
+            {"kind": "gitea", "url": "https://git.example.com"},
+            "abc",
+            CheckVerdict.OK,
+            "team/fleet at https://git.example.com",
+        ),
+        (
+            {"kind": "gitea", "url": "https://git.example.com"},
+            "",
+            CheckVerdict.BAD,
+            "holds no token",
+        ),
         ({"kind": "gitea", "url": "http://git.example.com"}, "abc", CheckVerdict.BAD, "allowHttp"),
     ],
 )
@@ -112,7 +166,9 @@ def test_the_forge_of_a_repository_is_looked_at(
 ) -> None:
     (tmp_path / "token").write_text(token)
     url = "https://git.example.com/team/fleet.git"
-    ((name, found, message),) = files({"repository": {"url": url, "forge": {**forge, "tokenFile": str(tmp_path / "token")}}})
+    ((name, found, message),) = files(
+        {"repository": {"url": url, "forge": {**forge, "tokenFile": str(tmp_path / "token")}}}
+    )
     assert (name, found, words in message) == ("forge", verdict, True)
 
 
@@ -120,7 +176,11 @@ def test_the_forge_of_a_repository_is_looked_at(
     ("spec", "verdict", "words"),
     [
         (None, CheckVerdict.OK, "nobody has led"),
-        ({"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3}, CheckVerdict.OK, "pod-1 leads"),
+        (
+            {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3},
+            CheckVerdict.OK,
+            "pod-1 leads",
+        ),
         (
             {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -600},
             CheckVerdict.WARNING,
@@ -129,15 +189,28 @@ def test_the_forge_of_a_repository_is_looked_at(
         ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "nobody holds"),
     ],
 )
-def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, verdict: CheckVerdict, words: str) -> None:
+def test_who_leads_and_whether_they_live_is_told(
+    spec: dict[str, Any] | None, verdict: CheckVerdict, words: str
+) -> None:
     async def scene() -> Line:
         async with simulator.SimulatedCluster() as cluster:
             clock = simulator.virtual_time.clock()
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+            )
             if spec is not None:
                 told = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
                 metadata = {"namespace": "gitops-ds", "name": "gitops-ds"}
-                await cluster.create(LEASE, {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": told})
+                await cluster.create(
+                    LEASE,
+                    {
+                        "apiVersion": LEASE.api_version,
+                        "kind": "Lease",
+                        "metadata": metadata,
+                        "spec": told,
+                    },
+                )
             return await doctor_service.election(cluster, service.parse({}), clock())
 
     found = simulator.virtual_time.run(scene())
@@ -149,11 +222,23 @@ def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, ve
     ("text", "verdict", "words"),
     [
         (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", CheckVerdict.OK, "1 keys count"),
-        (f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n', CheckVerdict.OK, "1 keys count"),
+        (
+            f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n',
+            CheckVerdict.OK,
+            "1 keys count",
+        ),
         (f"ssh-ed25519 {KEY} a@example.com\n", CheckVerdict.BAD, "line 1 names no key"),
         (f"a@example.com ssh-rsa {KEY}\n", CheckVerdict.BAD, "line 1 names no key"),
-        (f"a@example.com ssh-ed25519 {KEY}\nb@example.com {'a' * 5000}\n", CheckVerdict.BAD, "line 2 names no key"),
-        (f'a@example.com valid-before="20200101Z" ssh-ed25519 {KEY}\n', CheckVerdict.BAD, "all 1 are expired or revoked"),
+        (
+            f"a@example.com ssh-ed25519 {KEY}\nb@example.com {'a' * 5000}\n",
+            CheckVerdict.BAD,
+            "line 2 names no key",
+        ),
+        (
+            f'a@example.com valid-before="20200101Z" ssh-ed25519 {KEY}\n',
+            CheckVerdict.BAD,
+            "all 1 are expired or revoked",
+        ),
         (
             f'a@x valid-before="202001010000" ssh-ed25519 {KEY}\nb@x ssh-ed25519 {KEY}\n',
             CheckVerdict.WARNING,
@@ -162,7 +247,9 @@ def test_who_leads_and_whether_they_live_is_told(spec: dict[str, Any] | None, ve
         ("", CheckVerdict.BAD, "no key counts"),
     ],
 )
-def test_keys_whose_signatures_count_are_looked_at(tmp_path: Path, text: str, verdict: CheckVerdict, words: str) -> None:
+def test_keys_whose_signatures_count_are_looked_at(
+    tmp_path: Path, text: str, verdict: CheckVerdict, words: str
+) -> None:
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
     told = repository_settings.parse({"url": "https://git.example.com/a", "verify": verify})
@@ -180,9 +267,15 @@ def test_every_repository_of_the_settings_is_read_and_the_bad_one_named(tmp_path
         urls.append(upstream.path.as_uri())
     urls.append((tmp_path / "third").as_uri())
     settings = tmp_path / "settings.yaml"
-    settings.write_text(json.dumps({"repositories": [{"url": url, "allowLocal": True} for url in urls]}))
+    settings.write_text(
+        json.dumps({"repositories": [{"url": url, "allowLocal": True} for url in urls]})
+    )
     program = str(Path(sys.executable).with_name("gitops-ds"))
-    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(tmp_path / "cache"), "KUBECONFIG": str(tmp_path / "none")}
+    environment = {
+        **gitservers.GIT_ENVIRONMENT,
+        "GITOPS_DS_CACHE": str(tmp_path / "cache"),
+        "KUBECONFIG": str(tmp_path / "none"),
+    }
     done = subprocess.run(
         (program, "doctor", "--settings", str(settings), "-o", "json"),
         env=environment,
@@ -193,7 +286,11 @@ def test_every_repository_of_the_settings_is_read_and_the_bad_one_named(tmp_path
         timeout=120,
     )
     assert done.returncode == 1, done.stderr
-    checks = [check for check in json.loads(done.stdout)["checks"] if check["name"] in ("repository", "manifests")]
+    checks = [
+        check
+        for check in json.loads(done.stdout)["checks"]
+        if check["name"] in ("repository", "manifests")
+    ]
     assert [(check["name"], check["verdict"]) for check in checks] == [
         ("repository", "ok"),
         ("manifests", "ok"),

@@ -1,4 +1,6 @@
-"""`check --fix`: the files of a work tree are mended where they are written, no more than they say, all of them or none."""
+"""`check --fix`: the files of a work tree are mended where they are written, no more than they say,
+all of them or none.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +61,18 @@ LABELS = """\
 
 
 def check(fleet: Path, *arguments: str | Path) -> Result:
-    alone: dict[str, str | None] = dict.fromkeys(("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI_PROJECT_URL"))
-    return CliRunner(env=alone).invoke(cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False)
+    alone: dict[str, str | None] = dict.fromkeys(
+        ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI_PROJECT_URL")
+    )
+    return CliRunner(env=alone).invoke(
+        cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False
+    )
 
 
 def git(fleet: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=fleet, env=gitservers.GIT_ENVIRONMENT, check=True, capture_output=True)
+    subprocess.run(
+        ["git", *words], cwd=fleet, env=gitservers.GIT_ENVIRONMENT, check=True, capture_output=True
+    )
 
 
 def holding(fleet: Path, files: dict[str, str]) -> Path:
@@ -90,7 +98,9 @@ def test_safe_fixes_are_written_and_told_and_every_other_byte_stays(fleet: Path)
     done = check(fleet, "--fix")
     after = (fleet / "agent.yaml").read_text()
     assert LABELS in after
-    assert after.replace(LABELS, "") == AGENT.replace(UID, "").replace(LIMIT, "").replace(NOT_READY, "")
+    assert after.replace(LABELS, "") == AGENT.replace(UID, "").replace(LIMIT, "").replace(
+        NOT_READY, ""
+    )
     for place, rule in (("7:8", "DS013"), ("9:25", "DS211"), ("18:11", "DS305")):
         assert f"fixed agent.yaml:{place}: {rule}: " in done.stderr
     assert "restarts the pods of DaemonSet logging/agent on every node\n" in done.stderr
@@ -151,7 +161,9 @@ def test_what_an_api_server_refuses_is_mended_as_it_was_meant(tmp_path: Path) ->
 
 
 def test_what_is_safe_comes_before_a_proposal_for_the_same_place(tmp_path: Path) -> None:
-    """DS007 proposes true for `yes` and 420 for `0644`; in a variable both are texts, as DS004 finds once the API is known."""
+    """DS007 proposes true for `yes` and 420 for `0644`; in a variable both are texts, as DS004
+    finds once the API is known.
+    """
     fleet = refused(tmp_path, REFUSED)
     check(fleet, "--fix-unsafe")
     after = (fleet / "agent.yaml").read_text()
@@ -161,16 +173,27 @@ def test_what_is_safe_comes_before_a_proposal_for_the_same_place(tmp_path: Path)
 
 
 def test_a_fix_of_a_budget_that_is_used_up_is_enough_and_not_too_much(tmp_path: Path) -> None:
-    """Two of twelve nodes are broken: 10% is two of them, three are a quarter (DS205). Of six nodes three would be too many."""
+    """Two of twelve nodes are broken: 10% is two of them, three are a quarter (DS205). Of six nodes
+    three would be too many.
+    """
     for nodes, wanted in ((12, 3), (6, 1)):
         many = [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}, "status": {"conditions": ready(i > 1)}}
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": f"n{i}"},
+                "status": {"conditions": ready(i > 1)},
+            }
             for i in range(nodes)
         ]
-        (tmp_path / f"nodes-{nodes}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": many}))
+        (tmp_path / f"nodes-{nodes}.json").write_text(
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": many})
+        )
         fleet = tmp_path / str(nodes)
         fleet.mkdir()
-        refused(fleet, AGENT.replace(LIMIT, "  updateStrategy: {rollingUpdate: {maxUnavailable: 1}}\n"))
+        refused(
+            fleet, AGENT.replace(LIMIT, "  updateStrategy: {rollingUpdate: {maxUnavailable: 1}}\n")
+        )
         check(fleet, "--fix-unsafe", "--inventory", tmp_path / f"nodes-{nodes}.json")
         assert f"maxUnavailable: {wanted}}}" in (fleet / "agent.yaml").read_text()
 
@@ -213,7 +236,9 @@ def test_quiet_says_nothing_of_the_fixes(fleet: Path) -> None:
     assert check(fleet, "--fix", "--quiet").stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["--fix", "--revision", "main"], ["--fix-unsafe", "--revision", "HEAD"]])
+@pytest.mark.parametrize(
+    "arguments", [["--fix", "--revision", "main"], ["--fix-unsafe", "--revision", "HEAD"]]
+)
 def test_a_commit_can_not_be_fixed(fleet: Path, arguments: list[str]) -> None:
     done = check(fleet, *arguments)
     assert isinstance(done.exception, click.UsageError)
@@ -224,7 +249,9 @@ def test_a_bare_repository_can_not_be_fixed(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     git(tmp_path, "init", "--quiet", "--bare", str(bare))
     assert isinstance(check(bare, "--fix").exception, click.UsageError)
-    assert isinstance(check(Path(f"file://{bare}"), "--fix").exception, click.UsageError | errors.UsageError)
+    assert isinstance(
+        check(Path(f"file://{bare}"), "--fix").exception, click.UsageError | errors.UsageError
+    )
 
 
 def test_a_directory_outside_git_can(tmp_path: Path) -> None:
@@ -243,21 +270,26 @@ def test_mode_and_neighbours_stay(fleet: Path) -> None:
 
 def test_what_somebody_answers_for_is_not_fixed(fleet: Path) -> None:
     text = AGENT.replace("# never back", "# gitops-ds: ignore DS211 never back").replace(
-        "  uid: b7e5   # from kubectl get -o yaml\n", '  annotations: {gitops-ds.io/ignore: "DS305=we say it; DS015=later"}\n'
+        "  uid: b7e5   # from kubectl get -o yaml\n",
+        '  annotations: {gitops-ds.io/ignore: "DS305=we say it; DS015=later"}\n',
     )
     (fleet / "agent.yaml").write_text(text)
     assert "0 fixed" in check(fleet, "--fix").stderr
     assert (fleet / "agent.yaml").read_text() == text
 
 
-def test_what_was_known_before_is_not_fixed(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_was_known_before_is_not_fixed(
+    fleet: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     known = tmp_path_factory.mktemp("known") / "report.json"
     check(fleet, "-o", f"json={known}")
     assert "0 fixed" in check(fleet, "--fix", "--baseline", known).stderr
     assert contents(fleet) == {"agent.yaml": AGENT.encode()}
 
 
-def test_a_link_is_not_written_through(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_link_is_not_written_through(
+    fleet: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     outside = tmp_path_factory.mktemp("outside") / "agent.yaml"
     outside.write_text(AGENT)
     (fleet / "link.yaml").symlink_to(outside)
@@ -267,9 +299,17 @@ def test_a_link_is_not_written_through(fleet: Path, tmp_path_factory: pytest.Tem
 
 
 def templated(most: str, files: dict[str, str] | None = None) -> dict[str, str]:
-    """A repository of two clusters whose agent rolls out on as many nodes at once as `most` says; 100% is too many (DS205)."""
-    template = AGENT.replace(UID, "").replace(LIMIT, f"  updateStrategy: {{rollingUpdate: {{maxUnavailable: {most}}}}}\n")
-    schema = {"type": "object", "additionalProperties": False, "properties": {"most": {}, "share": {"type": "integer"}}}
+    """A repository of two clusters whose agent rolls out on as many nodes at once as `most` says;
+    100% is too many (DS205).
+    """
+    template = AGENT.replace(UID, "").replace(
+        LIMIT, f"  updateStrategy: {{rollingUpdate: {{maxUnavailable: {most}}}}}\n"
+    )
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"most": {}, "share": {"type": "integer"}},
+    }
     return {
         "gitops-ds.yaml": "version: v1\n",
         "clusters/east.yaml": "environment: production\nnamespace: logging\nagents: {agent: {}}\n",
@@ -286,20 +326,35 @@ TEMPLATE, VALUES = "agents/agent/daemonset.yaml", "agents/agent/values/productio
 
 
 def test_a_value_is_changed_in_the_file_that_sets_it(tmp_path: Path) -> None:
-    values = {VALUES: "# all of them at once\nmost: 100%   # quick\n", "agents/agent/values/staging.yaml": "most: 5%\n"}
+    values = {
+        VALUES: "# all of them at once\nmost: 100%   # quick\n",
+        "agents/agent/values/staging.yaml": "most: 5%\n",
+    }
     fleet = holding(tmp_path, templated('"${most}"', values))
     before = contents(fleet)
     done = check(fleet, "--fix-unsafe")
     assert f"fixed {VALUES}:2:7: DS205: maxUnavailable: 10%\n" in done.stderr
     assert (fleet / VALUES).read_text() == "# all of them at once\nmost: 10%   # quick\n"
-    assert contents(fleet)["agents/agent/values/staging.yaml"] == before["agents/agent/values/staging.yaml"]
+    assert (
+        contents(fleet)["agents/agent/values/staging.yaml"]
+        == before["agents/agent/values/staging.yaml"]
+    )
 
 
 def test_a_value_is_changed_in_the_patch_that_sets_it(tmp_path: Path) -> None:
-    patch = "kind: DaemonSet\nmetadata: {name: agent}\nspec: {updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}}\n"
+    patch = (
+        "kind: DaemonSet\nmetadata: {name: agent}\nspec: {updateStrategy: {rollingUpdate: "
+        "{maxUnavailable: 100%}}}\n"
+    )
     path = "/spec/updateStrategy/rollingUpdate/maxUnavailable"
-    operation = f"- target: {{kind: DaemonSet}}\n  patch:\n    - {{op: replace, path: {path}, value: 100%}}\n"
-    patches = {"agents/agent/patches/production.yaml": patch, "agents/agent/patches/staging.yaml": operation}
+    operation = (
+        f"- target: {{kind: DaemonSet}}\n  patch:\n    - {{op: replace, path: {path}, value: "
+        f"100%}}\n"
+    )
+    patches = {
+        "agents/agent/patches/production.yaml": patch,
+        "agents/agent/patches/staging.yaml": operation,
+    }
     fleet = holding(tmp_path, templated("5%", patches))
     check(fleet, "--fix-unsafe")
     after = contents(fleet)
@@ -314,22 +369,34 @@ def test_what_is_put_together_is_left_with_the_place_to_change(tmp_path: Path) -
     before = contents(fleet)
     done = check(fleet, "--fix-unsafe")
     left = [line for line in done.stderr.splitlines() if line.startswith("not fixed ")]
-    assert [line for line in left if "DS205: maxUnavailable: 10% (what is rendered there is not written so in one place" in line]
+    assert [
+        line
+        for line in left
+        if "DS205: maxUnavailable: 10% (what is rendered there is not written so in one place"
+        in line
+    ]
     assert contents(fleet)[VALUES] == before[VALUES]
 
 
 def test_what_a_fix_would_do_to_others_leaves_it(tmp_path: Path) -> None:
     """The one cluster answers for its finding, the other does not, and the line is the same."""
-    answered = "kind: DaemonSet\nmetadata:\n  name: agent\n  annotations: {gitops-ds.io/ignore: DS205=a small cluster}\n"
+    answered = (
+        "kind: DaemonSet\nmetadata:\n  name: agent\n  annotations: {gitops-ds.io/ignore: DS205=a "
+        "small cluster}\n"
+    )
     fleet = holding(tmp_path, templated("100%", {"agents/agent/patches/staging.yaml": answered}))
     before = contents(fleet)
     done = check(fleet, "--fix-unsafe")
-    assert "it would change DaemonSet logging/agent too on west: change it by hand)\n" in done.stderr
+    assert (
+        "it would change DaemonSet logging/agent too on west: change it by hand)\n" in done.stderr
+    )
     assert b"100%" in contents(fleet)[TEMPLATE]
     assert contents(fleet)[TEMPLATE] != before[TEMPLATE], "the others are applied"
 
 
-def test_what_only_one_cluster_was_asked_about_is_fixed_for_all_that_have_it(tmp_path: Path) -> None:
+def test_what_only_one_cluster_was_asked_about_is_fixed_for_all_that_have_it(
+    tmp_path: Path,
+) -> None:
     fleet = holding(tmp_path, templated("100%"))
     check(fleet, "--fix-unsafe", "--cluster", "east")
     assert b"maxUnavailable: 10%" in contents(fleet)[TEMPLATE]
@@ -353,8 +420,8 @@ def test_with_a_base_no_pods_are_restarted_that_the_change_leaves_alone(fleet: P
     assert LIMIT not in after
     assert NOT_READY in after
     assert (
-        "not fixed agent.yaml:20:11: DS305: remove this toleration (it would restart the pods of DaemonSet logging/agent"
-        in done.stderr
+        "not fixed agent.yaml:20:11: DS305: remove this toleration (it would restart the pods of "
+        "DaemonSet logging/agent" in done.stderr
     )
     assert "restarts the pods" not in done.stderr.replace("would restart the pods", "")
 
@@ -380,7 +447,9 @@ def test_a_file_that_somebody_changes_meanwhile_is_left_and_all_others_too(tmp_p
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"a: 1\n"] * 2
 
 
-@pytest.mark.parametrize("name", ["../outside.yaml", "linked/a.yaml", "link.yaml", "gone.yaml", "folder"])
+@pytest.mark.parametrize(
+    "name", ["../outside.yaml", "linked/a.yaml", "link.yaml", "gone.yaml", "folder"]
+)
 def test_only_plain_files_of_the_tree_are_written(tmp_path: Path, name: str) -> None:
     from pathlib import PurePosixPath
 
@@ -395,6 +464,10 @@ def test_only_plain_files_of_the_tree_are_written(tmp_path: Path, name: str) -> 
     (root / "link.yaml").symlink_to(outside / "a.yaml")
     paths = [PurePosixPath("good.yaml"), PurePosixPath(name)]
     with pytest.raises(errors.Refused, match="nothing was changed"):
-        atomic_write.overwrite(root, "", dict.fromkeys(paths, b"a: 2\n"), dict.fromkeys(paths, b"a: 1\n"))
-    assert {path.read_bytes() for path in tmp_path.rglob("*.yaml") if not path.is_symlink()} == {b"a: 1\n"}
+        atomic_write.overwrite(
+            root, "", dict.fromkeys(paths, b"a: 2\n"), dict.fromkeys(paths, b"a: 1\n")
+        )
+    assert {path.read_bytes() for path in tmp_path.rglob("*.yaml") if not path.is_symlink()} == {
+        b"a: 1\n"
+    }
     assert not [path for path in tmp_path.rglob(".*") if os.path.lexists(path)]

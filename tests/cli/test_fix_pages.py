@@ -1,4 +1,6 @@
-"""Every fix that a rule proposes, on the wrong examples of its page: it holds, it is enough, and it does nothing else."""
+"""Every fix that a rule proposes, on the wrong examples of its page: it holds, it is enough, and it
+does nothing else.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.checks.test_rule_pages import manifest
 FILE = PurePosixPath("agent.yaml")
 TOLD_BY_SCHEMAS = ("DS003", "DS004", "DS008")
 PAGES = {
-    rule: page for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rule_table.RULES)}) if (page := rule_pages.of(rule))
+    rule: page
+    for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rule_table.RULES)})
+    if (page := rule_pages.of(rule))
 }
 EXAMPLES = [(rule, number) for rule, page in PAGES.items() for number in range(len(page.wrong))]
 
@@ -59,7 +63,9 @@ def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
 def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
     before = looked_at(rule, commented(manifest(PAGES[rule].wrong[number])))
     fixed = autofix.fix(before, look, unsafe=unsafe)
-    assert not [(finding.rule, finding.path, why) for finding, why in fixed.left], "each of these can be fixed"
+    assert not [(finding.rule, finding.path, why) for finding, why in fixed.left], (
+        "each of these can be fixed"
+    )
     assert not fixable(fixed.checked.findings, unsafe=unsafe)
     assert bool(fixed.files) is bool(fixed.done) is bool(fixable(before.findings, unsafe=unsafe))
     refused = {finding.rule for finding in before.findings if finding.refused}
@@ -71,11 +77,16 @@ def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
 
 
 WIDE_PAGES = {
-    rule: page for rule in test_node_pages.RULES if rule not in test_node_pages.ELSEWHERE and (page := rule_pages.of(rule))
+    rule: page
+    for rule in test_node_pages.RULES
+    if rule not in test_node_pages.ELSEWHERE and (page := rule_pages.of(rule))
 }
 
 
-@pytest.mark.parametrize(("rule", "number"), [(rule, n) for rule, page in WIDE_PAGES.items() for n in range(len(page.wrong))])
+@pytest.mark.parametrize(
+    ("rule", "number"),
+    [(rule, n) for rule, page in WIDE_PAGES.items() for n in range(len(page.wrong))],
+)
 def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) -> None:
     sides = test_node_pages.sides_of(rule, WIDE_PAGES[rule].wrong[number])
     again = partial(_look_again, sides)
@@ -84,7 +95,9 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
     mended = {one.on_cluster("") for one in before.findings if one.fix and one.rule == rule}
     assert not [(one.path, why) for one, why in fixed.left if one.rule == rule]
     assert mended <= {one.on_cluster("") for one in fixed.done}
-    assert not mended or not [one for one in fixed.checked.findings if one.rule == rule], "it is enough"
+    assert not mended or not [one for one in fixed.checked.findings if one.rule == rule], (
+        "it is enough"
+    )
 
 
 def _look_again(sides: CheckInput, snapshot: Snapshot) -> CheckResult:

@@ -12,12 +12,17 @@ from tests.cluster import program
 
 
 @pytest.mark.parametrize("words", [("restart", "ds/agent"), ("apply",)])
-def test_outside_of_git_a_command_that_needs_commits_says_so(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_outside_of_git_a_command_that_needs_commits_says_so(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
     (tmp_path / "plain").mkdir()
     at.inside = tmp_path / "plain"
     ended = at.run(*words)
-    assert (ended.code, "is not in Git, and this needs commits: name a repository with -C" in ended.err) == (2, True)
+    assert (
+        ended.code,
+        "is not in Git, and this needs commits: name a repository with -C" in ended.err,
+    ) == (2, True)
 
 
 def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None:
@@ -28,14 +33,21 @@ def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("pod", "is the pod x"), ("node", "runs on the node x"), ("commit", "runs a template of the commit x")],
+    [
+        ("pod", "is the pod x"),
+        ("node", "runs on the node x"),
+        ("commit", "runs a template of the commit x"),
+    ],
 )
 def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: str) -> None:
     with pytest.raises(errors.NotFound, match=f"no pod of a DaemonSet in namespace y {words}"):
         trace.found((), kind, "x", "y")
 
 
-@pytest.mark.parametrize("command", ["get", "status", "rollback", "restart", "drift", "history", "wait", "trace", "events"])
+@pytest.mark.parametrize(
+    "command",
+    ["get", "status", "rollback", "restart", "drift", "history", "wait", "trace", "events"],
+)
 def test_the_namespace_of_a_command_that_looks_is_a_filter(tmp_path: Path, command: str) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
     assert "The namespace that is looked at" in " ".join(at.run(command, "--help").out.split())

@@ -20,7 +20,9 @@ COMMANDS = [("check",), ("check", "-o", "json"), ("plan", "--simulate", "2")]
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_directory_with_nothing_for_a_cluster_is_wrong_usage(at: Desk, words: tuple[str, ...]) -> None:
+def test_a_directory_with_nothing_for_a_cluster_is_wrong_usage(
+    at: Desk, words: tuple[str, ...]
+) -> None:
     at.write("README.md", "words")
     at.write("mkdocs.yml", "site_name: words\n")
     ended = at.run(*words)

@@ -28,7 +28,17 @@ def test_options_with_the_same_words_have_a_name_in_common() -> None:
 def test_explain_takes_a_directory_inside_the_repository_beside_the_path_of_a_value() -> None:
     value = "spec.updateStrategy.rollingUpdate.maxUnavailable"
     for option in ("--path", "--path-in-repository"):
-        words = ["explain", "node-exporter", value, "-C", str(ROOT), option, "examples-repo", "--cluster", "eu-1"]
+        words = [
+            "explain",
+            "node-exporter",
+            value,
+            "-C",
+            str(ROOT),
+            option,
+            "examples-repo",
+            "--cluster",
+            "eu-1",
+        ]
         done = CliRunner().invoke(cli.cli, words, standalone_mode=False)
         assert done.exception is None, done.output
         assert "agents/node-exporter/daemonset.yaml" in done.output

@@ -27,9 +27,15 @@ MANY = 450
 
 
 def manifest(number: int, image: str = "1.2.3") -> bytes:
-    """An agent against which no rule has a word, but for every fiftieth: it selects other labels than its pods have."""
+    """An agent against which no rule has a word, but for every fiftieth: it selects other labels
+    than its pods have.
+    """
     text = GOOD.replace("name: agent", f"name: a{number:03d}").replace("1.2.3", image)
-    return (text.replace("matchLabels: {app.kubernetes.io/name:", "matchLabels: {app:") if number % 50 == 7 else text).encode()
+    return (
+        text.replace("matchLabels: {app.kubernetes.io/name:", "matchLabels: {app:")
+        if number % 50 == 7
+        else text
+    ).encode()
 
 
 def files(count: int = MANY) -> dict[PurePosixPath, bytes]:
@@ -41,7 +47,11 @@ def sides(**more: Any) -> CheckInput:
 
 
 def outcome(checked: CheckResult) -> Any:
-    return checked.findings, [one.bundle.manifests for one in checked.prepared], [one.clean for one in checked.prepared]
+    return (
+        checked.findings,
+        [one.bundle.manifests for one in checked.prepared],
+        [one.clean for one in checked.prepared],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +72,15 @@ def what_the_other_found() -> None:
         other.end()
         assert clean is not None
         assert [len(digests) for digests in clean.values()] == [MANY - 9]
-        assert outcome(run.of(whole.with_head(replace(whole.head, known=CachedResults(clean=clean))), CheckOptions())) == expected
+        assert (
+            outcome(
+                run.of(
+                    whole.with_head(replace(whole.head, known=CachedResults(clean=clean))),
+                    CheckOptions(),
+                )
+            )
+            == expected
+        )
         assert outcome(run.of(shared, CheckOptions())) == expected
 
 
@@ -82,7 +100,8 @@ def what_is_asked_of_an_other_that_was_ended() -> None:
     assert other.clean() is None
     with parallel.shared(whole, CheckOptions()) as shared:
         pass
-    assert outcome(run.of(shared, CheckOptions())) == outcome(run.of(whole, CheckOptions()))  # as --fix does, after the first check
+    # as --fix does, after the first check
+    assert outcome(run.of(shared, CheckOptions())) == outcome(run.of(whole, CheckOptions()))
 
 
 def an_other_whose_work_fails() -> None:

@@ -1,4 +1,6 @@
-"""A repository in which nothing changed is not judged again and is told the same; whatever did change is judged."""
+"""A repository in which nothing changed is not judged again and is told the same; whatever did
+change is judged.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +67,26 @@ def test_a_report_is_given_back_as_it_was(question: Question) -> None:
         lambda asked: replace(asked, words=("eu-2",)),
         lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("a.yaml"): b"a: c\n"})),
         lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("b.yaml"): b"a: b\n"})),
-        lambda asked: replace(asked, standing=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})),
+        lambda asked: replace(
+            asked, standing=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
+        ),
         lambda asked: replace(asked, standing=Snapshot(None, FILES.files, (FINDING,))),
         lambda asked: replace(asked, memory=replace(asked.memory, secret=b"another")),
         lambda asked: replace(asked, memory=replace(asked.memory, name="another")),
     ],
-    ids=["words", "a byte", "a name", "one more", "what can't be read", "another's secret", "another repository"],
+    ids=[
+        "words",
+        "a byte",
+        "a name",
+        "one more",
+        "what can't be read",
+        "another's secret",
+        "another repository",
+    ],
 )
-def test_another_question_has_no_answer(question: Question, otherwise: Callable[[Question], Question]) -> None:
+def test_another_question_has_no_answer(
+    question: Question, otherwise: Callable[[Question], Question]
+) -> None:
     question.keep(REPORT, FILES)
     assert otherwise(question).answer() is None
 
@@ -87,9 +101,18 @@ def test_another_question_has_no_answer(question: Question, otherwise: Callable[
         (REPORT, replace(FILES, expanded={PurePosixPath("a"): b""})),
         (REPORT, replace(FILES, consumed=frozenset({PurePosixPath("a")}))),
     ],
-    ids=["secrets", "a member of a list", "no JSON", "half a character", "made by a program", "taken by a program"],
+    ids=[
+        "secrets",
+        "a member of a list",
+        "no JSON",
+        "half a character",
+        "made by a program",
+        "taken by a program",
+    ],
 )
-def test_what_could_be_told_otherwise_or_to_others_is_not_kept(question: Question, report: Report, seen: Snapshot) -> None:
+def test_what_could_be_told_otherwise_or_to_others_is_not_kept(
+    question: Question, report: Report, seen: Snapshot
+) -> None:
     question.keep(report, seen)
     assert question.answer() is None
 
@@ -101,28 +124,43 @@ class Desk:
         self.home, self.repository = folder / "home", folder / "repository"
         self.repository.mkdir()
         for n in range(100):
-            (self.repository / f"{n}.yaml").write_text(GOOD.replace("name: agent", f"name: agent-{n}"))
+            (self.repository / f"{n}.yaml").write_text(
+                GOOD.replace("name: agent", f"name: agent-{n}")
+            )
         (self.repository / "7.yaml").write_text(GOOD.replace("cpu: 50m", "cpu: 5O m"))
 
     def check(self, *arguments: str) -> Result:
-        environment = {"HOME": str(self.home), "GITOPS_DS_CACHE_KEY": "known", "GITHUB_ACTIONS": None}
+        environment = {
+            "HOME": str(self.home),
+            "GITOPS_DS_CACHE_KEY": "known",
+            "GITHUB_ACTIONS": None,
+        }
         for name in ("GITOPS_DS_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "GITHUB_STEP_SUMMARY"):
             environment[name] = None
-        return CliRunner(env=environment).invoke(cli.cli, ["check", str(self.repository), *arguments], standalone_mode=False)
+        return CliRunner(env=environment).invoke(
+            cli.cli, ["check", str(self.repository), *arguments], standalone_mode=False
+        )
 
     def told(self, *arguments: str) -> tuple[object, str, str]:
         done = self.check(*arguments)
         return done.return_value, done.stdout, done.stderr
 
     def forge(self) -> None:
-        """Replaces what the last check found by nothing, under its own seal: who believes it did not judge."""
+        """Replaces what the last check found by nothing, under its own seal: who believes it did
+        not judge.
+        """
         entries = (self.home / ".cache/gitops-ds/checks").iterdir()
         (entry,) = (one for one in entries if b'"fingerprints"' in one.read_bytes())
         data = entry.read_bytes()
         _, _, rest = data.partition(b"\n")
         state, report = rest[:64], json.loads(rest[64:])
         report |= {"findings": [], "fingerprints": [], "replacements": []}
-        disk_cache.write(entry.parent, entry.name, state + json.dumps(report).encode(), hashlib.sha256(b"known").digest())
+        disk_cache.write(
+            entry.parent,
+            entry.name,
+            state + json.dumps(report).encode(),
+            hashlib.sha256(b"known").digest(),
+        )
 
 
 @pytest.fixture
@@ -140,7 +178,13 @@ def test_an_unchanged_repository_is_told_the_same_in_every_format(desk: Desk) ->
 def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: Desk) -> None:
     whole = desk.told()
     assert whole[0] == 1
-    others = (["--no-cache"], ["-n", "elsewhere"], ["--verbose"], ["-o", "sarif"], [str(desk.repository / "7.yaml")])
+    others = (
+        ["--no-cache"],
+        ["-n", "elsewhere"],
+        ["--verbose"],
+        ["-o", "sarif"],
+        [str(desk.repository / "7.yaml")],
+    )
     for other in others:
         desk.told()
         desk.forge()

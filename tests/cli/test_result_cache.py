@@ -1,4 +1,6 @@
-"""What a check remembers spares work and changes no result; what somebody else wrote is not believed."""
+"""What a check remembers spares work and changes no result; what somebody else wrote is not
+believed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 
 def judged(snapshot: Snapshot, known: CachedResults = NOTHING, namespace: str = "") -> CheckResult:
-    return check_run.of(check_run.CheckInput(replace(snapshot, known=known), None, {}), CheckOptions(namespace=namespace))
+    return check_run.of(
+        check_run.CheckInput(replace(snapshot, known=known), None, {}),
+        CheckOptions(namespace=namespace),
+    )
 
 
 def learnt(checked: CheckResult, known: CachedResults = NOTHING) -> CachedResults:
@@ -55,9 +60,18 @@ def outcome(checked: CheckResult) -> tuple[object, ...]:
 def repositories() -> dict[str, Snapshot]:
     """Manifests of all sorts, each as a repository."""
     cases = [path / "repo" for path in sorted((TESTS / "render/cases").iterdir())]
-    found = {path.parent.name: snapshots.of_folder(path) for path in [*cases, TESTS.parent / "examples-repo"]}
-    inputs = {PurePosixPath(f"{path.name}.yaml"): (path / "input.yaml").read_bytes() for path in (TESTS / "checks/cases").iterdir()}
-    real = {PurePosixPath(f"{number}-{path.name}"): path.read_bytes() for number, path in enumerate(bases.files())}
+    found = {
+        path.parent.name: snapshots.of_folder(path)
+        for path in [*cases, TESTS.parent / "examples-repo"]
+    }
+    inputs = {
+        PurePosixPath(f"{path.name}.yaml"): (path / "input.yaml").read_bytes()
+        for path in (TESTS / "checks/cases").iterdir()
+    }
+    real = {
+        PurePosixPath(f"{number}-{path.name}"): path.read_bytes()
+        for number, path in enumerate(bases.files())
+    }
     pages = {
         PurePosixPath(f"{page.stem}-{number}.yaml"): part.partition("```")[0].encode()
         for page in (TESTS.parent / "gitops_ds/checks/pages").glob("*.md")
@@ -66,7 +80,10 @@ def repositories() -> dict[str, Snapshot]:
     return {
         **found,
         "good": fleet_of(3),
-        **{name: Snapshot(None, files) for name, files in {"cases": inputs, "pages": pages, "real": real}.items()},
+        **{
+            name: Snapshot(None, files)
+            for name, files in {"cases": inputs, "pages": pages, "real": real}.items()
+        },
     }
 
 
@@ -98,14 +115,19 @@ def test_what_is_remembered_changes_no_result(name: str) -> None:
     known = learnt(cold)
     assert known.files
     assert outcome(judged(snapshot, known)) == outcome(cold)
-    assert outcome(judged(snapshot, known, "elsewhere")) == outcome(judged(snapshot, NOTHING, "elsewhere"))
+    assert outcome(judged(snapshot, known, "elsewhere")) == outcome(
+        judged(snapshot, NOTHING, "elsewhere")
+    )
 
 
 def test_most_is_remembered() -> None:
     snapshot = fleet_of(5)
     known = learnt(judged(snapshot))
     assert (len(known.files), [len(one) for one in known.clean.values()]) == (6, [5])
-    assert all(parsed_objects.read(str(path), data, known).remembered for path, data in snapshot.files.items())
+    assert all(
+        parsed_objects.read(str(path), data, known).remembered
+        for path, data in snapshot.files.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +145,9 @@ def test_most_is_remembered() -> None:
 )
 def test_other_settings_are_another_verdict(said: str) -> None:
     every = 'name: x\nmanifests: ["*.yaml", "*.json"]\n'
-    before, after = ({**fleet_of(2).files, SETTINGS: text.encode()} for text in (every, every + said))
+    before, after = (
+        {**fleet_of(2).files, SETTINGS: text.encode()} for text in (every, every + said)
+    )
     known = learnt(judged(Snapshot(None, before)))
     cold = judged(Snapshot(None, after))
     assert outcome(judged(Snapshot(None, after), known)) == outcome(cold)
@@ -135,7 +159,12 @@ def test_other_settings_are_another_verdict(said: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 1500), st.sampled_from(["", "x", "\n", ": ", "0", '"', "#", "- "])), max_size=4
+        st.tuples(
+            st.integers(0, 3),
+            st.integers(0, 1500),
+            st.sampled_from(["", "x", "\n", ": ", "0", '"', "#", "- "]),
+        ),
+        max_size=4,
     )
 )
 def test_any_edit_is_seen(edits: list[tuple[int, int, str]]) -> None:
@@ -151,7 +180,10 @@ def test_any_edit_is_seen(edits: list[tuple[int, int, str]]) -> None:
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=3)
+    ),
 )
 
 
@@ -166,7 +198,9 @@ def test_values_are_given_back_as_they_were_or_not_at_all(value: object) -> None
     (draft,) = objects.drafts
     odd = replace(objects, drafts=(replace(draft, body={**draft.body, "odd": value}),))
     if (line := parsed_objects.remember(odd)) is not None:
-        (again,) = parsed_objects.read("a.json", b"x", CachedResults({hashlib.sha256(b"x").hexdigest(): line})).drafts
+        (again,) = parsed_objects.read(
+            "a.json", b"x", CachedResults({hashlib.sha256(b"x").hexdigest(): line})
+        ).drafts
         assert repr(again.body) == repr(odd.drafts[0].body)
         assert b"\n" not in line
 
@@ -178,7 +212,12 @@ def test_json_that_only_python_takes_is_none(value: str) -> None:
 
 
 def test_secrets_are_not_kept() -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "stringData": {"a": "hush-hush"}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "n"},
+        "stringData": {"a": "hush-hush"},
+    }
     known = learnt(judged(snapshots.of_texts({"s.json": json.dumps(secret), "a.yaml": GOOD})))
     assert len(known.files) == 1
     assert not any(b"hush-hush" in line for line in known.files.values())
@@ -187,7 +226,9 @@ def test_secrets_are_not_kept() -> None:
 def test_what_nobody_asks_for_goes(tmp_path: Path) -> None:
     memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
     for turn in range(12):
-        texts = {f"{n}.yaml": GOOD.replace("name: agent", f"name: agent-{turn}-{n}") for n in range(3)}
+        texts = {
+            f"{n}.yaml": GOOD.replace("name: agent", f"name: agent-{turn}-{n}") for n in range(3)
+        }
         memory.save(memory.load(), judged(snapshots.of_texts(texts)))
         assert 3 <= len(memory.load().files) <= 12
 
@@ -199,7 +240,9 @@ def test_what_nobody_asks_for_goes(tmp_path: Path) -> None:
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         lambda file: file.write_bytes(file.read_bytes().replace(b"agent-1", b"agent-9")),
         lambda file: file.parent.chmod(0o777),
-        lambda file: ResultCache(file.parent, file.name, b"another", few=0).save(NOTHING, judged(fleet_of(3))),
+        lambda file: ResultCache(file.parent, file.name, b"another", few=0).save(
+            NOTHING, judged(fleet_of(3))
+        ),
     ],
     ids=["empty", "cut", "changed", "open to all", "by another"],
 )
@@ -227,7 +270,9 @@ def run(home: Path, *arguments: str | Path, **more: str) -> tuple[int, object]:
         "GITHUB_ACTIONS": None,
         **more,
     }
-    done = CliRunner(env=environment).invoke(cli.cli, ["check", *map(str, arguments), "-o", "json"], standalone_mode=False)
+    done = CliRunner(env=environment).invoke(
+        cli.cli, ["check", *map(str, arguments), "-o", "json"], standalone_mode=False
+    )
     return done.return_value, json.loads(done.stdout)
 
 
@@ -241,7 +286,8 @@ def test_the_command_remembers_and_forgets(tmp_path: Path) -> None:
     assert run(home, repository) == first
     entries = list((home / ".cache/gitops-ds/checks").iterdir())
     key = home / ".local/state/gitops-ds/cache-key"
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (*entries, key)] == [0o600, 0o600, 0o600]  # files, the report, the key
+    # files, the report, the key
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (*entries, key)] == [0o600, 0o600, 0o600]
     written = [entry.stat().st_mtime_ns for entry in entries]
     assert run(home, repository) == first
     assert [entry.stat().st_mtime_ns for entry in entries] == written

@@ -1,4 +1,6 @@
-"""Git's words for a revision, in the clones that people have: of a path, of a URL, and put together by hand."""
+"""Git's words for a revision, in the clones that people have: of a path, of a URL, and put together
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tests.gitservers import GIT_ENVIRONMENT
 
 
 def git(directory: Path, *words: str, environment: Mapping[str, str] = GIT_ENVIRONMENT) -> str:
-    done = subprocess.run(("git", *words), cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ("git", *words), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -72,41 +76,66 @@ WORDS = (
 
 
 @pytest.mark.parametrize("made", [by_path, by_url, by_hand])
-def test_a_base_and_a_revision_are_named_as_in_git(upstream: Path, tmp_path: Path, made: Callable[[Path, Path], None]) -> None:
+def test_a_base_and_a_revision_are_named_as_in_git(
+    upstream: Path, tmp_path: Path, made: Callable[[Path, Path], None]
+) -> None:
     clone = tmp_path / "clone"
     made(upstream, clone)
     (clone / "agent.yaml").write_text(agent(image="registry.example/agent:1.0.4"))
     git(clone, "commit", "--quiet", "--all", "--message", "not pushed")
-    for word in (*WORDS, git(clone, "rev-parse", "--short", "v1"), git(clone, "rev-parse", "--short", "HEAD")):
+    for word in (
+        *WORDS,
+        git(clone, "rev-parse", "--short", "v1"),
+        git(clone, "rev-parse", "--short", "HEAD"),
+    ):
         meant = git(clone, "show", f"{word}:agent.yaml").partition('image: "')[2].partition('"')[0]
         assert meant in run(tmp_path, "render", str(clone), "--revision", word), word
         report = json.loads(run(tmp_path, "check", str(clone), "--base", word, "-o", "json"))
-        fields = [field["old"] for group in report["changes"] for change in group["changes"] for field in change["fields"]]
+        fields = [
+            field["old"]
+            for group in report["changes"]
+            for change in group["changes"]
+            for field in change["fields"]
+        ]
         assert fields == ([] if meant.endswith("4") else [meant]), word
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
-def test_the_bases_of_the_documentation_are_known_in_a_clone(upstream: Path, tmp_path: Path, page: str) -> None:
+def test_the_bases_of_the_documentation_are_known_in_a_clone(
+    upstream: Path, tmp_path: Path, page: str
+) -> None:
     clone = tmp_path / "clone"
     by_url(upstream, clone)
     named = set(re.findall(r"gitops-ds check --base (\S+?)[`\s]", (ROOT / page).read_text()))
     assert "origin/main" in named
     for base in named:
-        assert "changes" in json.loads(run(tmp_path, "check", str(clone), "--base", base, "-o", "json"))
+        assert "changes" in json.loads(
+            run(tmp_path, "check", str(clone), "--base", base, "-o", "json")
+        )
 
 
-def test_a_server_resolves_ancestors_and_names_what_it_has_for_a_clones_own_words(upstream: Path, tmp_path: Path) -> None:
+def test_a_server_resolves_ancestors_and_names_what_it_has_for_a_clones_own_words(
+    upstream: Path, tmp_path: Path
+) -> None:
     bare = tmp_path / "bare.git"
     git(tmp_path, "clone", "--quiet", "--bare", str(upstream), str(bare))
     assert "agent:1.0.2" in run(tmp_path, "render", bare.as_uri(), "--revision", "main~1")
-    assert "did you mean main?" in run(tmp_path, "render", bare.as_uri(), "--revision", "origin/main", code=3)
+    assert "did you mean main?" in run(
+        tmp_path, "render", bare.as_uri(), "--revision", "origin/main", code=3
+    )
     assert "main~9" in run(tmp_path, "render", bare.as_uri(), "--revision", "main~9", code=3)
 
 
 def test_a_clone_runs_nothing_while_a_revision_is_resolved(upstream: Path, tmp_path: Path) -> None:
     clone, made = tmp_path / "clone", tmp_path / "made"
     by_path(upstream, clone)
-    for key in ("core.fsmonitor", "core.sshCommand", "core.pager", "alias.rev-parse", "core.hooksPath"):
+    for key in (
+        "core.fsmonitor",
+        "core.sshCommand",
+        "core.pager",
+        "alias.rev-parse",
+        "core.hooksPath",
+    ):
         git(clone, "config", key, f"touch {made}; false")
     assert "agent:1.0.3" in run(tmp_path, "render", str(clone), "--revision", "origin/main")
     assert not made.exists()
@@ -114,7 +143,11 @@ def test_a_clone_runs_nothing_while_a_revision_is_resolved(upstream: Path, tmp_p
 
 def run(home: Path, *words: str, code: int = 0) -> str:
     """What the command prints, or the message of its error."""
-    environment = {"GITOPS_DS_CACHE": str(home / "cache"), "GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
+    environment = {
+        "GITOPS_DS_CACHE": str(home / "cache"),
+        "GITHUB_ACTIONS": None,
+        "GITHUB_STEP_SUMMARY": None,
+    }
     done = CliRunner(env=environment).invoke(cli.cli, words, standalone_mode=False)
     if isinstance(done.exception, GitopsError):
         assert done.exception.exit_code == code
@@ -123,9 +156,15 @@ def run(home: Path, *words: str, code: int = 0) -> str:
     return done.stdout
 
 
-def test_hold_release_and_wait_take_the_same_words_and_an_id_without_a_repository(upstream: Path, tmp_path: Path) -> None:
+def test_hold_release_and_wait_take_the_same_words_and_an_id_without_a_repository(
+    upstream: Path, tmp_path: Path
+) -> None:
     by_path(upstream, clone := tmp_path / "clone")
     for words in ("HEAD~1", "origin/main~1", "v1", "v1^{commit}", "main^"):
-        assert asyncio.run(open_repository.commit_named(words, str(clone))) == git(clone, "rev-parse", "main~1")
+        assert asyncio.run(open_repository.commit_named(words, str(clone))) == git(
+            clone, "rev-parse", "main~1"
+        )
     for id in ("ABCDEF1", "f" * 40):
-        assert asyncio.run(open_repository.commit_named(id, str(tmp_path / "nowhere"))) == id.lower()
+        assert (
+            asyncio.run(open_repository.commit_named(id, str(tmp_path / "nowhere"))) == id.lower()
+        )

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"kubernetes", "git", "aiohttp", "jsonschema", "apscheduler", "rich", "ruamel", "prometheus_client"}
+HEAVY = {
+    "kubernetes",
+    "git",
+    "aiohttp",
+    "jsonschema",
+    "apscheduler",
+    "rich",
+    "ruamel",
+    "prometheus_client",
+}
 LIST_MODULES = """
 import sys, json
 sys.argv = ["gitops-ds", *{arguments!r}]
@@ -25,13 +34,19 @@ except SystemExit as end:
 
 def modules_after(*arguments: str) -> tuple[int, set[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", LIST_MODULES.format(arguments=arguments)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIST_MODULES.format(arguments=arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     code, names = json.loads(done.stderr.splitlines()[-1])
     return code, set(names)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["apply", "--help"], ["run", "--help"], ["demo", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["version"], ["apply", "--help"], ["run", "--help"], ["demo", "--help"]],
+)
 def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
     code, names = modules_after(*arguments)
     assert code == 0
@@ -57,9 +72,22 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     environment = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "venv")}
 
     def run(*command: str | Path) -> str:
-        return subprocess.run(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
-    run(uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", tmp_path / "dist", ROOT)
+    run(
+        uv,
+        "build",
+        "--quiet",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+        "-o",
+        tmp_path / "dist",
+        ROOT,
+    )
     run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     run(uv, "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements.lock")
     run(uv, "pip", "install", "--quiet", "--no-deps", next((tmp_path / "dist").glob("*.whl")))
@@ -74,7 +102,9 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert (packaged / "examples-repo/gitops-ds.yaml").is_file()
 
 
-@pytest.mark.parametrize("settings", ["repository: {url: https://git.example.com/a}", "templates: {}"])
+@pytest.mark.parametrize(
+    "settings", ["repository: {url: https://git.example.com/a}", "templates: {}"]
+)
 def test_who_may_only_observe_is_given_nothing_to_apply(tmp_path: Path, settings: str) -> None:
     (tmp_path / "settings.yaml").write_text(f"{settings}\ncontroller: {{powers: observe}}\n")
     program = Path(sys.executable).with_name("gitops-ds")

@@ -1,4 +1,6 @@
-"""A support dump may be shown to strangers: it holds no secret, tells what could not be read, and stays small."""
+"""A support dump may be shown to strangers: it holds no secret, tells what could not be read, and
+stays small.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +62,27 @@ def agent(plant: Plants) -> dict[str, Any]:
         {"name": "DB_PASSWORD", "value": plant("quoted")},
         {"name": "API_KEY", "value": plant("key")},
         {"name": "UPSTREAM", "value": f"https://shipper:{plant('login')}@logs.example.com/"},
-        {"name": "PLAIN", "value": f"9f86d081884c7d659a{PLANTED}a0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},
+        {
+            "name": "PLAIN",
+            "value": f"9f86d081884c7d659a{PLANTED}a0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        },
         {"name": "SEALED", "valueFrom": {"secretKeyRef": {"name": "sealed", "key": "token"}}},
     ]
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["env"] = variables
-    container["args"] = [f"--token={plant('flag')}", "--api-key", plant("next"), "--log-level", "info"]
+    container["args"] = [
+        f"--token={plant('flag')}",
+        "--api-key",
+        plant("next"),
+        "--log-level",
+        "info",
+    ]
     container["args"] += ["--tell", f"https://hooks.slack.com/services/T0/{plant('hook')}"]
-    container["command"] = ["sh", "-c", f"export PASSWD={plant('shell')}; curl -H 'Authorization: Bearer {plant('bearer')}' $URL"]
+    container["command"] = [
+        "sh",
+        "-c",
+        f"export PASSWD={plant('shell')}; curl -H 'Authorization: Bearer {plant('bearer')}' $URL",
+    ]
     body["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"odd": plant("applied")}),
         "example.com/token": plant("annotation"),
@@ -105,37 +120,80 @@ def objects(plant: Plants) -> Iterator[tuple[Resource, Body]]:
     yield DAEMONSET, agent(plant)
     yield (
         SECRET,
-        {"apiVersion": "v1", "kind": "Secret", "metadata": meta("sealed", "logging"), "stringData": {"token": plant("sealed")}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": meta("sealed", "logging"),
+            "stringData": {"token": plant("sealed")},
+        },
     )
     yield (
         CONFIG_MAP,
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("settings"), "data": {"settings.yaml": settings(plant)}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta("settings"),
+            "data": {"settings.yaml": settings(plant)},
+        },
     )
     yield (
         CONFIG_MAP,
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("other"), "data": {"anything": plant("foreign")}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta("other"),
+            "data": {"anything": plant("foreign")},
+        },
     )
     managed = {"app.kubernetes.io/managed-by": "gitops-ds"}
-    status = json.dumps({"health": "Failed", "message": f"--password {plant('status')} was refused"})
+    status = json.dumps(
+        {"health": "Failed", "message": f"--password {plant('status')} was refused"}
+    )
     yield (
         CONFIG_MAP,
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("status", labels=managed), "data": {"status.json": status}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta("status", labels=managed),
+            "data": {"status.json": status},
+        },
     )
     about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "agent"}
-    for number, message in enumerate((f"the program printed {plant.made[0]}", f"https://x:{plant('event')}@h/ can't be pulled")):
-        body = {"apiVersion": "v1", "kind": "Event", "metadata": meta(f"event-{number}", "logging"), "involvedObject": about}
-        yield EVENT, {**body, "message": message, "lastTimestamp": f"2026-01-0{number + 1}T00:00:00Z"}
+    for number, message in enumerate(
+        (f"the program printed {plant.made[0]}", f"https://x:{plant('event')}@h/ can't be pulled")
+    ):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": meta(f"event-{number}", "logging"),
+            "involvedObject": about,
+        }
+        yield (
+            EVENT,
+            {**body, "message": message, "lastTimestamp": f"2026-01-0{number + 1}T00:00:00Z"},
+        )
     spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10}
     notes = {"example.com/cookie": plant("cookie")}
     yield (
         LEASE,
-        {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": meta("gitops-ds", annotations=notes), "spec": spec},
+        {
+            "apiVersion": LEASE.api_version,
+            "kind": "Lease",
+            "metadata": meta("gitops-ds", annotations=notes),
+            "spec": spec,
+        },
     )
 
 
 def service_pod() -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": "gitops-ds"}
-    containers = [{"name": "gitops-ds", "image": "gitops-ds:1", "ports": [{"name": "http", "containerPort": 8081}]}]
+    containers = [
+        {
+            "name": "gitops-ds",
+            "image": "gitops-ds:1",
+            "ports": [{"name": "http", "containerPort": 8081}],
+        }
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -164,15 +222,26 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
         assert most == limits.log
         if path.endswith("/metrics"):
             return f'up{{token="{plant("metric")}"}} 1\n'
-        line = json.dumps({"message": f"said {plant.made[0]}", "token": plant("log"), "header": f"Basic {plant('basic')}"})
-        return f"2026-01-01T00:00:00Z {line}\n-----BEGIN RSA PRIVATE KEY-----\n{plant('pem')}\n-----END RSA PRIVATE KEY-----\n"
+        line = json.dumps(
+            {
+                "message": f"said {plant.made[0]}",
+                "token": plant("log"),
+                "header": f"Basic {plant('basic')}",
+            }
+        )
+        return (
+            f"2026-01-01T00:00:00Z {line}\n-----BEGIN RSA PRIVATE "
+            f"KEY-----\n{plant('pem')}\n-----END RSA PRIVATE KEY-----\n"
+        )
 
     async def scene() -> bytes:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(2))
             client = cluster.client()
             for name in ("gitops-ds", "logging"):
-                await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+                await client.create(
+                    NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                )
             for resource, body in objects(plant):
                 await client.create(resource, body)
             await client.create(POD, service_pod())
@@ -195,22 +264,37 @@ def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path)
     plant = Plants()
     files, asked = played(tmp_path, plant, DumpLimits())
     assert len(plant.made) >= 25
-    assert {secret: name for secret in plant.made for name, text in files.items() if secret in text} == {}
+    assert {
+        secret: name for secret in plant.made for name, text in files.items() if secret in text
+    } == {}
     assert [name for name, text in files.items() if PLANTED in text] == []
     told = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
     assert told["versions.json"]["gitops-ds"]
-    assert told["settings.json"]["repository"]["credentials"] == {"tokenFile": "/etc/gitops-ds/credentials/token"}
-    assert told["settings-settings.json"]["notify"][0]["url"] == f"https://chat.example.com/{HIDDEN}"
+    assert told["settings.json"]["repository"]["credentials"] == {
+        "tokenFile": "/etc/gitops-ds/credentials/token"
+    }
+    assert (
+        told["settings-settings.json"]["notify"][0]["url"] == f"https://chat.example.com/{HIDDEN}"
+    )
     assert told["state/fleet.json"]["inventory"] == [["apps", "DaemonSet", "logging", "agent"]]
     (daemon,) = told["daemonsets.json"]["items"]
     container = daemon["spec"]["template"]["spec"]["containers"][0]
     assert container["args"][3:6] == ["--log-level", "info", "--tell"]
     assert container["env"][4]["valueFrom"]["secretKeyRef"] == {"name": "sealed", "key": "token"}
     assert len(told["nodes.json"]["items"]) == 2
-    assert [event["metadata"]["name"] for event in told["events.json"]["items"]][:2] == ["event-1", "event-0"]
+    assert [event["metadata"]["name"] for event in told["events.json"]["items"]][:2] == [
+        "event-1",
+        "event-0",
+    ]
     assert f"the program printed {HIDDEN}" in files["events.json"]
     assert told["leases.json"]["items"][0]["spec"]["holderIdentity"] == "pod-1"
-    assert {"controllerrevisions.json", "pods.json", "configmaps.json", "kubernetes.json", "README.txt"} <= files.keys()
+    assert {
+        "controllerrevisions.json",
+        "pods.json",
+        "configmaps.json",
+        "kubernetes.json",
+        "README.txt",
+    } <= files.keys()
     assert f"something: it said token={HIDDEN}" in files["README.txt"]
     pod = "/api/v1/namespaces/gitops-ds/pods/gitops-ds-0"
     assert asked == [f"{pod}/log", f"{pod}:8081/proxy/metrics"]
@@ -236,7 +320,10 @@ def test_what_is_too_large_is_cut_and_told(tmp_path: Path) -> None:
         "couldn't find key token in Secret logging/sealed",
         "ssh://git@git.example.com/fleet.git",
         "--token-file /etc/token --v 4",
-        "image registry.example.com/agent@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        (
+            "image "
+            "registry.example.com/agent@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        ),
     ],
 )
 def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
@@ -260,24 +347,42 @@ def test_what_stands_after_a_telling_name_is_hidden(text: str, told: str) -> Non
 
 
 def test_last_words_of_a_container_are_its_own() -> None:
-    body = {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": "connecting as root/hunter2"}}}
-    assert Veil().document(body) == {"state": {"terminated": {"reason": "Error", "exitCode": 1, "message": HIDDEN}}}
+    body = {
+        "state": {
+            "terminated": {
+                "reason": "Error",
+                "exitCode": 1,
+                "message": "connecting as root/hunter2",
+            }
+        }
+    }
+    assert Veil().document(body) == {
+        "state": {"terminated": {"reason": "Error", "exitCode": 1, "message": HIDDEN}}
+    }
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
 
 
 @given(
-    secret=st.from_regex(r"\A[!-~]{8,40}\Z").filter(lambda said: HIDDEN not in said and not said.startswith("$")),
+    secret=st.from_regex(r"\A[!-~]{8,40}\Z").filter(
+        lambda said: HIDDEN not in said and not said.startswith("$")
+    ),
     before=WORDS,
     after=WORDS,
 )
-def test_a_value_that_one_place_gives_away_is_hidden_in_all(secret: str, before: str, after: str) -> None:
+def test_a_value_that_one_place_gives_away_is_hidden_in_all(
+    secret: str, before: str, after: str
+) -> None:
     veil = Veil()
     variable = {"name": "DB_PASSWORD", "value": secret}
     veil.learn({"env": [variable]})
     quoted = f"{before}{secret}{after}"
-    elsewhere = {"message": quoted, secret: [f"{{{secret}}}"], "line": f"{before}\n{secret}\n{after}"}
+    elsewhere = {
+        "message": quoted,
+        secret: [f"{{{secret}}}"],
+        "line": f"{before}\n{secret}\n{after}",
+    }
     told = veil.document({"env": [variable], "rest": elsewhere})
     for text in (*leaves(told), veil.text(quoted)):
         assert secret not in text.replace(HIDDEN, "\0")
@@ -332,12 +437,28 @@ def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path:
 
 @pytest.mark.controlplane
 @pytest.mark.xdist_group("control-plane")
-def test_on_a_real_cluster_what_is_forbidden_is_told(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_on_a_real_cluster_what_is_forbidden_is_told(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     control_plane.kubectl("create", "serviceaccount", "dumper")
-    control_plane.kubectl("create", "clusterrole", "dumper", "--verb=get,list", "--resource=daemonsets.apps,nodes,configmaps")
-    control_plane.kubectl("create", "clusterrolebinding", "dumper", "--clusterrole=dumper", "--serviceaccount=default:dumper")
+    control_plane.kubectl(
+        "create",
+        "clusterrole",
+        "dumper",
+        "--verb=get,list",
+        "--resource=daemonsets.apps,nodes,configmaps",
+    )
+    control_plane.kubectl(
+        "create",
+        "clusterrolebinding",
+        "dumper",
+        "--clusterrole=dumper",
+        "--serviceaccount=default:dumper",
+    )
     config = json.loads(control_plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", "dumper").strip()}
+    config["users"][0]["user"] = {
+        "token": control_plane.kubectl("create", "token", "dumper").strip()
+    }
     restricted = tmp_path / "kubeconfig"
     restricted.write_text(json.dumps(config))
     few = program(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
@@ -345,10 +466,20 @@ def test_on_a_real_cluster_what_is_forbidden_is_told(tmp_path: Path, control_pla
     told = json.loads(few.stdout)
     assert {"daemonsets.json", "nodes.json"} <= set(told["parts"])
     assert any(line.startswith("pods: ") and "forbidden" in line for line in told["unread"])
-    all_of_it = program(tmp_path, "--file", "all.tar.gz", "--kubeconfig", str(control_plane.kubeconfig), "-o", "json")
+    all_of_it = program(
+        tmp_path,
+        "--file",
+        "all.tar.gz",
+        "--kubeconfig",
+        str(control_plane.kubeconfig),
+        "-o",
+        "json",
+    )
     assert all_of_it.returncode == 0, all_of_it.stderr
     found = json.loads(all_of_it.stdout)
-    assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(found["parts"])
+    assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(
+        found["parts"]
+    )
     assert [line.partition(":")[0] for line in found["unread"]] == ["logs and metrics"]
 
 

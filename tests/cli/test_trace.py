@@ -61,24 +61,35 @@ def repository(directory: Path, files: dict[str, str]) -> open_repository.Reposi
     return open_repository.named(str(directory))
 
 
-def restart(named: open_repository.RepositoryRef, name: str = "ds/agent", **asked: str) -> git_commit.Proposed:
-    return asyncio.run(commands_restart.restart(named, commands_restart.RestartOptions(name, **asked)))[0]
+def restart(
+    named: open_repository.RepositoryRef, name: str = "ds/agent", **asked: str
+) -> git_commit.Proposed:
+    return asyncio.run(
+        commands_restart.restart(named, commands_restart.RestartOptions(name, **asked))
+    )[0]
 
 
 def test_a_restart_is_one_added_annotation_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
     done = restart(repository(tmp_path, {"agent.yaml": AGENT}), reason="A new certificate")
-    changed = [line for line in done.patch.splitlines() if line and line[0] in "+-" and line[:3] not in ("+++", "---")]
+    changed = [
+        line
+        for line in done.patch.splitlines()
+        if line and line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
     assert "Restart DaemonSet logging/agent" in done.patch
     assert "A new certificate" in done.patch
     assert all("restartedAt" in line or "labels: {app: agent}" in line for line in changed), changed
-    assert any(line.startswith("+") and "kubectl.kubernetes.io/restartedAt" in line and "# kept" in line for line in changed), (
-        changed
-    )
+    assert any(
+        line.startswith("+") and "kubectl.kubernetes.io/restartedAt" in line and "# kept" in line
+        for line in changed
+    ), changed
 
 
 def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
     old = AGENT.replace(
-        "labels: {app: agent}}", "labels: {app: agent}, annotations: {kubectl.kubernetes.io/restartedAt: '2026-01-01T00:00:00Z'}}"
+        "labels: {app: agent}}",
+        "labels: {app: agent}, annotations: {kubectl.kubernetes.io/restartedAt: "
+        "'2026-01-01T00:00:00Z'}}",
     )
     patch = restart(repository(tmp_path, {"agent.yaml": old})).patch
     assert "-" in patch
@@ -89,7 +100,12 @@ def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
     ("files", "name", "space", "says"),
     [
         ({"agent.yaml": AGENT}, "ds/nobody", "", "names no DaemonSet nobody"),
-        ({"a.yaml": AGENT, "b.yaml": AGENT.replace("logging", "other")}, "ds/agent", "", "in the namespaces logging, other"),
+        (
+            {"a.yaml": AGENT, "b.yaml": AGENT.replace("logging", "other")},
+            "ds/agent",
+            "",
+            "in the namespaces logging, other",
+        ),
         (
             {
                 "vendor/kustomization.yaml": "resources: [agent.yaml]\nnamePrefix: my-\n",

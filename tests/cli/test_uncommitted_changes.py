@@ -35,7 +35,10 @@ def test_a_plan_of_changes_names_the_files_and_the_commit_that_apply_takes(at: D
     at.write("new.yaml", agent("new"))
     at.write("other.yaml", None)
     ended = plan(at)
-    assert f"not committed: agent.yaml, new.yaml, other.yaml; `apply` takes commit {commit[:12]}, without them" in ended.err
+    assert (
+        f"not committed: agent.yaml, new.yaml, other.yaml; `apply` takes commit {commit[:12]}, "
+        "without them" in ended.err
+    )
     assert plan(at, "-q").err == ""
     markdown = plan(at, "-o", "markdown")
     assert "of the work tree, not a commit" in markdown.out

@@ -9,7 +9,12 @@ from gitops_ds.client.body_interning import BodyCache
 
 
 def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any]:
-    return {"apiVersion": api, "kind": "DaemonSet", "metadata": {"uid": "u", "resourceVersion": version}, **more}
+    return {
+        "apiVersion": api,
+        "kind": "DaemonSet",
+        "metadata": {"uid": "u", "resourceVersion": version},
+        **more,
+    }
 
 
 def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
@@ -30,5 +35,10 @@ def test_what_nobody_holds_is_gone() -> None:
 
 def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
     shelf = BodyCache()
-    for odd in ({}, {"metadata": None}, {"metadata": {"uid": "u"}}, {"kind": "Status", "metadata": {}}):
+    for odd in (
+        {},
+        {"metadata": None},
+        {"metadata": {"uid": "u"}},
+        {"kind": "Status", "metadata": {}},
+    ):
         assert shelf.kept(odd) is odd

@@ -1,4 +1,6 @@
-"""Who we are to an API server: what kubeconfigs, plugins and pods' accounts say, and when they are asked anew."""
+"""Who we are to an API server: what kubeconfigs, plugins and pods' accounts say, and when they are
+asked anew.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | 
 
 def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() -> None:
     source = Source(
-        [KubeconfigEntry("h", "Bearer 1", 2000, renewable=True), KubeconfigEntry("h", "Bearer 2", 3000, renewable=True)]
+        [
+            KubeconfigEntry("h", "Bearer 1", 2000, renewable=True),
+            KubeconfigEntry("h", "Bearer 2", 3000, renewable=True),
+        ]
     )
     at = source.access()
     source.now = 2000 - client_config.RENEWED_SECONDS_BEFORE_END
@@ -84,7 +89,9 @@ def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_re
     assert source.asked == 3
 
 
-def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_for_seconds() -> None:
+def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_for_seconds() -> (
+    None
+):
     source = Source([KubeconfigEntry("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
     at = source.access()
     source.now += 100_000
@@ -116,8 +123,15 @@ def test_many_callers_with_one_refused_token_ask_once() -> None:
     assert source.asked == 2
 
 
-def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and_not_before() -> None:
-    source = Source([KubeconfigEntry("h", "Bearer 1", 2000, renewable=True), errors.ClusterError("me: no token today")])
+def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and_not_before() -> (
+    None
+):
+    source = Source(
+        [
+            KubeconfigEntry("h", "Bearer 1", 2000, renewable=True),
+            errors.ClusterError("me: no token today"),
+        ]
+    )
     at = source.access()
     source.now = 1999
     assert header(at) == "Bearer 1"
@@ -150,7 +164,11 @@ def test_a_token_file_is_read_again_each_ten_seconds_without_asking(tmp_path: Pa
 
 
 def config(
-    directory: Path, name: str = "kubeconfig", *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None
+    directory: Path,
+    name: str = "kubeconfig",
+    *,
+    cluster: dict[str, Any] | None = None,
+    user: dict[str, Any] | None = None,
 ) -> Path:
     """A kubeconfig whose one context, user and cluster are called as the file."""
     file = directory / name
@@ -168,11 +186,23 @@ def plugin(directory: Path, script: str) -> dict[str, Any]:
     file = directory / "plugin"
     file.write_text(f"#!/bin/sh\ncd '{directory}'\n{script}\n")
     file.chmod(0o700)
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(file), "interactiveMode": "IfAvailable"}}
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(file),
+            "interactiveMode": "IfAvailable",
+        }
+    }
 
 
 def credential(**status: str) -> str:
-    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    return json.dumps(
+        {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": status,
+        }
+    )
 
 
 USERS: list[tuple[dict[str, Any], str | None]] = [
@@ -185,7 +215,9 @@ USERS: list[tuple[dict[str, Any], str | None]] = [
 
 
 @pytest.mark.parametrize(("user", "expected"), USERS)
-def test_every_kind_of_user_has_its_header(user: dict[str, Any], expected: str | None, tmp_path: Path) -> None:
+def test_every_kind_of_user_has_its_header(
+    user: dict[str, Any], expected: str | None, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("from-the-file\n")
     found = client_config.access(str(config(tmp_path, user=user)), None)
     assert (found.url, found.tls, header(found)) == ("http://kubeconfig.example:80", None, expected)
@@ -202,10 +234,16 @@ def test_the_token_file_of_a_kubeconfig_is_followed_as_it_changes(tmp_path: Path
 
 def test_a_list_of_files_is_one_kubeconfig_and_a_context_chooses_in_it(tmp_path: Path) -> None:
     one = config(tmp_path, "one", user={"token": "1"})
-    two = config(tmp_path, "two", user={"token": "2"}, cluster={"proxy-url": "http://proxy.example:3128"})
+    two = config(
+        tmp_path, "two", user={"token": "2"}, cluster={"proxy-url": "http://proxy.example:3128"}
+    )
     files = os.pathsep.join((str(tmp_path / "missing"), str(one), str(two)))
     found = client_config.access(files, "two")
-    assert (found.url, header(found), found.proxy) == ("http://two.example:80", "Bearer 2", "http://proxy.example:3128")
+    assert (found.url, header(found), found.proxy) == (
+        "http://two.example:80",
+        "Bearer 2",
+        "http://proxy.example:3128",
+    )
     assert found.who == f"context two of {files}"
     assert client_config.access(files, "one").url == "http://one.example:80"
 
@@ -236,14 +274,20 @@ def test_the_environment_names_files_and_proxies_as_for_kubectl(tmp_path: Path) 
     one, two = config(tmp_path, "one", user={"token": "1"}), config(tmp_path, "two")
     files = os.pathsep.join((str(one), str(two)))
     away = {"KUBECONFIG": files, "http_proxy": "http://proxy.example:1"}
-    assert script(OPEN, "none", **away) == [[files, "http://two.example:80", "http://proxy.example:1", None]]
-    assert script(OPEN, "none", **away, no_proxy=".example") == [[files, "http://two.example:80", None, None]]
+    assert script(OPEN, "none", **away) == [
+        [files, "http://two.example:80", "http://proxy.example:1", None]
+    ]
+    assert script(OPEN, "none", **away, no_proxy=".example") == [
+        [files, "http://two.example:80", None, None]
+    ]
 
 
 def test_without_a_file_it_is_the_kubeconfig_of_the_home_directory(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     config(tmp_path / ".kube", "config", user={"token": "1"})
-    assert script(OPEN, "none", HOME=str(tmp_path)) == [["~/.kube/config", "http://config.example:80", None, "Bearer 1"]]
+    assert script(OPEN, "none", HOME=str(tmp_path)) == [
+        ["~/.kube/config", "http://config.example:80", None, "Bearer 1"]
+    ]
 
 
 @pytest.mark.system
@@ -251,9 +295,17 @@ def test_a_pod_is_its_account_whose_token_changes(tmp_path: Path, authority: Aut
     (tmp_path / "token").write_text("1")
     (tmp_path / "ca.crt").write_text(authority.text("ca.pem"))
     there = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    changed = "Path(sys.argv[1], 'token').write_text('2')\nprint(json.dumps(asyncio.run(found.authorization())))"
-    told = script(OPEN.replace("print", "assert found.tls\n" + changed + "\nprint"), str(tmp_path), **there)
-    assert told == ["Bearer 2", ["the pod's service account", "https://[fd00::1]:443", None, "Bearer 2"]]
+    changed = (
+        "Path(sys.argv[1], "
+        "'token').write_text('2')\nprint(json.dumps(asyncio.run(found.authorization())))"
+    )
+    told = script(
+        OPEN.replace("print", "assert found.tls\n" + changed + "\nprint"), str(tmp_path), **there
+    )
+    assert told == [
+        "Bearer 2",
+        ["the pod's service account", "https://[fd00::1]:443", None, "Bearer 2"],
+    ]
 
 
 def test_a_pod_without_its_authority_is_told(tmp_path: Path) -> None:
@@ -263,11 +315,16 @@ def test_a_pod_without_its_authority_is_told(tmp_path: Path) -> None:
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     told = script(OPEN.partition("found =")[0] + caught, str(tmp_path), **there)
     assert told == [
-        "the pod's service account: Service certification file does not exist.; `kubectl config view` shows what is in it"
+        (
+            "the pod's service account: Service certification file does not exist.; `kubectl config "
+            "view` shows what is in it"
+        )
     ]
 
 
-def test_a_process_that_opened_a_cluster_never_imported_the_official_package(tmp_path: Path) -> None:
+def test_a_process_that_opened_a_cluster_never_imported_the_official_package(
+    tmp_path: Path,
+) -> None:
     text = """
 import asyncio, json, sys
 from gitops_ds.client import connect
@@ -278,26 +335,48 @@ asyncio.run(main())
 """
     (modules,) = script(text, str(config(tmp_path, user={"token": "t"})))
     assert "aiohttp" in modules
-    assert {"kubernetes", "pydantic", "requests", "oauthlib", "urllib3", "charset_normalizer"}.isdisjoint(modules)
+    assert {
+        "kubernetes",
+        "pydantic",
+        "requests",
+        "oauthlib",
+        "urllib3",
+        "charset_normalizer",
+    }.isdisjoint(modules)
 
 
-def test_a_module_in_the_current_directory_is_not_taken_for_the_official_package(tmp_path: Path) -> None:
+def test_a_module_in_the_current_directory_is_not_taken_for_the_official_package(
+    tmp_path: Path,
+) -> None:
     for name in ("kubernetes", "yaml", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('taken')")
     text = "import os, json\nos.chdir(os.environ['HERE'])\n" + OPEN
-    assert script(text, "none", KUBECONFIG=str(config(tmp_path)), HERE=str(tmp_path))[0][1] == "http://kubeconfig.example:80"
+    assert (
+        script(text, "none", KUBECONFIG=str(config(tmp_path)), HERE=str(tmp_path))[0][1]
+        == "http://kubeconfig.example:80"
+    )
 
 
 # Exec plugins.
 
 
-def test_an_exec_plugin_is_asked_once_at_the_start_and_once_by_many_callers_that_were_refused(tmp_path: Path) -> None:
-    answer = credential(token="TOKEN").replace("TOKEN", "t$(wc -l <asked | tr -d ' ')").replace('"', '\\"')
-    found = client_config.access(str(config(tmp_path, user=plugin(tmp_path, f'echo >>asked\necho "{answer}"'))), None)
+def test_an_exec_plugin_is_asked_once_at_the_start_and_once_by_many_callers_that_were_refused(
+    tmp_path: Path,
+) -> None:
+    answer = (
+        credential(token="TOKEN")
+        .replace("TOKEN", "t$(wc -l <asked | tr -d ' ')")
+        .replace('"', '\\"')
+    )
+    found = client_config.access(
+        str(config(tmp_path, user=plugin(tmp_path, f'echo >>asked\necho "{answer}"'))), None
+    )
 
     async def callers() -> list[str | None]:
         before = await asyncio.gather(*(found.authorization() for _ in range(5)))
-        return before + await asyncio.gather(*(found.authorization(refuse=before[0]) for _ in range(5)))
+        return before + await asyncio.gather(
+            *(found.authorization(refuse=before[0]) for _ in range(5))
+        )
 
     assert asyncio.run(callers()) == ["Bearer t1"] * 5 + ["Bearer t2"] * 5
     assert (tmp_path / "asked").read_text() == "\n\n"
@@ -319,7 +398,9 @@ FAILING = [
 
 
 @pytest.mark.parametrize(("text", "words"), FAILING)
-def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(text: str, words: str, tmp_path: Path) -> None:
+def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(
+    text: str, words: str, tmp_path: Path
+) -> None:
     file = config(tmp_path, user=plugin(tmp_path, text))
     with pytest.raises(errors.ClusterError) as caught:
         client_config.access(str(file), None)
@@ -328,22 +409,36 @@ def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(text: str, words: str
 
 
 def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
-    file = config(tmp_path, user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}})
+    file = config(
+        tmp_path,
+        user={
+            "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}
+        },
+    )
     with pytest.raises(errors.ClusterError, match="no-such-plugin"):
         client_config.access(str(file), None)
 
 
-def test_a_plugin_without_a_terminal_is_told_so_and_what_it_prints_beside_is_not_in_the_way(tmp_path: Path) -> None:
+def test_a_plugin_without_a_terminal_is_told_so_and_what_it_prints_beside_is_not_in_the_way(
+    tmp_path: Path,
+) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho warning >&2\necho '{credential(token='t')}'"
-    assert header(client_config.access(str(config(tmp_path, user=plugin(tmp_path, text))), None)) == "Bearer t"
+    assert (
+        header(client_config.access(str(config(tmp_path, user=plugin(tmp_path, text))), None))
+        == "Bearer t"
+    )
     assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is False
 
 
-def test_a_plugin_whose_input_is_no_terminal_is_told_so_though_its_words_are_seen_on_one(tmp_path: Path) -> None:
+def test_a_plugin_whose_input_is_no_terminal_is_told_so_though_its_words_are_seen_on_one(
+    tmp_path: Path,
+) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho '{credential(token='t')}'"
     ours, theirs = os.openpty()
     words = client_config.command(["file", str(config(tmp_path, user=plugin(tmp_path, text)))])
-    subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, check=True)
+    subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, check=True
+    )
     os.close(theirs)
     os.close(ours)
     assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is False
@@ -354,7 +449,12 @@ def test_a_plugin_has_the_terminal_for_its_questions(tmp_path: Path) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\n{asks}\necho '{credential(token='t')}'"
     file = config(tmp_path, user=plugin(tmp_path, text))
     ours, theirs = os.openpty()
-    asked = subprocess.Popen(client_config.command(["file", str(file)]), stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+    asked = subprocess.Popen(
+        client_config.command(["file", str(file)]),
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
     os.close(theirs)
     seen = b""
     while b"Your code:" not in seen:
@@ -368,16 +468,28 @@ def test_a_plugin_has_the_terminal_for_its_questions(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_on_the_command_line_that_everybody_sees(tmp_path: Path) -> None:
-    file = config(tmp_path, user=plugin(tmp_path, f"tr '\\0' '\\n' </proc/$PPID/cmdline >seen\necho '{credential(token=SECRET)}'"))
+    file = config(
+        tmp_path,
+        user=plugin(
+            tmp_path,
+            f"tr '\\0' '\\n' </proc/$PPID/cmdline >seen\necho '{credential(token=SECRET)}'",
+        ),
+    )
     found = client_config.access(str(file), "kubeconfig")
     assert header(found) == f"Bearer {SECRET}"
-    assert (tmp_path / "seen").read_text().splitlines() == client_config.command(["file", str(file), "kubeconfig"])
+    assert (tmp_path / "seen").read_text().splitlines() == client_config.command(
+        ["file", str(file), "kubeconfig"]
+    )
 
 
-def test_when_nobody_waits_any_more_the_process_ends_though_its_plugin_does_not(tmp_path: Path) -> None:
+def test_when_nobody_waits_any_more_the_process_ends_though_its_plugin_does_not(
+    tmp_path: Path,
+) -> None:
     os.mkfifo(tmp_path / "door")
     file = config(tmp_path, user=plugin(tmp_path, "echo $$ >door\nread never <door"))
-    asked = subprocess.Popen(client_config.command(["file", str(file)]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    asked = subprocess.Popen(
+        client_config.command(["file", str(file)]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
     (tmp_path / "door").read_text()
     assert asked.stdout
     asked.stdout.close()
@@ -390,7 +502,9 @@ def test_when_nobody_waits_any_more_the_process_ends_though_its_plugin_does_not(
 
 @dataclass(frozen=True)
 class Authority:
-    """ca.pem, and what it signed: server.pem for cluster.example, client.pem; keys beside them as NAME.key."""
+    """ca.pem, and what it signed: server.pem for cluster.example, client.pem; keys beside them as
+    NAME.key.
+    """
 
     directory: Path
 
@@ -406,7 +520,21 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     where = tmp_path_factory.mktemp("authority")
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     (where / "names").write_text("subjectAltName=DNS:cluster.example\n")
-    commands = [("req", "-x509", *new_key, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")]
+    commands = [
+        (
+            "req",
+            "-x509",
+            *new_key,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=authority",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+        )
+    ]
     for name in ("server", "client"):
         commands += [
             ("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"),
@@ -447,7 +575,9 @@ def server(authority: Authority) -> Iterator[Server]:
         def handle_error(self, request: object, client_address: object) -> None:
             pass
 
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.directory / "ca.pem"))
+    tls = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=str(authority.directory / "ca.pem")
+    )
     tls.load_cert_chain(authority.directory / "server.pem", authority.directory / "server.key")
     tls.verify_mode = ssl.CERT_REQUIRED
     served = Quiet(("127.0.0.1", 0), Handler)
@@ -473,22 +603,33 @@ def version(file: Path) -> str:
 
 def of_data(authority: Authority, directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return (
-        {"certificate-authority-data": authority.data("ca.pem"), "tls-server-name": "cluster.example"},
-        {"client-certificate-data": authority.data("client.pem"), "client-key-data": authority.data("client.key")},
+        {
+            "certificate-authority-data": authority.data("ca.pem"),
+            "tls-server-name": "cluster.example",
+        },
+        {
+            "client-certificate-data": authority.data("client.pem"),
+            "client-key-data": authority.data("client.key"),
+        },
     )
 
 
 def of_files(authority: Authority, directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     for name in ("client.pem", "client.key"):
         (directory / name).write_text(authority.text(name))
-    (directory / "ca.pem").write_text("# the authority of Zoë's cluster\n" + authority.text("ca.pem"))
+    (directory / "ca.pem").write_text(
+        "# the authority of Zoë's cluster\n" + authority.text("ca.pem")
+    )
     cluster = {"certificate-authority": "ca.pem", "tls-server-name": "cluster.example"}
     return cluster, {"client-certificate": "client.pem", "client-key": "client.key"}
 
 
 def of_plugin(authority: Authority, directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     (directory / "said").write_text(
-        credential(clientCertificateData=authority.text("client.pem"), clientKeyData=authority.text("client.key"))
+        credential(
+            clientCertificateData=authority.text("client.pem"),
+            clientKeyData=authority.text("client.key"),
+        )
     )
     return {"insecure-skip-tls-verify": True}, plugin(directory, "cat said")
 
@@ -507,7 +648,11 @@ def test_a_server_is_verified_and_sees_the_client_certificate(
 @pytest.mark.system
 @pytest.mark.parametrize(
     "changes",
-    [{"tls-server-name": "other.example"}, {"tls-server-name": ""}, {"certificate-authority-data": None}],
+    [
+        {"tls-server-name": "other.example"},
+        {"tls-server-name": ""},
+        {"certificate-authority-data": None},
+    ],
     ids=["another name", "the address", "another authority"],
 )
 def test_a_server_that_is_not_the_one_meant_gets_nothing(
@@ -537,7 +682,9 @@ def test_a_certificate_of_a_plugin_that_ends_is_replaced_for_later_connections(
         for name, ends in (("client", 1000.0), ("server", 5000.0))
     )
     source = Source([old, new])
-    at = ClientConfig("me", client_config._tls(old, "me"), source.ask(), source.ask, lambda: source.now)
+    at = ClientConfig(
+        "me", client_config._tls(old, "me"), source.ask(), source.ask, lambda: source.now
+    )
 
     async def ask() -> None:
         async with rest.HttpCluster(at) as cluster:
@@ -551,17 +698,27 @@ def test_a_certificate_of_a_plugin_that_ends_is_replaced_for_later_connections(
 
 
 CERTIFICATES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"certificate-authority": "empty"}, {}, "its certificates can't be read: the file of the certificate authority is empty"),
+    (
+        {"certificate-authority": "empty"},
+        {},
+        "its certificates can't be read: the file of the certificate authority is empty",
+    ),
     ({"certificate-authority": "words"}, {}, "its certificates can't be read: "),
     ({"certificate-authority": "missing"}, {}, "File does not exist: "),
     ({"certificate-authority-data": "%"}, {}, "its certificates can't be read: "),
     ({"certificate-authority-data": "a"}, {}, "is no usable kubeconfig: "),
-    ({}, {"client-certificate": "words", "client-key": "words"}, "its certificates can't be read: "),
+    (
+        {},
+        {"client-certificate": "words", "client-key": "words"},
+        "its certificates can't be read: ",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("cluster", "user", "words"), CERTIFICATES)
-def test_certificates_that_are_none_are_told(cluster: dict[str, Any], user: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_certificates_that_are_none_are_told(
+    cluster: dict[str, Any], user: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "words").write_text("just words")
     file = config(tmp_path, cluster={"server": "https://cluster.example", **cluster}, user=user)

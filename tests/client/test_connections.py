@@ -1,4 +1,6 @@
-"""Connections to an API server: watches hold theirs for minutes, and no other request waits behind them."""
+"""Connections to an API server: watches hold theirs for minutes, and no other request waits behind
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import Caches
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 
-PROMPT = 5.0  # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
+# seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
+PROMPT = 5.0
 
 
 @dataclass
@@ -46,9 +49,13 @@ class Server:
             return reply
         kind = request.path.rsplit("/", 1)[-1]
         if kind == "none":
-            return web.json_response({"kind": "Status", "reason": "NotFound", "message": "not found"}, status=404)
+            return web.json_response(
+                {"kind": "Status", "reason": "NotFound", "message": "not found"}, status=404
+            )
         if kind == "one":
-            return web.json_response({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}})
+            return web.json_response(
+                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}
+            )
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
 
 
@@ -84,7 +91,9 @@ def test_a_request_that_is_throttled_waits_as_long_and_as_often_as_client_go_doe
     async def scene() -> None:
         async with connected() as (server, cluster):
             server.refusals = 10
-            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"][
+                "name"
+            ] == "one"
             server.refusals = 11
             with pytest.raises(errors.TooManyRequests):
                 await prompt(cluster.get(CONFIG_MAP, "default", "one"))
@@ -100,7 +109,9 @@ def test_a_request_that_is_throttled_waits_as_long_and_as_often_as_client_go_doe
 def many_sockets() -> None:
     """Both ends of each connection belong to this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard == resource.RLIM_INFINITY else min(hard, 8192), hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (hard if hard == resource.RLIM_INFINITY else min(hard, 8192), hard)
+    )
 
 
 async def watch(cluster: HttpCluster, kind: Resource) -> None:
@@ -114,7 +125,9 @@ def test_a_request_does_not_wait_behind_watches(number: int) -> None:
         async with connected() as (server, cluster):
             watches = [asyncio.create_task(watch(cluster, CONFIG_MAP)) for _ in range(number)]
             await until(lambda: server.watches == number)
-            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"][
+                "name"
+            ] == "one"
             for task in watches:
                 task.cancel()
 
@@ -122,17 +135,26 @@ def test_a_request_does_not_wait_behind_watches(number: int) -> None:
 
 
 def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_sockets: None) -> None:
-    kinds = [Resource("example.com", "v1", f"Kind{number}", f"kinds{number}", namespaced=True) for number in range(100)]
+    kinds = [
+        Resource("example.com", "v1", f"Kind{number}", f"kinds{number}", namespaced=True)
+        for number in range(100)
+    ]
 
     async def scene() -> None:
         async with connected() as (server, cluster):
             supervisor = Supervisor(lambda _: None, lambda: 0.0)
-            repositories = [Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor) for number in range(10)]
+            repositories = [
+                Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor)
+                for number in range(10)
+            ]
             wanted = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}
             async with asyncio.timeout(60):
                 await asyncio.gather(*(caches.live(wanted) for caches in repositories))
-            await until(lambda: server.watches == 10 * (100 + 3))  # DaemonSets, their revisions and nodes as well
-            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"]["name"] == "one"
+            # DaemonSets, their revisions and nodes as well
+            await until(lambda: server.watches == 10 * (100 + 3))
+            assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"][
+                "name"
+            ] == "one"
             for caches in repositories:
                 await caches.stop()
 

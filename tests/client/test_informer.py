@@ -1,4 +1,6 @@
-"""List and watch: the machine as a table, and the driver and the store on the simulated API server in virtual time."""
+"""List and watch: the machine as a table, and the driver and the store on the simulated API server
+in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,59 @@ from gitops_ds.simulator import faults, virtual_time
 LISTING = Listing((), "7")
 EVENT = WatchEvent(EventType.MODIFIED, {}, "8")
 BOOKMARK = WatchEvent(EventType.BOOKMARK, {}, "9")
-GONE, DOWN, FAULT = errors.Expired("too old"), errors.ClusterUnreachable("no answer"), errors.ServerFault("no watch here")
+GONE, DOWN, FAULT = (
+    errors.Expired("too old"),
+    errors.ClusterUnreachable("no answer"),
+    errors.ServerFault("no watch here"),
+)
 
 ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
     ("a list is followed from its version", Start(3), LISTING, Watching("7", 3), True),
-    ("a watch that lived long and ended is taken up again", Watching("7", 3), WatchEnded(600), Returning("7"), False),
-    ("one that ended at once counts as a failure", Watching("7"), WatchEnded(0.1), Returning("7", 1), False),
-    ("an error after a long life is the first one", Watching("7", 5), WatchEnded(600, DOWN), Returning("7", 1), True),
-    ("an error after a short one is one more", Watching("7", 5), WatchEnded(1, DOWN), Returning("7", 6), True),
+    (
+        "a watch that lived long and ended is taken up again",
+        Watching("7", 3),
+        WatchEnded(600),
+        Returning("7"),
+        False,
+    ),
+    (
+        "one that ended at once counts as a failure",
+        Watching("7"),
+        WatchEnded(0.1),
+        Returning("7", 1),
+        False,
+    ),
+    (
+        "an error after a long life is the first one",
+        Watching("7", 5),
+        WatchEnded(600, DOWN),
+        Returning("7", 1),
+        True,
+    ),
+    (
+        "an error after a short one is one more",
+        Watching("7", 5),
+        WatchEnded(1, DOWN),
+        Returning("7", 6),
+        True,
+    ),
     ("a version too old asks for a new list", Watching("7"), WatchEnded(1, GONE), Start(1), True),
-    ("the same world is followed on", Returning("7"), WorldVersion("7"), Watching("7", resumed=True), True),
+    (
+        "the same world is followed on",
+        Returning("7"),
+        WorldVersion("7"),
+        Watching("7", resumed=True),
+        True,
+    ),
     ("a later one too", Returning("99"), WorldVersion("100"), Watching("99", resumed=True), True),
     ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
-    ("a version that is no number tells nothing", Returning("100"), WorldVersion("x"), Watching("100", resumed=True), True),
+    (
+        "a version that is no number tells nothing",
+        Returning("100"),
+        WorldVersion("x"),
+        Watching("100", resumed=True),
+        True,
+    ),
     (
         "a watch that fails for the third time without an event asks for a new list",
         Watching("7", 2, fruitless=2),
@@ -62,7 +104,13 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
         Returning("7", 3, 3),
         True,
     ),
-    ("an event pays that off", Watching("7", 2, fruitless=2), WatchEnded(0.1, FAULT), Returning("7", 3), True),
+    (
+        "an event pays that off",
+        Watching("7", 2, fruitless=2),
+        WatchEnded(0.1, FAULT),
+        Returning("7", 3),
+        True,
+    ),
     (
         "a watch that was silent for minutes asks for a new list",
         Watching("7"),
@@ -75,8 +123,12 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_the_machine(state: InformerState, heard: informer.Heard, after: InformerState, tells: bool) -> None:
+@pytest.mark.parametrize(
+    ("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_the_machine(
+    state: InformerState, heard: informer.Heard, after: InformerState, tells: bool
+) -> None:
     step = informer.step(state, heard, 0.0)
     assert step.state == after
     assert (step.told is not None) == tells
@@ -89,7 +141,9 @@ def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
     assert informer.step(Watching("7"), WatchEnded(600), 0.5).wait == 0
 
 
-def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> None:
+def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> (
+    None
+):
     resumed = informer.step(Returning("7", 5), WorldVersion("9"), 0.0).state
     assert informer.step(resumed, WatchEnded(0.1, GONE), 0.0).wait == 0
     listed = informer.step(Start(6), LISTING, 0.0).state
@@ -103,7 +157,12 @@ def test_a_server_that_names_a_wait_gets_it() -> None:
 
 
 def config_map(name: str, **data: str) -> Body:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": data,
+    }
 
 
 def names(store: InformerStore[Any]) -> list[str]:
@@ -111,8 +170,12 @@ def names(store: InformerStore[Any]) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def followed(cluster: simulator.SimulatedCluster, store: InformerStore[Any]) -> AsyncIterator[None]:
-    task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0))
+async def followed(
+    cluster: simulator.SimulatedCluster, store: InformerStore[Any]
+) -> AsyncIterator[None]:
+    task = asyncio.create_task(
+        informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0)
+    )
     try:
         await asyncio.wait_for(store.synced.wait(), 10)
         yield
@@ -156,7 +219,9 @@ def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() 
             dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news)
         )
         async with followed(cluster, store):
-            cluster.faults = lambda request: faults.failure(503) if request.verb in ("watch", "list") else None
+            cluster.faults = lambda request: (
+                faults.failure(503) if request.verb in ("watch", "list") else None
+            )
             cluster.cut_watches()
             await asyncio.sleep(5)
             assert store.failing is not None
@@ -179,7 +244,10 @@ def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
         store: InformerStore[Body] = InformerStore(dict)
         async with followed(cluster, store):
             before = int(store.version)
-            await people.create(CONFIG_MAP, {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}})
+            await people.create(
+                CONFIG_MAP,
+                {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}},
+            )
             await asyncio.sleep(61)
             assert int(store.version) > before
 
@@ -200,7 +268,9 @@ BROKEN_WATCHES: dict[str, faults.RequestFault] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
-def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(broken: faults.RequestFault) -> None:
+def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(
+    broken: faults.RequestFault,
+) -> None:
     async def scene() -> None:
         cluster, people = await running()
         await people.create(CONFIG_MAP, config_map("a"))
@@ -234,7 +304,9 @@ class Talking:
     async def list(self, _resource: Any, which: Selection) -> Listing:
         return Listing((), "9") if which.fields else LISTING
 
-    async def watch(self, _resource: Any, since: str, _which: Selection) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, _resource: Any, since: str, _which: Selection
+    ) -> AsyncIterator[WatchEvent]:
         self.asked_since.append(since)
         yield EVENT
         yield BOOKMARK
@@ -244,7 +316,9 @@ class Talking:
 def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on() -> None:
     async def scene() -> None:
         cluster, told = Talking(), list[object]()
-        task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0))  # type: ignore[arg-type]
+        task = asyncio.create_task(
+            informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0)
+        )  # type: ignore[arg-type]
         await asyncio.sleep(61)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -256,7 +330,9 @@ def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on
 
 
 class OlderWorld:
-    """A cluster that is put back to an earlier version, and whose watches are then silent, as after a restored backup."""
+    """A cluster that is put back to an earlier version, and whose watches are then silent, as after
+    a restored backup.
+    """
 
     def __init__(self) -> None:
         self.version, self.items = "1000", (config_map("old"), config_map("lost"))
@@ -266,7 +342,9 @@ class OlderWorld:
         self.lists.append(which)
         return Listing(() if which.fields else self.items, self.version)
 
-    async def watch(self, _resource: Any, _since: str, _which: Selection) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, _resource: Any, _since: str, _which: Selection
+    ) -> AsyncIterator[WatchEvent]:
         await asyncio.sleep(300)
         for event in ():
             yield event
@@ -275,7 +353,9 @@ class OlderWorld:
 def test_a_world_that_went_back_is_listed_anew() -> None:
     async def scene() -> None:
         world, store = OlderWorld(), InformerStore[Body](dict)
-        task = asyncio.create_task(informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0))  # type: ignore[arg-type]
+        task = asyncio.create_task(
+            informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0)
+        )  # type: ignore[arg-type]
         await asyncio.sleep(400)
         assert names(store) == ["lost", "old"]
         assert len(world.lists) == 2
@@ -295,7 +375,9 @@ def test_a_failure_is_told_and_tried_again() -> None:
     async def scene() -> None:
         cluster, _ = await running()
         cluster.faults = lambda request: faults.failure(403) if request.number < 4 else None
-        task = asyncio.create_task(informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0))
+        task = asyncio.create_task(
+            informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0)
+        )
         await asyncio.sleep(10)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,6 @@
-"""Two candidates and a simulated API server in virtual time: the lease goes from hand to hand, and no write passes without it."""
+"""Two candidates and a simulated API server in virtual time: the lease goes from hand to hand, and
+no write passes without it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ class One:
         try:
             name = f"written-{next(_numbers)}"
             await self.cluster.create(
-                CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}}
+                CONFIG_MAP,
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"namespace": "default", "name": name},
+                },
             )
         except errors.NotLeading:
             return False
@@ -90,13 +97,17 @@ def test_a_stolen_lease_ends_the_turn() -> None:
         await asyncio.sleep(3)
         assert first.turns == [True, False]
         assert not await first.writes()
-        assert [type(told) for told in first.told if isinstance(told, LeaderElected | LeaderLost)] == [LeaderElected, LeaderLost]
+        assert [
+            type(told) for told in first.told if isinstance(told, LeaderElected | LeaderLost)
+        ] == [LeaderElected, LeaderLost]
 
     scene(then)
 
 
 @pytest.mark.parametrize("latency", [1.0, 2.0, 3.0, 5.0])
-def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(latency: float) -> None:
+def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
+    latency: float,
+) -> None:
     async def whole() -> None:
         async with stand(1) as there:
             there.cluster.habits = simulator.Habits(latency=latency)
@@ -125,8 +136,11 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
 
 def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
     async def then(there: Stand, first: One, second: One) -> None:
-        # Somebody's annotation has the same effect on the version as a renewal whose reply was lost.
-        await there.people.patch(LEASE, "default", "lease", {"metadata": {"annotations": {"seen": "yes"}}})
+        # Somebody's annotation has the same effect on the version as a renewal whose reply was
+        # lost.
+        await there.people.patch(
+            LEASE, "default", "lease", {"metadata": {"annotations": {"seen": "yes"}}}
+        )
         first.election.stop()
         await asyncio.sleep(1.5)
         assert await second.writes()

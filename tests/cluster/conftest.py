@@ -38,19 +38,40 @@ class Counting(rest.HttpCluster):
         return await super().replace(resource, body)
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
         self.sent["dry run" if dry_run else "apply"] += 1
         return await super().apply(resource, body, manager=manager, force=force, dry_run=dry_run)
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Body:
         self.sent["patch"] += 1
-        return await super().patch(resource, namespace, name, patch, type=type, subresource=subresource)
+        return await super().patch(
+            resource, namespace, name, patch, type=type, subresource=subresource
+        )
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         self.sent["delete"] += 1
         return await super().delete(resource, namespace, name, uid=uid, propagation=propagation)
@@ -62,7 +83,9 @@ Play = Callable[[Scene], None]
 
 @pytest.fixture
 def on_api_server(api_server: controlplane.ControlPlane) -> Play:
-    """Plays a scene against an API server on which nothing acts by itself, in a namespace of its own."""
+    """Plays a scene against an API server on which nothing acts by itself, in a namespace of its
+    own.
+    """
     return lambda scene: asyncio.run(_play(api_server, scene))
 
 
@@ -75,6 +98,8 @@ def on_cluster(control_plane: controlplane.ControlPlane) -> Play:
 async def _play(plane: controlplane.ControlPlane, scene: Scene) -> None:
     namespace = f"scene-{next(_numbers)}"
     async with Counting(plane) as cluster:
-        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        await cluster.create(
+            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        )
         cluster.sent.clear()
         await scene(cluster, namespace)

@@ -1,4 +1,6 @@
-"""The program as a user runs it: a process, its exit code, what it prints; and a repository with a work tree to run it on."""
+"""The program as a user runs it: a process, its exit code, what it prints; and a repository with a
+work tree to run it on.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,14 @@ class Desk:
         return f"file://{self.directory}/origin.git"
 
     def git(self, *words: str) -> str:
-        run = subprocess.run(("git", *words), cwd=self.tree, env=GIT_ENVIRONMENT, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            ("git", *words),
+            cwd=self.tree,
+            env=GIT_ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert run.returncode == 0, run.stderr
         return run.stdout.strip()
 
@@ -93,7 +102,12 @@ def desk(directory: Path, kubeconfig: Path) -> Desk:
     """A new desk whose repository is empty."""
     home = directory / "home"
     home.mkdir(parents=True)
-    environment = {**GIT_ENVIRONMENT, "PATH": os.environ["PATH"], "HOME": str(home), "GITOPS_DS_CACHE": str(directory / "cache")}
+    environment = {
+        **GIT_ENVIRONMENT,
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "GITOPS_DS_CACHE": str(directory / "cache"),
+    }
     made = Desk(directory, kubeconfig, environment)
     made.tree.mkdir()
     for words in (

@@ -1,4 +1,6 @@
-"""What goes wrong outside gets one sentence (what, where, what to do) and the exit code of the contract, and changes nothing."""
+"""What goes wrong outside gets one sentence (what, where, what to do) and the exit code of the
+contract, and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,14 @@ def kubeconfig(directory: Path, url: str, name: str = "kubeconfig") -> Path:
 
 
 def status(code: int, reason: str, message: str) -> bytes:
-    told = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
+    told = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
     return json.dumps(told).encode()
 
 
@@ -84,22 +93,45 @@ def at(tmp_path: Path) -> Desk:
 
 ANSWERS = [
     (Wrong(401, status(401, "Unauthorized", "Unauthorized")), "does not know the credentials of"),
-    (Wrong(403, status(403, "Forbidden", 'daemonsets.apps is forbidden: User "me" cannot list')), "grant that to the account"),
-    (Wrong(409, status(409, "Conflict", "the object has been modified")), "the object has been modified"),
+    (
+        Wrong(403, status(403, "Forbidden", 'daemonsets.apps is forbidden: User "me" cannot list')),
+        "grant that to the account",
+    ),
+    (
+        Wrong(409, status(409, "Conflict", "the object has been modified")),
+        "the object has been modified",
+    ),
     (Wrong(410, status(410, "Expired", "too old resource version")), "too old resource version"),
-    (Wrong(429, status(429, "TooManyRequests", "slow down"), {"Retry-After": "0"}), "asks for fewer requests"),
-    (Wrong(500, status(500, "InternalError", "etcd leader changed")), "the API server failed (500): etcd leader changed"),
-    (Wrong(503, status(503, "ServiceUnavailable", "not ready")), "the API server failed (503): not ready"),
+    (
+        Wrong(429, status(429, "TooManyRequests", "slow down"), {"Retry-After": "0"}),
+        "asks for fewer requests",
+    ),
+    (
+        Wrong(500, status(500, "InternalError", "etcd leader changed")),
+        "the API server failed (500): etcd leader changed",
+    ),
+    (
+        Wrong(503, status(503, "ServiceUnavailable", "not ready")),
+        "the API server failed (503): not ready",
+    ),
     (Wrong(502, b"<html>Bad Gateway</html>"), "the API server failed (502)"),
-    (Wrong(302, b"", {"Location": "https://login.example.com"}), "does not answer as an API server does"),
+    (
+        Wrong(302, b"", {"Location": "https://login.example.com"}),
+        "does not answer as an API server does",
+    ),
     (Wrong(200, b"<html>hello</html>"), "does not answer as an API server does"),
     (Wrong(200, b"[]"), "does not answer as an API server does"),
     (Wrong(200, b"{}"), "does not answer as an API server does"),
-    (Wrong(200, b'{"items": 5, "metadata": {"resourceVersion": "1"}}'), "does not answer as an API server does"),
+    (
+        Wrong(200, b'{"items": 5, "metadata": {"resourceVersion": "1"}}'),
+        "does not answer as an API server does",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS])
+@pytest.mark.parametrize(
+    ("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS]
+)
 @pytest.mark.parametrize("command", ["apply", "get"])
 def test_an_api_server_that_does_not_answer_well_is_told_in_a_sentence(
     wrong: Wrong, words: str, command: str, at: Desk, tmp_path: Path
@@ -111,7 +143,9 @@ def test_an_api_server_that_does_not_answer_well_is_told_in_a_sentence(
     assert [asked for asked in wrong.asked if not asked.startswith("GET")] == []
 
 
-def test_a_server_that_is_not_there_is_told_with_its_address_and_the_file_that_named_it(at: Desk, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_told_with_its_address_and_the_file_that_named_it(
+    at: Desk, tmp_path: Path
+) -> None:
     port = free_port()
     file = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
     ended = at.run("apply", kubeconfig=file)
@@ -161,12 +195,20 @@ INVENTORIES: list[tuple[str | None, str]] = [
     ("[1, 2]", "holds no objects"),
     ('{"items": [{"kind": "Node"}]}', "holds no objects"),
     ('{"items": [{"kind": "Node", "metadata": {"name": 5, "labels": []}}]}', "Node"),
-    ('{"items": [{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent"}, "spec": 5}]}', "DaemonSet agent"),
+    (
+        (
+            '{"items": [{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent"}, '
+            '"spec": 5}]}'
+        ),
+        "DaemonSet agent",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("content", "words"), INVENTORIES)
-def test_a_wrong_inventory_is_wrong_usage(content: str | None, words: str, at: Desk, tmp_path: Path) -> None:
+def test_a_wrong_inventory_is_wrong_usage(
+    content: str | None, words: str, at: Desk, tmp_path: Path
+) -> None:
     file = tmp_path / "inventory.json"
     if content is not None:
         file.write_text(content)
@@ -192,15 +234,29 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 UNSPACED = {**daemonset(), "metadata": {"name": "agent"}}
 FILES: list[tuple[dict[str, Any], str]] = [
-    ({"bomb.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata:\n  a: b\n" + BOMB}, "bomb.yaml"),
+    (
+        {
+            "bomb.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: "
+            "y}\ndata:\n  a: b\n" + BOMB
+        },
+        "bomb.yaml",
+    ),
     ({"none.yaml": UNSPACED}, "has no namespace"),
     ({"one.yaml": config_map("same"), "two.yaml": config_map("same")}, "one.yaml"),
-    ({"latin.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata: {a: \xe9}\n"}, "latin.yaml"),
+    (
+        {
+            "latin.yaml": b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: "
+            b"y}\ndata: {a: \xe9}\n"
+        },
+        "latin.yaml",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("files", "words"), FILES, ids=["bomb", "namespace", "twice", "utf-8"])
-def test_bad_files_are_findings_that_stop_an_apply(files: dict[str, Any], words: str, at: Desk, tmp_path: Path) -> None:
+def test_bad_files_are_findings_that_stop_an_apply(
+    files: dict[str, Any], words: str, at: Desk, tmp_path: Path
+) -> None:
     for name, content in files.items():
         if isinstance(content, bytes):
             (at.tree / name).write_bytes(content)

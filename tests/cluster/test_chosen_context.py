@@ -1,4 +1,6 @@
-"""The context of the kubeconfig that a command takes, where a file of the repository names one, which may be a stranger's."""
+"""The context of the kubeconfig that a command takes, where a file of the repository names one,
+which may be a stranger's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from gitops_ds.errors import GitopsError, UsageError
 from tests.agent_manifest import agent
 from tests.gitservers import GIT_ENVIRONMENT
 
-STAGING, PRODUCTION = "http://127.0.0.1:1", "http://127.0.0.1:2"  # nobody listens there, and the message names who was asked
+# nobody listens there, and the message names who was asked
+STAGING, PRODUCTION = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
 @pytest.fixture
@@ -32,7 +35,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 def in_context(repository: Path, context: str) -> None:
-    (repository / "clusters/main.yaml").write_text(f"api: {{context: {context}}}\n" if context else "{}\n")
+    (repository / "clusters/main.yaml").write_text(
+        f"api: {{context: {context}}}\n" if context else "{}\n"
+    )
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "--message", f"context {context}")
 
@@ -65,28 +70,41 @@ COMMANDS = {
 def asked(command: str, repository: Path, kubeconfig: Path, *more: str) -> GitopsError:
     """Why the command could do nothing."""
     words = [word.format(repository=repository) for word in COMMANDS[command]]
-    environment = {"KUBECONFIG": str(kubeconfig), "GITOPS_DS_CACHE": str(kubeconfig.parent / "cache"), "GITHUB_ACTIONS": None}
+    environment = {
+        "KUBECONFIG": str(kubeconfig),
+        "GITOPS_DS_CACHE": str(kubeconfig.parent / "cache"),
+        "GITHUB_ACTIONS": None,
+    }
     done = CliRunner(env=environment).invoke(cli.cli, [*words, *more], standalone_mode=False)
     assert isinstance(done.exception, GitopsError), (done.exception, done.output)
     return done.exception
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_context_that_only_the_repository_names_is_not_used(command: str, repository: Path, kubeconfig: Path) -> None:
+def test_a_context_that_only_the_repository_names_is_not_used(
+    command: str, repository: Path, kubeconfig: Path
+) -> None:
     refused = asked(command, repository, kubeconfig)
     assert isinstance(refused, UsageError)
-    assert "clusters/main.yaml names the context production, and the current context of the kubeconfig is staging" in str(refused)
+    assert (
+        "clusters/main.yaml names the context production, and the current context of the "
+        "kubeconfig is staging" in str(refused)
+    )
     assert "--cluster main or --context" in str(refused)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_person_chooses_by_cluster_or_context(command: str, repository: Path, kubeconfig: Path) -> None:
+def test_the_person_chooses_by_cluster_or_context(
+    command: str, repository: Path, kubeconfig: Path
+) -> None:
     assert PRODUCTION in str(asked(command, repository, kubeconfig, "--cluster", "main"))
     assert STAGING in str(asked(command, repository, kubeconfig, "--context", "staging"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_current_context_needs_no_word(command: str, repository: Path, kubeconfig: Path) -> None:
+def test_the_current_context_needs_no_word(
+    command: str, repository: Path, kubeconfig: Path
+) -> None:
     in_context(repository, "staging")
     assert STAGING in str(asked(command, repository, kubeconfig))
 

@@ -45,7 +45,9 @@ def image_of(body: Any) -> str:
     return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
-def test_one_agent_on_every_node(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+def test_one_agent_on_every_node(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
     commit = at.commit("An agent", agent=agent(space))
     planned = at.run("plan", "--exit-code")
     assert (planned.code, f"+ create DaemonSet {space}/agent" in planned.out) == (1, True)
@@ -58,7 +60,12 @@ def test_one_agent_on_every_node(at: Desk, space: str, control_plane: controlpla
     assert got.out.split("\n")[0].split("   ")[0] == "NAMESPACE"
     assert got.out.split("\n")[1].split()[:7] == [space, "agent", "3", "3", "3", "3", "3"]
     item = at.run("get", "-n", space, "-o", "json").json["items"][0]
-    assert (item["commit"], item["revision"], item["sync"]["state"], item["health"]["state"]) == (commit, 1, "Unknown", "Healthy")
+    assert (item["commit"], item["revision"], item["sync"]["state"], item["health"]["state"]) == (
+        commit,
+        1,
+        "Unknown",
+        "Healthy",
+    )
     again = at.run("apply")
     assert (again.code, "0 written, 1 unchanged" in again.out) == (0, True)
     assert at.run("plan", "--exit-code").code == 0
@@ -74,14 +81,22 @@ def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(
     plan = planned.json
     jsonschema.validate(plan, json.loads((SCHEMAS / "plan.schema.json").read_text()))
     rollout = plan["changes"][0]["rollout"]
-    assert (rollout["from"], rollout["to"], rollout["knownAs"], len(rollout["restarts"])) == (1, 2, None, 3)
+    assert (rollout["from"], rollout["to"], rollout["knownAs"], len(rollout["restarts"])) == (
+        1,
+        2,
+        None,
+        3,
+    )
     assert at.run("apply", "--wait").code == 0
     shown = at.run("rollback", "ds/agent", "-n", space, "--to-revision", "1")
     assert (shown.code, "not pushed" in shown.err, "agent:1" in shown.out) == (0, True, True)
-    assert at.git("ls-remote", "origin", "main").startswith(second), "without --push nothing is pushed"
+    assert at.git("ls-remote", "origin", "main").startswith(second), (
+        "without --push nothing is pushed"
+    )
     here = at.run("rollback", "ds/agent", "-n", space, "--to-revision", "1", "--push")
     assert (here.code, "main is checked out" in here.err, "-C" in here.err) == (2, True, True)
-    pushed = at.run("rollback", "ds/agent", "-n", space, "--push", "-o", "json", "-C", at.origin)  # to the one before
+    # to the one before
+    pushed = at.run("rollback", "ds/agent", "-n", space, "--push", "-o", "json", "-C", at.origin)
     assert pushed.code == 0, pushed.err
     assert pushed.json["reverts"] == second
     at.git("pull", "--quiet", "origin", "main")
@@ -92,7 +107,10 @@ def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(
     assert at.run("apply", "--wait").code == 0
     history = at.run("history", "ds/agent", "-n", space, "-o", "json").json["items"]
     third = at.git("rev-parse", "HEAD")
-    assert [(i["revision"], i["commit"], i["nodes"], i["current"]) for i in history] == [(2, second, 0, False), (3, third, 3, True)]
+    assert [(i["revision"], i["commit"], i["nodes"], i["current"]) for i in history] == [
+        (2, second, 0, False),
+        (3, third, 3, True),
+    ]
     assert [i["author"] for i in history] == ["Ada <ada@example.com>", "Ada <ada@example.com>"]
     assert image_of(live(control_plane, space)) == "registry.example.com/agent:1"
     revisions = live(control_plane, space, "controllerrevisions")["items"]
@@ -102,7 +120,9 @@ def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(
     assert len(by_number) == 2, "the template of revision 1 is kept once, under its new number"
 
 
-def test_a_commit_with_a_mistake_changes_nothing(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+def test_a_commit_with_a_mistake_changes_nothing(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
     at.commit("An agent", agent=agent(space))
     assert at.run("apply").code == 0
     before = live(control_plane, space)["metadata"]["generation"]
@@ -163,10 +183,21 @@ def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
     def tamper() -> None:
         match how:
             case "set image":
-                control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/mine:1")
+                control_plane.kubectl(
+                    "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/mine:1"
+                )
             case "edit":
                 patch = '[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example.com/mine:1"}]'
-                control_plane.kubectl("-n", space, "patch", "ds/agent", "--type=json", "--field-manager=kubectl-edit", "-p", patch)
+                control_plane.kubectl(
+                    "-n",
+                    space,
+                    "patch",
+                    "ds/agent",
+                    "--type=json",
+                    "--field-manager=kubectl-edit",
+                    "-p",
+                    patch,
+                )
             case _:
                 control_plane.kubectl("-n", space, "rollout", "undo", "ds/agent")
 
@@ -187,7 +218,9 @@ def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
     assert image_of(live(control_plane, space)) == changed
 
 
-def test_two_applies_at_once_leave_one_whole_state(at: Desk, space: str, control_plane: controlplane.ControlPlane) -> None:
+def test_two_applies_at_once_leave_one_whole_state(
+    at: Desk, space: str, control_plane: controlplane.ControlPlane
+) -> None:
     import concurrent.futures
 
     at.commit("Many", **{f"c{n}": config_map(f"c{n}", space, n=str(n)) for n in range(8)})
@@ -199,7 +232,15 @@ def test_two_applies_at_once_leave_one_whole_state(at: Desk, space: str, control
 
 def test_a_node_of_an_explained_value_and_what_is_rendered(at: Desk, space: str) -> None:
     at.commit("An agent", agent=agent(space))
-    explained = at.run("explain", "agent", "spec.template.spec.containers[0].image", "--node", "node-000", "-o", "json")
+    explained = at.run(
+        "explain",
+        "agent",
+        "spec.template.spec.containers[0].image",
+        "--node",
+        "node-000",
+        "-o",
+        "json",
+    )
     assert explained.code == 0, explained.err
     assert explained.json["value"] == "registry.example.com/agent:1"
     assert explained.json["setBy"][0]["file"] == "agent.yaml"
@@ -222,7 +263,9 @@ def test_a_check_knows_the_cluster_by_a_snapshot_or_by_asking(
     assert by_file.out == by_asking.out
     assert "restarts 3 nodes" in by_asking.out
     assert "revision 2" in by_asking.out
-    control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:by-hand")
+    control_plane.kubectl(
+        "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:by-hand"
+    )
     assert "agent:by-hand" in at.run("check", "--base", "main", "--live").out
 
 
@@ -240,14 +283,22 @@ def test_apply_names_what_the_work_tree_has_beside_the_commit(at: Desk, space: s
     at.write("agent.yaml", agent(space, "registry.example.com/agent:2"))
     applied = at.run("apply", "--timeout", "90s")
     assert (applied.code, "0 written, 1 unchanged" in applied.out) == (0, True)
-    assert "warning: the work tree has changes that are not applied: agent.yaml; commit them first" in applied.err
+    assert (
+        "warning: the work tree has changes that are not applied: agent.yaml; commit them first"
+        in applied.err
+    )
     assert at.run("apply", "--revision", "HEAD").err == ""
 
 
-def test_a_priority_that_the_cluster_has_not_got_is_an_error_of_a_check_that_looks(at: Desk, space: str) -> None:
+def test_a_priority_that_the_cluster_has_not_got_is_an_error_of_a_check_that_looks(
+    at: Desk, space: str
+) -> None:
     at.write("agent.yaml", agent(space, priorityClassName="no-such-class"))
     assert "DS313" not in at.run("check").out
     looked = at.run("check", "--live")
-    assert (looked.code, "error DS313: there is no PriorityClass no-such-class" in looked.out) == (1, True), looked.out
+    assert (looked.code, "error DS313: there is no PriorityClass no-such-class" in looked.out) == (
+        1,
+        True,
+    ), looked.out
     at.write("agent.yaml", agent(space, priorityClassName="system-node-critical"))
     assert "DS313" not in at.run("check", "--live").out

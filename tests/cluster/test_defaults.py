@@ -22,14 +22,25 @@ pytestmark = pytest.mark.controlplane
 
 NASTY: dict[str, Any] = {
     "initContainers": [
-        {"name": "i", "image": "a@sha256:" + "0" * 64, "restartPolicy": "Always", "startupProbe": {"grpc": {"port": 1}}}
+        {
+            "name": "i",
+            "image": "a@sha256:" + "0" * 64,
+            "restartPolicy": "Always",
+            "startupProbe": {"grpc": {"port": 1}},
+        }
     ],
     "containers": [
         {
             "name": "agent",
             "image": "registry.example.com:5000/agent",
-            "ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP", "hostPort": 0}],
-            "resources": {"limits": {"cpu": "0.1", "memory": "1024Mi"}, "requests": {"cpu": 0.0001, "ephemeral-storage": "1e3"}},
+            "ports": [
+                {"containerPort": 80},
+                {"containerPort": 53, "protocol": "UDP", "hostPort": 0},
+            ],
+            "resources": {
+                "limits": {"cpu": "0.1", "memory": "1024Mi"},
+                "requests": {"cpu": 0.0001, "ephemeral-storage": "1e3"},
+            },
             "livenessProbe": {"httpGet": {"port": "http"}, "timeoutSeconds": 0},
             "readinessProbe": {"tcpSocket": {"port": 80}, "initialDelaySeconds": 0},
             "env": [
@@ -47,7 +58,10 @@ NASTY: dict[str, Any] = {
         {"name": "none"},
         {"name": "secret", "secret": {"secretName": "s"}},
         {"name": "map", "configMap": {"name": "m", "items": []}},
-        {"name": "down", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {
+            "name": "down",
+            "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}]},
+        },
         {"name": "all", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
         {"name": "tmp", "emptyDir": {"sizeLimit": "2048Ki"}},
     ],
@@ -65,14 +79,22 @@ async def _disagreements(cluster: Counting, body: dict[str, Any]) -> list[str]:
     ]
     stored = (await cluster.apply(resource, body, manager="test", dry_run=True)).body
     spec = {key: value for key, value in stored.items() if key not in ("metadata", "status")}
-    ours = {key: value for key, value in defaults.defaulted(body).items() if key not in ("metadata", "status")}
+    ours = {
+        key: value
+        for key, value in defaults.defaulted(body).items()
+        if key not in ("metadata", "status")
+    }
     return [f"{change.path}: {change.old} -> {change.new}" for change in diff.compare(ours, spec)]
 
 
 def test_every_default_of_a_pod_template_is_known(on_api_server: Play) -> None:
     async def scene(cluster: Counting, namespace: str) -> None:
         assert await _disagreements(cluster, daemonset(namespace=namespace, **NASTY)) == []
-        for strategy in ({"type": "OnDelete"}, {"rollingUpdate": {"maxUnavailable": "10%"}}, {"rollingUpdate": None}):
+        for strategy in (
+            {"type": "OnDelete"},
+            {"rollingUpdate": {"maxUnavailable": "10%"}},
+            {"rollingUpdate": None},
+        ):
             body = daemonset(namespace=namespace)
             body["spec"]["updateStrategy"] = strategy
             assert await _disagreements(cluster, body) == []
@@ -81,12 +103,20 @@ def test_every_default_of_a_pod_template_is_known(on_api_server: Play) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_daemonsets_of_a_real_manifest_are_stored_as_we_say(name: str, on_api_server: Play) -> None:
+def test_the_daemonsets_of_a_real_manifest_are_stored_as_we_say(
+    name: str, on_api_server: Play
+) -> None:
     async def scene(cluster: Counting, namespace: str) -> None:
-        found = prepare.prepare(world.snapshot({name: (FOLDER / name).read_bytes()}), namespace=namespace)
+        found = prepare.prepare(
+            world.snapshot({name: (FOLDER / name).read_bytes()}), namespace=namespace
+        )
         for key, manifest in found.bundle.manifests.items():
             if found.deployable and (key.group, key.kind) == ("apps", "DaemonSet"):
-                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key.namespace}}
+                body = {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {"name": key.namespace},
+                }
                 await cluster.apply(NAMESPACE, body, manager="test")
                 assert await _disagreements(cluster, dict(manifest.body)) == []
 

@@ -1,4 +1,6 @@
-"""The example repository on a real API server, for each of its clusters: applied whole; a second pass neither asks nor writes."""
+"""The example repository on a real API server, for each of its clusters: applied whole; a second
+pass neither asks nor writes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from gitops_ds.plan import planner
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
 
-COMMIT = CommitInfo(CommitId("1" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ada <ada@example.com>", "Examples")
+COMMIT = CommitInfo(
+    CommitId("1" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ada <ada@example.com>", "Examples"
+)
 
 pytestmark = pytest.mark.controlplane
 
@@ -26,12 +30,16 @@ pytestmark = pytest.mark.controlplane
 def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play) -> None:
     bundle = prepare.prepare(snapshot(), cluster=name).bundle
     # Nobody makes an agent ready here, and each shall be written.
-    everything = {key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()}
+    everything = {
+        key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()
+    }
     bundle = replace(bundle, held={}, manifests=everything)
     asked = reconcile.ApplyOptions(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:
-        place = reconcile.DeployTarget(cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git")
+        place = reconcile.DeployTarget(
+            cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git"
+        )
         first = await reconcile.draft(place, bundle, COMMIT, asked)
         try:
             ended, _ = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
@@ -44,6 +52,10 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
             for change in reversed(first.plan.changes):
                 if change.key.kind != "Namespace":
                     with contextlib.suppress(errors.NotFound):
-                        await cluster.delete(first.writer.resources[change.key], change.key.namespace, change.key.name)
+                        await cluster.delete(
+                            first.writer.resources[change.key],
+                            change.key.namespace,
+                            change.key.name,
+                        )
 
     on_api_server(scene)

@@ -1,4 +1,6 @@
-"""The ways back: an older commit needs consent, and a template that somebody made by hand can be taken into Git."""
+"""The ways back: an older commit needs consent, and a template that somebody made by hand can be
+taken into Git.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ spec:
 """
 
 
-def test_a_branch_that_went_back_is_applied_only_by_name(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_a_branch_that_went_back_is_applied_only_by_name(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     control_plane.kubectl("create", "namespace", "going-back")
     at = program.desk(tmp_path, control_plane.kubeconfig)
     old = at.commit("one", agent=MANIFEST.format(space="going-back", tag=1))
@@ -41,16 +45,24 @@ def test_a_branch_that_went_back_is_applied_only_by_name(tmp_path: Path, control
     assert at.run("plan", "--exit-code").code == 0
 
 
-def test_a_template_made_by_hand_is_written_into_its_file(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_a_template_made_by_hand_is_written_into_its_file(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     control_plane.kubectl("create", "namespace", "by-hand")
     at = program.desk(tmp_path, control_plane.kubeconfig)
     at.commit("one", agent=MANIFEST.format(space="by-hand", tag=1))
     assert at.run("apply", "--wait").code == 0
-    control_plane.kubectl("-n", "by-hand", "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
+    control_plane.kubectl(
+        "-n", "by-hand", "set", "image", "ds/agent", "agent=registry.example.com/agent:9"
+    )
     program.rolled_out(control_plane, "by-hand", "agent")
-    none = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--to-commit", "main")
+    none = at.run(
+        "rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--to-commit", "main"
+    )
     assert (none.code, "say one place" in none.err) == (2, True)
-    done = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--push", "-C", at.origin)
+    done = at.run(
+        "rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--push", "-C", at.origin
+    )
     assert done.code == 0, done.err
     at.git("pull", "--quiet", "origin", "main")
     assert (at.tree / "agent.yaml").read_text() == MANIFEST.format(space="by-hand", tag=9)
@@ -59,7 +71,9 @@ def test_a_template_made_by_hand_is_written_into_its_file(tmp_path: Path, contro
     assert "nothing to take back" in again.err
 
 
-def test_every_clone_of_a_repository_is_the_same_owner(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_every_clone_of_a_repository_is_the_same_owner(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     control_plane.kubectl("create", "namespace", "two-clones")
     one = program.desk(tmp_path, control_plane.kubeconfig)
     one.commit("one", agent=MANIFEST.format(space="two-clones", tag=1))

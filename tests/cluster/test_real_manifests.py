@@ -1,4 +1,6 @@
-"""Manifests of known projects, read beside the project where they are present, each applied to a real API server and once more."""
+"""Manifests of known projects, read beside the project where they are present, each applied to a
+real API server and once more.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,17 @@ pytestmark = pytest.mark.controlplane
 # What a file alone can't tell: an admission check that looks at the namespace.
 REFUSED_FOR_THE_CLUSTER = "label on the containing namespace"
 # Kinds whose defaults are not in our table: a dry run tells that nothing would change.
-ASKED_ABOUT = {"ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+ASKED_ABOUT = {
+    "ValidatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_asks(name: str, on_api_server: Play) -> None:
+def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_asks(
+    name: str, on_api_server: Play
+) -> None:
     files = {name: (FOLDER / name).read_bytes()}
 
     async def scene(cluster: Counting, namespace: str) -> None:
@@ -39,16 +47,28 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             return
         spaces = {key.namespace for key in found.bundle.manifests} - {""}
         for space in sorted(spaces):
-            await cluster.apply(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, manager="test")
+            await cluster.apply(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
+                manager="test",
+            )
         deployer = world.World(cluster, owner=f"owner-of-{namespace}", namespace=namespace)
-        # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are taken over.
+        # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are
+        # taken over.
         taking = reconcile.ApplyOptions(adopt=True, patience=0)
         first = await deployer.apply(files, asked=taking)
         try:
-            assert [r for r in first.refusals if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message] == []
+            assert [
+                r
+                for r in first.refusals
+                if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message
+            ] == []
             cluster.sent.clear()
             again = await deployer.draft(files, asked=taking)
-            asked = {m.key.kind for m in planner.undecided(again.bundle, again.writer.live, again.writer.terms)}
+            asked = {
+                m.key.kind
+                for m in planner.undecided(again.bundle, again.writer.live, again.writer.terms)
+            }
             assert asked <= ASKED_ABOUT
             if not first.refusals:
                 assert (await deployer.carry_out(again)).written == ()
@@ -66,13 +86,18 @@ async def _take_away(cluster: Counting, done: world.Pass) -> None:
         if key.kind != "Namespace" and (resource := served.get((key.group, key.kind))):
             with contextlib.suppress(errors.NotFound):
                 await cluster.delete(resource, key.namespace, key.name)
-                if key.kind == "CustomResourceDefinition":  # the next project may bring the same one
+                # the next project may bring the same one
+                if key.kind == "CustomResourceDefinition":
                     async with asyncio.timeout(120):
                         await _gone(cluster, resource, key.name)
 
 
 async def _gone(cluster: Counting, definition: Resource, name: str) -> None:
-    """Raises NotFound when it is. The API server tries to end a definition later and later, unless somebody changes it."""
+    """Raises NotFound when it is. The API server tries to end a definition later and later, unless
+    somebody changes it.
+    """
     for time in itertools.count():
-        await cluster.patch(definition, "", name, {"metadata": {"annotations": {"looked-at": str(time)}}})
+        await cluster.patch(
+            definition, "", name, {"metadata": {"annotations": {"looked-at": str(time)}}}
+        )
         await asyncio.sleep(0.25)

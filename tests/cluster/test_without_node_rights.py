@@ -1,4 +1,5 @@
-"""What an account sees that may not list nodes: the built-in ClusterRole view, and the right to patch, which a dry run needs.
+"""What an account sees that may not list nodes: the built-in ClusterRole view, and the right to
+patch, which a dry run needs.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
 """
@@ -20,9 +21,17 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")
 def viewer(plane: controlplane.ControlPlane, space: str, where: Path) -> Path:
     """The kubeconfig of a ServiceAccount with the ClusterRole view."""
     plane.kubectl("-n", space, "create", "serviceaccount", "viewer")
-    plane.kubectl("create", "clusterrolebinding", f"{space}-viewer", "--clusterrole=view", f"--serviceaccount={space}:viewer")
+    plane.kubectl(
+        "create",
+        "clusterrolebinding",
+        f"{space}-viewer",
+        "--clusterrole=view",
+        f"--serviceaccount={space}:viewer",
+    )
     config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.kubectl("-n", space, "create", "token", "viewer").strip()}
+    config["users"][0]["user"] = {
+        "token": plane.kubectl("-n", space, "create", "token", "viewer").strip()
+    }
     where.write_text(json.dumps(config))
     return where
 
@@ -36,20 +45,45 @@ def test_a_viewer_without_a_right_to_nodes_sees_the_plan_and_applies_nothing(
     at = program.desk(tmp_path / "desk", plane.kubeconfig)
     at.commit("An agent", agent=daemonset("agent", "registry.example.com/agent:1", space))
     new = at.run("plan", kubeconfig=person)
-    assert (new.code, f"+ create DaemonSet {space}/agent" in new.out, "; nodes: unknown." in new.out) == (0, True, True), new.err
+    assert (
+        new.code,
+        f"+ create DaemonSet {space}/agent" in new.out,
+        "; nodes: unknown." in new.out,
+    ) == (0, True, True), new.err
     assert at.run("apply", "--wait").code == 0
     unchanged = at.run("plan", kubeconfig=person)
-    assert (unchanged.code, "0 to update, 0 to delete, 1 unchanged." in unchanged.out) == (0, True), unchanged
+    assert (unchanged.code, "0 to update, 0 to delete, 1 unchanged." in unchanged.out) == (
+        0,
+        True,
+    ), unchanged
     at.commit("Another image", agent=daemonset("agent", "registry.example.com/agent:2", space))
     denied = at.run("plan", kubeconfig=person)
     assert 'cannot patch resource "daemonsets"' in denied.out, denied
-    plane.kubectl("-n", space, "create", "role", "dry-run", "--verb=patch", "--resource=daemonsets.apps")
-    plane.kubectl("-n", space, "create", "rolebinding", "dry-run", "--role=dry-run", f"--serviceaccount={space}:viewer")
-    shown = program.eventually(lambda: at.run("plan", kubeconfig=person), lambda plan: "cannot patch" not in plan.out)
+    plane.kubectl(
+        "-n", space, "create", "role", "dry-run", "--verb=patch", "--resource=daemonsets.apps"
+    )
+    plane.kubectl(
+        "-n",
+        space,
+        "create",
+        "rolebinding",
+        "dry-run",
+        "--role=dry-run",
+        f"--serviceaccount={space}:viewer",
+    )
+    shown = program.eventually(
+        lambda: at.run("plan", kubeconfig=person), lambda plan: "cannot patch" not in plan.out
+    )
     assert shown.code == 0, shown.err
     assert f"~ update DaemonSet {space}/agent" in shown.out
     assert "new revision 2" in shown.out
-    assert 'the effect on nodes is unknown: nodes is forbidden: User "system:serviceaccount:' in shown.out
+    assert (
+        'the effect on nodes is unknown: nodes is forbidden: User "system:serviceaccount:'
+        in shown.out
+    )
     refused = at.run("apply", kubeconfig=person)
-    assert (refused.code, "nothing was applied: the effect on nodes is unknown" in refused.err) == (3, True), refused
+    assert (refused.code, "nothing was applied: the effect on nodes is unknown" in refused.err) == (
+        3,
+        True,
+    ), refused
     assert "agent:1" in plane.kubectl("-n", space, "get", "daemonset", "agent", "-o", "yaml")

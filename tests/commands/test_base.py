@@ -1,4 +1,6 @@
-"""A change against its base, in a real Git repository: what changes where, and what a rule has against it."""
+"""A change against its base, in a real Git repository: what changes where, and what a rule has
+against it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
 
 
 def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> CheckResult:
-    return asyncio.run(run.check(open_repository.named(str(upstream.path)), at, CheckOptions(**wanted)))
+    return asyncio.run(
+        run.check(open_repository.named(str(upstream.path)), at, CheckOptions(**wanted))
+    )
 
 
 @pytest.fixture
@@ -51,7 +55,9 @@ def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream)
     found = check(upstream, "change", base="main")
     assert found.changed is not None
     (group,) = found.changed
-    assert [(change.operation, change.key.name) for change in group.changes] == [("update", "agent")]
+    assert [(change.operation, change.key.name) for change in group.changes] == [
+        ("update", "agent")
+    ]
     assert "new revision 2" in diff.text(found)
     (told,) = diff.as_json(found)["changes"]
     assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
@@ -66,7 +72,9 @@ def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) 
 
 def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
     body = daemonset()
-    body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = {"app": "else"}
+    body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = {
+        "app": "else"
+    }
     on_a_branch(upstream, {"agent.json": json.dumps(body)})
     found = check(upstream, "change", base="main")
     assert [finding.rule for finding in found.findings if finding.refused] == ["DS103"]
@@ -79,20 +87,32 @@ def test_a_base_that_is_not_there_is_told(upstream: gitservers.Upstream) -> None
 
 
 def test_clusters_with_the_same_change_are_told_together(upstream: gitservers.Upstream) -> None:
-    clusters = {"clusters/a.yaml": cluster("x"), "clusters/b.yaml": cluster("x"), "environments/x.yaml": "{}"}
+    clusters = {
+        "clusters/a.yaml": cluster("x"),
+        "clusters/b.yaml": cluster("x"),
+        "environments/x.yaml": "{}",
+    }
     agent = "agents/agent/daemonset.yaml"
     upstream.commit({"gitops-ds.yaml": SETTINGS, **clusters, agent: json.dumps(daemonset())})
     on_a_branch(upstream, {agent: json.dumps(daemonset(image=image(2)))})
     found = check(upstream, "change", base="main")
     assert found.changed is not None
     assert [group.clusters for group in found.changed] == [("a", "b")]
-    assert [group.clusters for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()] == [("b",)]
+    assert [
+        group.clusters
+        for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()
+    ] == [("b",)]
 
 
 def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
     ready_condition = [{"type": "Ready", "status": "True"}]
     items = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{index}"}, "status": {"conditions": conditions}}
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"node-{index}"},
+            "status": {"conditions": conditions},
+        }
         for index, conditions in enumerate([ready_condition] * ready + [[]] * broken)
     ]
     file = directory / "nodes.json"
@@ -103,11 +123,21 @@ def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
 @pytest.mark.parametrize(
     ("ready", "broken", "words"),
     [
-        (3, 0, "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to start and 5 s to stop"),
+        (
+            3,
+            0,
+            (
+                "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s "
+                "to start and 5 s to stop"
+            ),
+        ),
         (
             3,
             1,
-            "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: node-0 and 3 more would wait",
+            (
+                "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: node-0 and 3 "
+                "more would wait"
+            ),
         ),
     ],
 )

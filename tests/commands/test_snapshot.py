@@ -1,4 +1,6 @@
-"""An inventory that is published holds what checks use, and neither secrets nor, where asked for, names of nodes."""
+"""An inventory that is published holds what checks use, and neither secrets nor, where asked for,
+names of nodes.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ def node(name: str) -> dict[str, Any]:
             "annotations": {"node.example.com/rack": "r1"},
             "managedFields": [{"manager": "kubelet"}],
         },
-        "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "cloud://7"},
+        "spec": {
+            "podCIDR": "10.0.0.0/24",
+            "taints": [{"key": "gpu", "effect": "NoSchedule"}],
+            "providerID": "cloud://7",
+        },
         "status": {
             "addresses": [{"type": "InternalIP", "address": "10.1.2.3"}],
             "allocatable": {"cpu": "4", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "False", "message": "disk"}, {"type": "DiskPressure", "status": "True"}],
+            "conditions": [
+                {"type": "Ready", "status": "False", "message": "disk"},
+                {"type": "DiskPressure", "status": "True"},
+            ],
             "images": [{"names": ["registry.example.com/agent"]}],
         },
     }
@@ -38,7 +47,9 @@ def node(name: str) -> dict[str, Any]:
 
 def agent(password: str) -> dict[str, Any]:
     body = daemonset(namespace="logging")
-    body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "DB_PASSWORD", "value": password}]
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {"name": "DB_PASSWORD", "value": password}
+    ]
     body["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "db-master"}
     return body
 
@@ -48,13 +59,23 @@ def test_what_checks_use_of_a_node_is_kept_and_nothing_else() -> None:
     assert told == {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "db-master", "labels": {"kubernetes.io/hostname": "db-master", "pool": "a"}},
+        "metadata": {
+            "name": "db-master",
+            "labels": {"kubernetes.io/hostname": "db-master", "pool": "a"},
+        },
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
-        "status": {"allocatable": {"cpu": "4", "pods": "110"}, "conditions": [{"type": "Ready", "status": "False"}]},
+        "status": {
+            "allocatable": {"cpu": "4", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "False"}],
+        },
     }
     live = cluster_snapshot.assemble([told])
     assert live.nodes is not None
-    assert (live.nodes[0].ready, live.nodes[0].taints[0].key, live.allocatable["db-master"]["cpu"]) == (False, "gpu", 4_000)
+    assert (
+        live.nodes[0].ready,
+        live.nodes[0].taints[0].key,
+        live.allocatable["db-master"]["cpu"],
+    ) == (False, "gpu", 4_000)
 
 
 def test_values_with_a_secrets_name_are_hidden() -> None:
@@ -68,9 +89,13 @@ def test_a_hidden_value_is_no_drift() -> None:
     live = cluster_snapshot.assemble(live_cluster.published([body])["items"])
     assert base_diff.drift(bundle, live) == {}
     other = agent("hunter2")
-    other["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example.com/agent:by-hand"
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = (
+        "registry.example.com/agent:by-hand"
+    )
     elsewhere = cluster_snapshot.assemble(live_cluster.published([other])["items"])
-    assert [one.old for one in base_diff.drift(bundle, elsewhere)[base.key]] == ["registry.example.com/agent:by-hand"]
+    assert [one.old for one in base_diff.drift(bundle, elsewhere)[base.key]] == [
+        "registry.example.com/agent:by-hand"
+    ]
 
 
 def test_hashed_names_are_the_same_wherever_they_stand_and_need_the_uid() -> None:

@@ -1,4 +1,6 @@
-"""`gitops-ds wait` ends when the DaemonSet is as wanted, when its template fails, and when time is up, and says why."""
+"""`gitops-ds wait` ends when the DaemonSet is as wanted, when its template fails, and when time is
+up, and says why.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,28 @@ OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 async def attend(there: Stand, **wanted: Any) -> list[str]:
     """The news until it was as wanted."""
     news: list[str] = []
-    awaited = Awaited(**{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted})
+    awaited = Awaited(
+        **{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted}
+    )
     await wait.attend(there.people, "gitops-ds", awaited, news.append)
     return news
 
 
 async def apply_by(there: Stand, commit: CommitId) -> None:
     """What the deployer leaves behind: the owner on the object, the commit in its state."""
-    owned = {"metadata": {"labels": {names.OWNER_LABEL: "fleet.main"}, "annotations": {names.COMMIT: OLD}}}
+    owned = {
+        "metadata": {
+            "labels": {names.OWNER_LABEL: "fleet.main"},
+            "annotations": {names.COMMIT: OLD},
+        }
+    }
     await there.people.patch(DAEMONSET, "default", "agent", owned)
     known = await state_store.load(there.people, "gitops-ds", "fleet.main")
     await state_store.save(
-        there.people, "gitops-ds", "fleet.main", replace(known or State(), last_good=commit, last_attempted=commit)
+        there.people,
+        "gitops-ds",
+        "fleet.main",
+        replace(known or State(), last_good=commit, last_attempted=commit),
     )
 
 
@@ -77,14 +89,18 @@ def test_time_that_is_up_names_what_is_missing() -> None:
     async def scene() -> None:
         async with stand(3) as there:  # nobody makes pods
             with pytest.raises(
-                errors.TimedOut, match=r"not done after 20 seconds: Progressing: no controller has taken up generation 1"
+                errors.TimedOut,
+                match=r"not done after 20 seconds: Progressing: no controller has taken up "
+                r"generation 1",
             ):
                 await attend(there, seconds=20)
 
     play(scene)
 
 
-def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_is_waited_for() -> None:
+def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_is_waited_for() -> (
+    None
+):
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.NotFound, match="nobody"):
@@ -103,7 +119,9 @@ def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> No
         async with stand(3) as there:
             there.begin()
             await apply_by(there, OLD)
-            with pytest.raises(errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"):
+            with pytest.raises(
+                errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"
+            ):
                 await attend(there, commit=NEW, seconds=20)
             waiting = asyncio.create_task(attend(there, commit=NEW[:7]))
             await asyncio.sleep(10)
@@ -132,7 +150,9 @@ def test_under_on_delete_a_commit_is_there_when_the_last_old_pod_is_gone() -> No
     play(scene)
 
 
-def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> None:
+def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> (
+    None
+):
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
@@ -155,7 +175,11 @@ def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_
 
 def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", POD)
-    return errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden") if listing else None
+    return (
+        errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden")
+        if listing
+        else None
+    )
 
 
 def test_what_may_not_be_read_is_an_error_at_once() -> None:
@@ -164,7 +188,12 @@ def test_what_may_not_be_read_is_an_error_at_once() -> None:
             blind = there.cluster.client("blind", faults=without_pods)
             began = asyncio.get_running_loop().time()
             with pytest.raises(errors.Forbidden):
-                await wait.attend(blind, "gitops-ds", Awaited("ds/agent", clock=virtual_time.clock()), lambda _: None)
+                await wait.attend(
+                    blind,
+                    "gitops-ds",
+                    Awaited("ds/agent", clock=virtual_time.clock()),
+                    lambda _: None,
+                )
             assert asyncio.get_running_loop().time() - began < 5
 
     play(scene)
@@ -190,7 +219,13 @@ def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
 
 def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", NODE)
-    return errors.Forbidden('nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden") if listing else None
+    return (
+        errors.Forbidden(
+            'nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden"
+        )
+        if listing
+        else None
+    )
 
 
 def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset_gives() -> None:
@@ -200,7 +235,10 @@ def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset
             await attend(there)
             viewer, said = there.cluster.client("viewer", faults=without_nodes), list[str]()
             [agent] = await agents.look(viewer, "gitops-ds", virtual_time.clock()(), said.append)
-            assert (agent.health.state, agent.health.message) == (HealthState.HEALTHY, "all 3 pods are available")
+            assert (agent.health.state, agent.health.message) == (
+                HealthState.HEALTHY,
+                "all 3 pods are available",
+            )
             assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
             assert len(said) == 1
             assert "nodes" in said[0]
@@ -238,10 +276,14 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
             def away(_: SimulatedRequest) -> errors.ClusterError | None:
                 if asyncio.get_running_loop().time() >= until:
                     return None
-                return failure(status) if status else errors.ClusterUnreachable("connection refused")
+                return (
+                    failure(status) if status else errors.ClusterUnreachable("connection refused")
+                )
 
             said: list[str] = []
-            await wait_on_status.rolled_out(there.cluster.client("person", faults=away), [KEY], 120, said.append)
+            await wait_on_status.rolled_out(
+                there.cluster.client("person", faults=away), [KEY], 120, said.append
+            )
             assert said[0].endswith("tried again")
             assert said[-1].endswith("all 3 pods are available")
 
@@ -252,6 +294,8 @@ def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.NotFound):
-                await wait_on_status.rolled_out(there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None)
+                await wait_on_status.rolled_out(
+                    there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None
+                )
 
     play(scene)

@@ -1,4 +1,6 @@
-"""What a change does to nodes, told in text, JSON and Markdown by the command itself, in a real Git repository."""
+"""What a change does to nodes, told in text, JSON and Markdown by the command itself, in a real Git
+repository.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,26 @@ pools:
 """
 
 
-def asking(cpu: str, memory: str, image: str = "registry.example.com/agent:1", **spec: Any) -> dict[str, Any]:
+def asking(
+    cpu: str, memory: str, image: str = "registry.example.com/agent:1", **spec: Any
+) -> dict[str, Any]:
     body = daemonset(namespace="logging", **spec)
     resources = {"requests": {"cpu": cpu, "memory": memory}}
-    body["spec"]["template"]["spec"]["containers"] = [{"name": "agent", "image": image, "resources": resources}]
+    body["spec"]["template"]["spec"]["containers"] = [
+        {"name": "agent", "image": image, "resources": resources}
+    ]
     body["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": "10%"}}
     return body
 
 
 def node(name: str, *, ready: bool = True, **labels: str) -> dict[str, Any]:
     status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": status,
+    }
 
 
 def inventory(directory: Path, *items: dict[str, Any], name: str = "cluster.json") -> str:
@@ -58,7 +69,9 @@ class Change:
 
     def check(self, *arguments: str) -> Result:
         found = CliRunner().invoke(
-            cli.cli, ["check", str(self.upstream.path), "--base", "main", *arguments], env={"GITHUB_ACTIONS": ""}
+            cli.cli,
+            ["check", str(self.upstream.path), "--base", "main", *arguments],
+            env={"GITHUB_ACTIONS": ""},
         )
         assert found.exception is None or isinstance(found.exception, SystemExit), found.output
         return found
@@ -89,13 +102,20 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
     assert "restarts 1,006 nodes (1,000 of pool general, 6 of pool small)" in text
     assert "asks for +40m cpu, +64Mi memory x 1,006 nodes = +40.24 cores, +62.88Gi memory\n" in text
     assert "does not fit on 6 nodes of pool small (Insufficient cpu)\n" in text
-    assert "note: 1,006 nodes of eu, as the cluster's file declares its pools; nobody has seen them\n" in text
+    assert (
+        "note: 1,006 nodes of eu, as the cluster's file declares its pools; nobody has seen them\n"
+        in text
+    )
     told = change.told()
-    assert told["nodes"] == [{"cluster": "eu", "source": "pools", "count": 1006, "pools": {"general": 1000, "small": 6}}]
+    assert told["nodes"] == [
+        {"cluster": "eu", "source": "pools", "count": 1006, "pools": {"general": 1000, "small": 6}}
+    ]
     ((one,),) = (group["changes"] for group in told["changes"])
     assert one["nodes"]["restarted"] == {"count": 1006, "pools": {"general": 1000, "small": 6}}
     assert one["cost"][0] == {"resource": "cpu", "perPod": 0.04, "nodes": 1006, "total": 40.24}
-    assert one["misfits"] == [{"why": "Insufficient cpu", "surge": False, "count": 6, "pools": {"small": 6}}]
+    assert one["misfits"] == [
+        {"why": "Insufficient cpu", "surge": False, "count": 6, "pools": {"small": 6}}
+    ]
     markdown = change.check("-o", "markdown").stdout
     assert "| asks for |" in markdown
     assert "+40.24 cores, +62.88Gi memory" in markdown
@@ -103,8 +123,13 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
 
 
 def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> None:
-    file = inventory(tmp_path, node("node-a", pool="a"), node("node-b", pool="b"), node("node-c", pool="c"))
-    change.of({"a.json": asking("50m", "64Mi")}, {"a.json": asking("50m", "64Mi", nodeSelector={"pool": "a"})})
+    file = inventory(
+        tmp_path, node("node-a", pool="a"), node("node-b", pool="b"), node("node-c", pool="c")
+    )
+    change.of(
+        {"a.json": asking("50m", "64Mi")},
+        {"a.json": asking("50m", "64Mi", nodeSelector={"pool": "a"})},
+    )
     text = change.check("--inventory", file).stdout
     assert "loses 2 nodes: node-b, node-c\n" in text
     assert "restarts 1 node: node-a" in text
@@ -121,8 +146,8 @@ def test_a_rollout_that_stands_still_says_why(change: Change, tmp_path: Path) ->
     change.of({"a.json": sides[0]}, {"a.json": sides[1]})
     text = change.check("--inventory", file).stdout
     assert (
-        "does not end: 1 node: node-b not ready and maxUnavailable 1; 2 nodes: node-a, node-b would wait for a new pod for ever\n"
-        in text
+        "does not end: 1 node: node-b not ready and maxUnavailable 1; 2 nodes: node-a, node-b "
+        "would wait for a new pod for ever\n" in text
     )
     (group,) = change.told("--inventory", file)["changes"]
     assert group["changes"][0]["rehearsal"]["notReady"] == ["node-b"]
@@ -140,7 +165,10 @@ def test_configuration_under_another_name_restarts_and_blocks_the_way_back(chang
     )
     text = change.check().stdout
     assert "restarts for its configuration: ConfigMap settings-1 -> settings-2\n" in text
-    assert "way back: the pods that run now need ConfigMap logging/settings-1, which this change takes away" in text
+    assert (
+        "way back: the pods that run now need ConfigMap logging/settings-1, which this change "
+        "takes away" in text
+    )
     (group,) = change.told()["changes"]
     (agent,) = (one for one in group["changes"] if one["object"]["kind"] == "DaemonSet")
     assert agent["back"]["possible"] is False
@@ -161,13 +189,29 @@ def live(body: dict[str, Any], **spec: Any) -> dict[str, Any]:
 def applied(body: dict[str, Any]) -> dict[str, Any]:
     """The object after an apply of ours, which leaves its marks on it."""
     fields = {"f:metadata": {"f:annotations": {"f:gitops-ds.io/commit": {}}}}
-    manager = {"manager": "gitops-ds", "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
-    metadata = {**body["metadata"], "annotations": {"gitops-ds.io/commit": "1501c2e"}, "managedFields": [manager]}
+    manager = {
+        "manager": "gitops-ds",
+        "operation": "Apply",
+        "apiVersion": "apps/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    metadata = {
+        **body["metadata"],
+        "annotations": {"gitops-ds.io/commit": "1501c2e"},
+        "managedFields": [manager],
+    }
     return {**body, "metadata": metadata}
 
 
 def revision(number: int, body: dict[str, Any]) -> dict[str, Any]:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u1", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "agent",
+        "uid": "u1",
+        "controller": True,
+    }
     template = {**body["spec"]["template"], "$patch": "replace"}
     metadata = {"name": f"agent-{number}", "namespace": "logging", "ownerReferences": [owner]}
     return {
@@ -182,7 +226,9 @@ def revision(number: int, body: dict[str, Any]) -> dict[str, Any]:
 def test_the_way_back_is_a_revision_of_the_cluster(change: Change, tmp_path: Path) -> None:
     sides = [asking("50m", "64Mi", image=f"registry.example.com/agent:{tag}") for tag in (1, 2, 3)]
     change.of({"a.json": sides[1]}, {"a.json": sides[2]})
-    file = inventory(tmp_path, node("node-a"), live(sides[1]), revision(6, sides[0]), revision(7, sides[1]))
+    file = inventory(
+        tmp_path, node("node-a"), live(sides[1]), revision(6, sides[0]), revision(7, sides[1])
+    )
     text = change.check("--inventory", file).stdout
     assert "new revision 8\n" in text
     assert "way back: a revert brings back revision 7, as revision 9\n" in text
@@ -211,23 +257,46 @@ def test_drift_stands_beside_the_change_and_decides_nothing(change: Change, tmp_
 
 
 def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path) -> None:
-    clusters = {f"clusters/{name}.yaml": "environment: x\nnamespace: logging\n" for name in ("eu", "us")}
-    change.of({**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")})
+    clusters = {
+        f"clusters/{name}.yaml": "environment: x\nnamespace: logging\n" for name in ("eu", "us")
+    }
+    change.of(
+        {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
+    )
     told = change.told("--inventory", f"eu={inventory(tmp_path, node('node-a'))}")
-    assert [(one["cluster"], one["source"], one["count"]) for one in told["nodes"]] == [("eu", "inventory", 1), ("us", "none", 0)]
+    assert [(one["cluster"], one["source"], one["count"]) for one in told["nodes"]] == [
+        ("eu", "inventory", 1),
+        ("us", "none", 0),
+    ]
     text = change.check("--inventory", f"eu={inventory(tmp_path, node('node-a'))}").stdout
-    assert "note: no nodes of us are known (no inventory, no pools): rules over nodes did not look\n" in text
+    assert (
+        "note: no nodes of us are known (no inventory, no pools): rules over nodes did not look\n"
+        in text
+    )
 
 
 def test_a_pool_of_unknown_size_is_named(change: Change) -> None:
-    change.of({**SETTINGS, "clusters/eu.yaml": POOLS.replace(", nodes: 6", ""), AGENT: asking("50m", "64Mi")}, {"README.md": "x"})
-    assert "note: no nodes of eu are known (pool small without `nodes:`): rules over nodes did not look\n" in change.check().stdout
+    change.of(
+        {
+            **SETTINGS,
+            "clusters/eu.yaml": POOLS.replace(", nodes: 6", ""),
+            AGENT: asking("50m", "64Mi"),
+        },
+        {"README.md": "x"},
+    )
+    assert (
+        "note: no nodes of eu are known (pool small without `nodes:`): rules over nodes did not "
+        "look\n" in change.check().stdout
+    )
 
 
 def test_agents_that_ask_for_what_no_pool_declares_are_named(change: Change) -> None:
     head = asking("50m", "64Mi", nodeSelector={"disk": "ssd"})
     change.of({**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}, {AGENT: head})
     text = change.check().stdout
-    assert "note: agent: no pool declares the labels that these ask for, so where they run is not known\n" in text
+    assert (
+        "note: agent: no pool declares the labels that these ask for, so where they run is not "
+        "known\n" in text
+    )
     assert "DS604" not in text
     assert "loses" not in text

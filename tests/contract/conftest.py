@@ -1,4 +1,6 @@
-"""Every scene of the contract is played on the simulated cluster and on a real API server: what both do is the contract."""
+"""Every scene of the contract is played on the simulated cluster and on a real API server: what
+both do is the contract.
+"""
 
 from __future__ import annotations
 

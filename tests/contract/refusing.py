@@ -1,4 +1,6 @@
-"""A cluster that answers some requests otherwise, before the real one sees them or after it has carried them out."""
+"""A cluster that answers some requests otherwise, before the real one sees them or after it has
+carried them out.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Refusing:
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         return await self.cluster.list(resource, which)
 
-    def watch(self, resource: Resource, since: str, which: Selection = EVERYTHING) -> AsyncIterator[WatchEvent]:
+    def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
         return self.cluster.watch(resource, since, which)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
@@ -77,21 +81,50 @@ class Refusing:
         return _after(await self.cluster.replace(resource, body), answer)
 
     async def apply(
-        self, resource: Resource, body: Body, *, manager: str, force: bool = False, dry_run: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> ApplyResult:
-        return await self.cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
+        return await self.cluster.apply(
+            resource, body, manager=manager, force=force, dry_run=dry_run
+        )
 
     async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Any, *, type: PatchType = PatchType.MERGE, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Body:
         answer = self._before(Write("patch", resource, name, patch, subresource))
-        return _after(await self.cluster.patch(resource, namespace, name, patch, type=type, subresource=subresource), answer)
+        return _after(
+            await self.cluster.patch(
+                resource, namespace, name, patch, type=type, subresource=subresource
+            ),
+            answer,
+        )
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, uid: str = "", propagation: Propagation = Propagation.BACKGROUND
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         answer = self._before(Write("delete", resource, name))
-        return _after(await self.cluster.delete(resource, namespace, name, uid=uid, propagation=propagation), answer)
+        return _after(
+            await self.cluster.delete(resource, namespace, name, uid=uid, propagation=propagation),
+            answer,
+        )
 
     def _before(self, write: Write) -> Answer | None:
         answer = self.answers(write)

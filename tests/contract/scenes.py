@@ -1,4 +1,6 @@
-"""What the scenes of the contract are written with: a cluster, a namespace, and bodies to put in it."""
+"""What the scenes of the contract are written with: a cluster, a namespace, and bodies to put in
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ class Stage:
 
     def daemonset(self, name: str = "agent", image: str = "nginx:1", **spec: Any) -> dict[str, Any]:
         labels = {"app": name}
-        container = {"name": "c", "image": image, "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "1"}]}
+        container = {
+            "name": "c",
+            "image": image,
+            "ports": [{"containerPort": 80}],
+            "env": [{"name": "A", "value": "1"}],
+        }
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         return {
             "apiVersion": "apps/v1",
@@ -29,7 +36,9 @@ class Stage:
             "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
         }
 
-    def config_map(self, name: str, data: Mapping[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+    def config_map(
+        self, name: str, data: Mapping[str, str] | None = None, **metadata: Any
+    ) -> dict[str, Any]:
         body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -49,15 +58,31 @@ class Stage:
             "spec": {
                 "group": group,
                 "scope": "Namespaced",
-                "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
-                "versions": [{**served, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}}],
+                "names": {
+                    "plural": "gadgets",
+                    "singular": "gadget",
+                    "kind": "Gadget",
+                    "listKind": "GadgetList",
+                },
+                "versions": [
+                    {
+                        **served,
+                        "schema": {
+                            "openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}
+                        },
+                    }
+                ],
             },
         }
         return Resource(group, "v1", "Gadget", "gadgets", namespaced=True), definition
 
-    async def apply(self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False) -> ApplyResult:
+    async def apply(
+        self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False
+    ) -> ApplyResult:
         resource = DAEMONSET if body["kind"] == "DaemonSet" else CONFIG_MAP
-        return await self.cluster.apply(resource, body, manager=manager, force=force, dry_run=dry_run)
+        return await self.cluster.apply(
+            resource, body, manager=manager, force=force, dry_run=dry_run
+        )
 
 
 Scene = Callable[[Stage], Awaitable[None]]
@@ -70,7 +95,14 @@ def version(body: Body) -> str:
 
 def owned_by(body: Body, manager: str) -> Any:
     """The fieldsV1 of a manager, or None."""
-    return next((e["fieldsV1"] for e in body["metadata"].get("managedFields", ()) if e["manager"] == manager), None)
+    return next(
+        (
+            e["fieldsV1"]
+            for e in body["metadata"].get("managedFields", ())
+            if e["manager"] == manager
+        ),
+        None,
+    )
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -1,4 +1,5 @@
-"""An admission policy of a real API server denies adoptions: no foreign pod is deleted, and the adoption follows the policy's end.
+"""An admission policy of a real API server denies adoptions: no foreign pod is deleted, and the
+adoption follows the policy's end.
 
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
@@ -20,25 +21,49 @@ from tests.contract.scenes import Stage, eventually
 from tests.contract.test_contract_adoption import made, orphan, there, turns_daemonset
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
-REASONS = {"Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}  # of a denial, each with its status
+# of a denial, each with its status
+REASONS = {"Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 
 pytestmark = pytest.mark.controlplane
 
 
 class Policy:
-    """Denies each update of a pod of one namespace that changes its owners, as soon as the API server has taken it into force."""
+    """Denies each update of a pod of one namespace that changes its owners, as soon as the API
+    server has taken it into force.
+    """
 
     def __init__(self, plane: controlplane.ControlPlane, namespace: str, reason: str) -> None:
-        self.plane, self.namespace, self.name, self.reason = plane, namespace, f"no-adoption-{namespace}", reason
+        self.plane, self.namespace, self.name, self.reason = (
+            plane,
+            namespace,
+            f"no-adoption-{namespace}",
+            reason,
+        )
 
     def begin(self) -> None:
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["UPDATE"],
+            "resources": ["pods"],
+        }
         owners = "has({0}.metadata.ownerReferences) ? {0}.metadata.ownerReferences : []"
         same = f"({owners.format('object')}) == ({owners.format('oldObject')})"
-        validation = {"expression": same, "message": "owners stay as they are", "reason": self.reason}
-        self._create("Policy", {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]})
-        where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}}
-        self._create("PolicyBinding", {"policyName": self.name, "validationActions": ["Deny"], "matchResources": where})
+        validation = {
+            "expression": same,
+            "message": "owners stay as they are",
+            "reason": self.reason,
+        }
+        self._create(
+            "Policy", {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+        )
+        where = {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}
+        }
+        self._create(
+            "PolicyBinding",
+            {"policyName": self.name, "validationActions": ["Deny"], "matchResources": where},
+        )
 
     def end(self) -> None:
         for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
@@ -46,22 +71,44 @@ class Policy:
 
     def answer(self, pod: str) -> int:
         """The status with which a dry run of an adoption is answered."""
-        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "probe", "uid": "probe", "controller": True}
+        owner = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "probe",
+            "uid": "probe",
+            "controller": True,
+        }
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}?dryRun=All"
         try:
-            self.plane.request("PATCH", path, {"metadata": {"ownerReferences": [owner]}}, "application/merge-patch+json")
+            self.plane.request(
+                "PATCH",
+                path,
+                {"metadata": {"ownerReferences": [owner]}},
+                "application/merge-patch+json",
+            )
         except urllib.error.HTTPError as error:
             return error.code
         return 200
 
     def _create(self, kind: str, spec: dict[str, Any]) -> None:
-        plural = {"Policy": "validatingadmissionpolicies", "PolicyBinding": "validatingadmissionpolicybindings"}[kind]
-        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"ValidatingAdmission{kind}", "spec": spec}
-        self.plane.request("POST", f"{REGISTRATION}/{plural}", {**body, "metadata": {"name": self.name}})
+        plural = {
+            "Policy": "validatingadmissionpolicies",
+            "PolicyBinding": "validatingadmissionpolicybindings",
+        }[kind]
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": f"ValidatingAdmission{kind}",
+            "spec": spec,
+        }
+        self.plane.request(
+            "POST", f"{REGISTRATION}/{plural}", {**body, "metadata": {"name": self.name}}
+        )
 
 
 async def in_force(policy: Policy, pod: str, status: int) -> None:
-    """Returns when the API server answers adoptions so; it takes a policy, and its end, into force after a while."""
+    """Returns when the API server answers adoptions so; it takes a policy, and its end, into force
+    after a while.
+    """
 
     async def holds() -> bool:
         return await asyncio.to_thread(policy.answer, pod) == status
@@ -98,7 +145,10 @@ def test_a_policy_that_denies_adoptions_costs_no_pod_and_its_end_lets_them_happe
     async def played() -> None:
         async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             stage = Stage(cluster, namespace)
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            )
             await denied(stage)
 
     asyncio.run(played())

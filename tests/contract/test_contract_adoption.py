@@ -1,4 +1,6 @@
-"""No answer to an adoption, once or for ever, makes the controller delete a pod that it has not seen to be its own."""
+"""No answer to an adoption, once or for ever, makes the controller delete a pod that it has not
+seen to be its own.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,14 @@ NODES = [{"metadata": {"name": f"far-{number}"}, "spec": {}, "status": {}} for n
 
 @dataclass
 class Turns:
-    """A controller on the cluster, a turn at a time; it sees the cluster and nodes that only it knows."""
+    """A controller on the cluster, a turn at a time; it sees the cluster and nodes that only it
+    knows.
+    """
 
     stage: Stage
     answers: Answers = lambda write: None
-    between: Callable[[], Awaitable[None]] | None = None  # what others do after it has looked and before it acts
+    # what others do after it has looked and before it acts
+    between: Callable[[], Awaitable[None]] | None = None
     done: list[Action] = field(default_factory=list)
     now: float = 1_900_000_000.0
 
@@ -56,7 +61,9 @@ class Turns:
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
 
-        stage = executor.ExecutionContext(refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16))
+        stage = executor.ExecutionContext(
+            refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16)
+        )
         await executor.perform(stage, seen.daemonset, decision)
         self.done += decision.actions
         return decision
@@ -75,36 +82,63 @@ async def made(stage: Stage) -> Turns:
 async def orphan(turns: Turns, name: str, node: str, hash: str) -> Body:
     """A pod without an owner that the selector matches."""
     body = pods_of(turns.stage, node)
-    metadata = {"name": name, "namespace": turns.stage.namespace, "labels": {"app": "agent", names.REVISION_HASH: hash}}
+    metadata = {
+        "name": name,
+        "namespace": turns.stage.namespace,
+        "labels": {"app": "agent", names.REVISION_HASH: hash},
+    }
     return await turns.stage.cluster.create(POD, {**body, "metadata": metadata})
 
 
 def pods_of(stage: Stage, node: str) -> dict[str, Any]:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    return {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "nginx:0"}], "affinity": affinity}}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "c", "image": "nginx:0"}], "affinity": affinity},
+    }
 
 
 async def there(stage: Stage) -> dict[str, Body]:
     """The pods of the namespace that nobody deletes, by UID."""
     found = (await stage.cluster.list(POD, Selection(stage.namespace))).items
-    return {body["metadata"]["uid"]: body for body in found if "deletionTimestamp" not in body["metadata"]}
+    return {
+        body["metadata"]["uid"]: body
+        for body in found
+        if "deletionTimestamp" not in body["metadata"]
+    }
 
 
 def adoption(write: Write) -> bool:
-    references = ((write.body or {}).get("metadata") or {}).get("ownerReferences") or () if write.verb == "patch" else ()
+    references = (
+        ((write.body or {}).get("metadata") or {}).get("ownerReferences") or ()
+        if write.verb == "patch"
+        else ()
+    )
     return any(reference.get("controller") for reference in references)
 
 
 ANSWERS: dict[str, Answer] = {
-    **{str(status): Answer(faults.failure(status)) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)},
+    **{
+        str(status): Answer(faults.failure(status))
+        for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)
+    },
     "no answer": Answer(errors.ClusterUnreachable("no answer within 30 s")),
-    "no answer, and it was done": Answer(errors.ClusterUnreachable("no answer within 30 s"), done=True),
+    "no answer, and it was done": Answer(
+        errors.ClusterUnreachable("no answer within 30 s"), done=True
+    ),
 }
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_adoption_that_is_refused_deletes_nothing_and_makes_nothing(play: Play, answer: str) -> None:
+def test_an_adoption_that_is_refused_deletes_nothing_and_makes_nothing(
+    play: Play, answer: str
+) -> None:
     async def scene(stage: Stage) -> None:
         turns = await made(stage)
         twin = await orphan(turns, "older", "far-1", "old")
@@ -138,14 +172,25 @@ async def vanishes(stage: Stage, name: str) -> None:
 async def is_replaced(stage: Stage, name: str) -> None:
     await vanishes(stage, name)
     labels = {"app": "agent", "pod": "another"}
-    body = {**pods_of(stage, "far-1"), "metadata": {"name": name, "namespace": stage.namespace, "labels": labels}}
+    body = {
+        **pods_of(stage, "far-1"),
+        "metadata": {"name": name, "namespace": stage.namespace, "labels": labels},
+    }
     await stage.cluster.create(POD, body)
 
 
 async def is_taken(stage: Stage, name: str) -> None:
     other = await stage.cluster.create(CONFIG_MAP, stage.config_map("other", {}))
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other["metadata"]["uid"], "controller": True}
-    await stage.cluster.patch(POD, stage.namespace, name, {"metadata": {"ownerReferences": [owner]}})
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "other",
+        "uid": other["metadata"]["uid"],
+        "controller": True,
+    }
+    await stage.cluster.patch(
+        POD, stage.namespace, name, {"metadata": {"ownerReferences": [owner]}}
+    )
 
 
 @pytest.mark.parametrize("event", [vanishes, is_replaced, is_taken])
@@ -177,7 +222,11 @@ def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(play: Play, answe
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         found = copy.deepcopy(dict(revisions.new(await turns_daemonset(stage), 1)))
-        found["metadata"] = {**found["metadata"], "name": "stray", "labels": {"app": "agent", names.REVISION_HASH: "stray"}}
+        found["metadata"] = {
+            **found["metadata"],
+            "name": "stray",
+            "labels": {"app": "agent", names.REVISION_HASH: "stray"},
+        }
         del found["metadata"]["ownerReferences"]
         await stage.cluster.create(CONTROLLER_REVISION, found)
         turns = Turns(stage, lambda write: ANSWERS[answer] if adoption(write) else None)
@@ -190,7 +239,10 @@ def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(play: Play, answe
         turns.answers = lambda write: None
         for _ in range(4):
             await turns.turn()
-        hashes = {body["metadata"]["labels"][names.REVISION_HASH] for body in (await there(stage)).values()}
+        hashes = {
+            body["metadata"]["labels"][names.REVISION_HASH]
+            for body in (await there(stage)).values()
+        }
         assert hashes == {"stray"}
 
     play(scene)

@@ -35,7 +35,12 @@ def test_an_apply_creates_and_owns_what_it_states(play: Play) -> None:
                                 "f:env": {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}},
                                 "f:image": {},
                                 "f:name": {},
-                                "f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
+                                "f:ports": {
+                                    'k:{"containerPort":80,"protocol":"TCP"}': {
+                                        ".": {},
+                                        "f:containerPort": {},
+                                    }
+                                },
                             }
                         }
                     },
@@ -91,7 +96,9 @@ def test_a_field_of_another_applier_is_a_conflict_with_its_name(play: Play) -> N
         with pytest.raises(errors.Conflict) as caught:
             await stage.apply(_image(stage.daemonset(), "nginx:2"), "two")
         assert str(caught.value) == f'Apply failed with 1 conflict: conflict with "one": {field}'
-        assert caught.value.causes == ({"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": field},)
+        assert caught.value.causes == (
+            {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": field},
+        )
         after = (await stage.apply(_image(stage.daemonset(), "nginx:2"), "two", force=True)).body
         assert after["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
         container = 'k:{"name":"c"}'
@@ -109,7 +116,8 @@ def test_a_field_that_was_written_otherwise_is_a_conflict_too(play: Play) -> Non
         with pytest.raises(errors.Conflict) as caught:
             await stage.apply(body, "two")
         assert str(caught.value) == (
-            'Apply failed with 2 conflicts: conflicts with "gitops-ds" using apps/v1:\n- .metadata.labels.app\n'
+            'Apply failed with 2 conflicts: conflicts with "gitops-ds" using apps/v1:\n- '
+            ".metadata.labels.app\n"
             '- .spec.template.spec.containers[name="c"].image'
         )
         assert [c["field"] for c in caught.value.causes] == [
@@ -162,7 +170,9 @@ def test_a_selector_is_owned_as_one(play: Play) -> None:
         body["spec"]["template"]["spec"]["nodeSelector"] = {"a": "1"}
         await stage.apply(body, "one")
         body["spec"]["template"]["spec"]["nodeSelector"] = {"b": "1"}
-        with pytest.raises(errors.Conflict, match=r"conflict with \"one\": .spec.template.spec.nodeSelector$"):
+        with pytest.raises(
+            errors.Conflict, match=r"conflict with \"one\": .spec.template.spec.nodeSelector$"
+        ):
             await stage.apply(body, "two")
 
     play(scene)
@@ -185,18 +195,36 @@ def test_a_dry_run_tells_and_changes_nothing(play: Play) -> None:
 
 UNFIT = [
     ({"foo": 1}, ".spec.foo: field not declared in schema"),
-    ({"minReadySeconds": "x"}, ".spec.minReadySeconds: expected numeric (int or float), got string"),
-    ({"template": {"spec": {"hostNetwork": "yes"}}}, ".spec.template.spec.hostNetwork: expected boolean, got &{yes}"),
-    ({"template": {"spec": {"containers": [{"name": "c", "imag": "x"}]}}}, 'containers[name="c"].imag: field not declared'),
-    ({"template": {"spec": {"nodeSelector": "x"}}}, ".spec.template.spec.nodeSelector: expected map, got &{x}"),
-    ({"template": {"spec": {"containers": "x"}}}, ".spec.template.spec.containers: expected list, got &{x}"),
+    (
+        {"minReadySeconds": "x"},
+        ".spec.minReadySeconds: expected numeric (int or float), got string",
+    ),
+    (
+        {"template": {"spec": {"hostNetwork": "yes"}}},
+        ".spec.template.spec.hostNetwork: expected boolean, got &{yes}",
+    ),
+    (
+        {"template": {"spec": {"containers": [{"name": "c", "imag": "x"}]}}},
+        'containers[name="c"].imag: field not declared',
+    ),
+    (
+        {"template": {"spec": {"nodeSelector": "x"}}},
+        ".spec.template.spec.nodeSelector: expected map, got &{x}",
+    ),
+    (
+        {"template": {"spec": {"containers": "x"}}},
+        ".spec.template.spec.containers: expected list, got &{x}",
+    ),
     (
         {"template": {"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}},
         '.spec.template.spec.containers: duplicate entries for key [name="a"]',
     ),
     (
         {"template": {"spec": {"nodeSelector": {"a": True}}}},
-        ".spec.template.spec.nodeSelector.a: expected string, got &value.valueUnstructured{Value:true}",
+        (
+            ".spec.template.spec.nodeSelector.a: expected string, got "
+            "&value.valueUnstructured{Value:true}"
+        ),
     ),
 ]
 
@@ -204,7 +232,11 @@ UNFIT = [
 def test_the_time_of_a_manager_is_that_of_its_last_change(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         def time(body: Body, manager: str) -> str:
-            return next(str(entry["time"]) for entry in body["metadata"]["managedFields"] if entry["manager"] == manager)
+            return next(
+                str(entry["time"])
+                for entry in body["metadata"]["managedFields"]
+                if entry["manager"] == manager
+            )
 
         first = (await stage.apply(stage.config_map("c", {"a": "0"}))).body
         number = 0
@@ -212,19 +244,29 @@ def test_the_time_of_a_manager_is_that_of_its_last_change(play: Play) -> None:
         async def moves() -> bool:
             nonlocal number
             number += 1
-            return time((await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one") > time(first, "one")
+            return time(
+                (await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one"
+            ) > time(first, "one")
 
         await eventually(moves)
         again = (await stage.apply(stage.config_map("c", {"a": str(number)}))).body
-        assert time(again, "one") == time((await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one")
+        assert time(again, "one") == time(
+            (await stage.apply(stage.config_map("c", {"a": str(number)}))).body, "one"
+        )
         patch = {"data": {"b": "0"}}
         patched = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", patch)
-        (writer,) = (entry["manager"] for entry in patched["metadata"]["managedFields"] if entry["manager"] != "one")
+        (writer,) = (
+            entry["manager"]
+            for entry in patched["metadata"]["managedFields"]
+            if entry["manager"] != "one"
+        )
 
         async def moves_too() -> bool:
             nonlocal number
             number += 1
-            body = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", {"data": {"b": str(number)}})
+            body = await stage.cluster.patch(
+                CONFIG_MAP, stage.namespace, "c", {"data": {"b": str(number)}}
+            )
             return time(body, writer) > time(patched, writer)
 
         await eventually(moves_too)
@@ -233,7 +275,9 @@ def test_the_time_of_a_manager_is_that_of_its_last_change(play: Play) -> None:
 
 
 @pytest.mark.parametrize(("spec", "says"), UNFIT)
-def test_an_unknown_field_or_a_wrong_type_is_refused(play: Play, spec: dict[str, Any], says: str) -> None:
+def test_an_unknown_field_or_a_wrong_type_is_refused(
+    play: Play, spec: dict[str, Any], says: str
+) -> None:
     async def scene(stage: Stage) -> None:
         body = {**stage.daemonset(), "spec": spec}
         with pytest.raises(errors.Invalid) as caught:
@@ -250,7 +294,9 @@ def test_an_apply_is_refused_as_every_other_write(play: Play) -> None:
         body["spec"]["selector"] = {"matchLabels": {"app": "b"}}
         with pytest.raises(errors.Invalid, match=r"`selector` does not match template `labels`"):
             await stage.apply(body)
-        with pytest.raises(errors.Conflict, match="uid mismatch: the provided object specified uid x"):
+        with pytest.raises(
+            errors.Conflict, match="uid mismatch: the provided object specified uid x"
+        ):
             await stage.apply(stage.config_map("c", uid="x"))
         await stage.apply(stage.config_map("d", {"a": "1"}))
         with pytest.raises(errors.Conflict, match="the object has been modified"):
@@ -262,14 +308,18 @@ def test_an_apply_is_refused_as_every_other_write(play: Play) -> None:
 
 
 def test_ownership_can_be_moved_by_a_write_of_managed_fields(play: Play) -> None:
-    """As `kubectl apply --server-side` takes over from client-side apply: the Update entry is rewritten as an Apply entry."""
+    """As `kubectl apply --server-side` takes over from client-side apply: the Update entry is
+    rewritten as an Apply entry.
+    """
 
     async def scene(stage: Stage) -> None:
         made = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {"a": "1", "b": "2"}))
         entry = dict(made["metadata"]["managedFields"][0], manager="one", operation="Apply")
         moved = {**made, "metadata": {**made["metadata"], "managedFields": [entry]}}
         after = await stage.cluster.replace(CONFIG_MAP, moved)
-        assert [(e["manager"], e["operation"]) for e in after["metadata"]["managedFields"]] == [("one", "Apply")]
+        assert [(e["manager"], e["operation"]) for e in after["metadata"]["managedFields"]] == [
+            ("one", "Apply")
+        ]
         less = (await stage.apply(stage.config_map("c", {"a": "1"}), "one")).body
         assert less["data"] == {"a": "1"}
 

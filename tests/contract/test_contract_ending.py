@@ -21,14 +21,24 @@ async def _gone(stage: Stage, name: str) -> bool:
 
 
 def _owned(stage: Stage, name: str, owner: Body, **more: Any) -> dict[str, Any]:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
-    return stage.config_map(name, {}, ownerReferences=[{**reference, "blockOwnerDeletion": True}], **more)
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    return stage.config_map(
+        name, {}, ownerReferences=[{**reference, "blockOwnerDeletion": True}], **more
+    )
 
 
 def test_a_delete_of_another_uid_is_a_conflict(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         made = await stage.cluster.create(DAEMONSET, stage.daemonset())
-        with pytest.raises(errors.Conflict, match=r"the UID in the precondition \(x\) does not match the UID in record"):
+        with pytest.raises(
+            errors.Conflict,
+            match=r"the UID in the precondition \(x\) does not match the UID in record",
+        ):
             await stage.cluster.delete(DAEMONSET, stage.namespace, "agent", uid="x")
         await stage.cluster.delete(DAEMONSET, stage.namespace, "agent", uid=made["metadata"]["uid"])
         with pytest.raises(errors.NotFound):
@@ -42,7 +52,11 @@ def test_the_reply_is_a_status_when_the_object_is_gone_at_once(play: Play) -> No
         made = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {}))
         reply = await stage.cluster.delete(CONFIG_MAP, stage.namespace, "c")
         assert (reply["kind"], reply["status"]) == ("Status", "Success")
-        assert reply["details"] == {"name": "c", "kind": "configmaps", "uid": made["metadata"]["uid"]}
+        assert reply["details"] == {
+            "name": "c",
+            "kind": "configmaps",
+            "uid": made["metadata"]["uid"],
+        }
 
     play(scene)
 
@@ -56,7 +70,9 @@ def test_a_finalizer_keeps_the_object_until_it_is_taken_off(play: Play) -> None:
         assert ending["metadata"]["generation"] == 2
         again = await stage.cluster.delete(DAEMONSET, stage.namespace, "agent")
         assert again["metadata"]["resourceVersion"] == ending["metadata"]["resourceVersion"]
-        await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", {"metadata": {"finalizers": None}})
+        await stage.cluster.patch(
+            DAEMONSET, stage.namespace, "agent", {"metadata": {"finalizers": None}}
+        )
         with pytest.raises(errors.NotFound):
             await stage.cluster.get(DAEMONSET, stage.namespace, "agent")
 
@@ -85,16 +101,25 @@ def test_a_dependent_of_an_owner_that_never_was_is_collected(play: Play) -> None
 def test_an_owner_goes_after_its_dependents_in_the_foreground(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         owner = await stage.cluster.create(CONFIG_MAP, stage.config_map("owner", {}))
-        await stage.cluster.create(CONFIG_MAP, _owned(stage, "dependent", owner, finalizers=["example.com/wait"]))
-        reply = await stage.cluster.delete(CONFIG_MAP, stage.namespace, "owner", propagation=Propagation.FOREGROUND)
+        await stage.cluster.create(
+            CONFIG_MAP, _owned(stage, "dependent", owner, finalizers=["example.com/wait"])
+        )
+        reply = await stage.cluster.delete(
+            CONFIG_MAP, stage.namespace, "owner", propagation=Propagation.FOREGROUND
+        )
         assert reply["metadata"]["finalizers"] == ["foregroundDeletion"]
 
         async def ending() -> bool:
-            return "deletionTimestamp" in (await stage.cluster.get(CONFIG_MAP, stage.namespace, "dependent"))["metadata"]
+            return (
+                "deletionTimestamp"
+                in (await stage.cluster.get(CONFIG_MAP, stage.namespace, "dependent"))["metadata"]
+            )
 
         await eventually(ending)
         assert not await _gone(stage, "owner")
-        await stage.cluster.patch(CONFIG_MAP, stage.namespace, "dependent", {"metadata": {"finalizers": None}})
+        await stage.cluster.patch(
+            CONFIG_MAP, stage.namespace, "dependent", {"metadata": {"finalizers": None}}
+        )
         await eventually(lambda: _gone(stage, "owner"))
         assert await _gone(stage, "dependent")
 
@@ -110,7 +135,9 @@ def test_dependents_stay_when_they_are_orphaned(play: Play) -> None:
             return not await _gone(stage, "dependent")
 
         await eventually(known)
-        reply = await stage.cluster.delete(CONFIG_MAP, stage.namespace, "owner", propagation=Propagation.ORPHAN)
+        reply = await stage.cluster.delete(
+            CONFIG_MAP, stage.namespace, "owner", propagation=Propagation.ORPHAN
+        )
         assert reply["metadata"]["finalizers"] == ["orphan"]
         await eventually(lambda: _gone(stage, "owner"))
         left = await stage.cluster.get(CONFIG_MAP, stage.namespace, "dependent")
@@ -130,10 +157,14 @@ def test_a_namespace_ends_with_all_that_is_in_it(play: Play) -> None:
             await stage.cluster.create(CONFIG_MAP, stage.config_map("late", {}))
         assert caught.value.causes[0]["reason"] == "NamespaceTerminating"
         await eventually(lambda: _gone(stage, "free"))
-        await stage.cluster.patch(CONFIG_MAP, stage.namespace, "held", {"metadata": {"finalizers": None}})
+        await stage.cluster.patch(
+            CONFIG_MAP, stage.namespace, "held", {"metadata": {"finalizers": None}}
+        )
 
         async def ended() -> bool:
-            found = await stage.cluster.list(NAMESPACE, Selection(fields=f"metadata.name={stage.namespace}"))
+            found = await stage.cluster.list(
+                NAMESPACE, Selection(fields=f"metadata.name={stage.namespace}")
+            )
             return not found.items
 
         await eventually(ended)

@@ -17,10 +17,14 @@ def test_who_may_do_all_does_all_in_another_name(play: Play) -> None:
         acting = stage.cluster.acting_as(ADMIN)
         body = config_map("settings", stage.namespace, a="1")
         await acting.apply(CONFIG_MAP, body, manager="ada")
-        assert (await stage.cluster.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
+        assert (await stage.cluster.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {
+            "a": "1"
+        }
         assert (await acting.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
         await acting.delete(CONFIG_MAP, stage.namespace, "settings")
-        assert [item["metadata"]["name"] for item in (await stage.cluster.list(CONFIG_MAP)).items].count("settings") == 0
+        assert [
+            item["metadata"]["name"] for item in (await stage.cluster.list(CONFIG_MAP)).items
+        ].count("settings") == 0
 
     play(scene)
 

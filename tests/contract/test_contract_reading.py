@@ -59,17 +59,28 @@ SELECTED = [
 
 def test_selectors_choose_by_labels_and_fields(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        for name, labels in (("a", {"tier": "front", "zone": "1"}), ("b", {"tier": "front", "zone": "2"}), ("c", {})):
+        for name, labels in (
+            ("a", {"tier": "front", "zone": "1"}),
+            ("b", {"tier": "front", "zone": "2"}),
+            ("c", {}),
+        ):
             await stage.cluster.create(CONFIG_MAP, stage.config_map(name, labels=labels))
         for labels, fields, expected in SELECTED:
             found = await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace, labels, fields))
-            names = [b["metadata"]["name"] for b in found.items if b["metadata"]["name"] != "kube-root-ca.crt"]
+            names = [
+                b["metadata"]["name"]
+                for b in found.items
+                if b["metadata"]["name"] != "kube-root-ca.crt"
+            ]
             assert names == expected, (labels, fields)
 
     play(scene)
 
 
-@pytest.mark.parametrize("which", [Selection(labels="a in (b"), Selection(fields="spec.foo=1"), Selection(fields="spec.foo")])
+@pytest.mark.parametrize(
+    "which",
+    [Selection(labels="a in (b"), Selection(fields="spec.foo=1"), Selection(fields="spec.foo")],
+)
 def test_a_selector_that_cannot_be_read_is_refused(play: Play, which: Selection) -> None:
     async def scene(stage: Stage) -> None:
         with pytest.raises(errors.BadRequest) as caught:
@@ -79,16 +90,21 @@ def test_a_selector_that_cannot_be_read_is_refused(play: Play, which: Selection)
     play(scene)
 
 
-def test_a_watch_from_a_lists_version_tells_every_later_change_once_and_in_order(play: Play) -> None:
+def test_a_watch_from_a_lists_version_tells_every_later_change_once_and_in_order(
+    play: Play,
+) -> None:
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(CONFIG_MAP, stage.config_map("before", {}))
         start = (await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace))).version
         made = await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {"k": "1"}))
         changed = await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"k": "2"}})
-        await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"k": "2"}})  # nothing changes: no event
+        # nothing changes: no event
+        await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"k": "2"}})
         await stage.cluster.delete(CONFIG_MAP, stage.namespace, "a")
         seen = []
-        async for event in stage.cluster.watch(CONFIG_MAP, start, Selection(stage.namespace, fields="metadata.name=a")):
+        async for event in stage.cluster.watch(
+            CONFIG_MAP, start, Selection(stage.namespace, fields="metadata.name=a")
+        ):
             seen.append(event)
             if event.type is EventType.DELETED:
                 break
@@ -106,10 +122,14 @@ def test_a_watch_with_labels_tells_of_what_begins_and_ceases_to_match(play: Play
         start = (await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace))).version
         await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {}))
         for value in ("on", "off", "on"):
-            await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"metadata": {"labels": {"light": value}}})
+            await stage.cluster.patch(
+                CONFIG_MAP, stage.namespace, "a", {"metadata": {"labels": {"light": value}}}
+            )
         await stage.cluster.delete(CONFIG_MAP, stage.namespace, "a")
         seen = []
-        async for event in stage.cluster.watch(CONFIG_MAP, start, Selection(stage.namespace, "light=on")):
+        async for event in stage.cluster.watch(
+            CONFIG_MAP, start, Selection(stage.namespace, "light=on")
+        ):
             seen.append(event.type)
             if len(seen) == 4:
                 break
@@ -119,13 +139,17 @@ def test_a_watch_with_labels_tells_of_what_begins_and_ceases_to_match(play: Play
 
 
 def test_a_watch_from_before_what_is_remembered_is_expired(play: Play) -> None:
-    """Of a kind that was defined just now nothing earlier is known. On a real API server compaction needs minutes.
+    """Of a kind that was defined just now nothing earlier is known. On a real API server compaction
+    needs minutes.
 
-    Bookmarks are told apart (test_simulated_requests.py): a real one sends them about once a minute, or not at all.
+    Bookmarks are told apart (test_simulated_requests.py): a real one sends them about once a
+    minute, or not at all.
     """
 
     async def scene(stage: Stage) -> None:
-        definitions = (await stage.cluster.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+        definitions = (await stage.cluster.resources())[
+            "apiextensions.k8s.io", "CustomResourceDefinition"
+        ]
         gadget, definition = stage.gadgets()
         await stage.cluster.create(definitions, definition)
 

@@ -14,7 +14,9 @@ from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
 from tests.contract.scenes import Play, Stage, eventually, version
 
 GENERATION = "deprecated.daemonset.template.generation"
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
 def test_a_daemonset_is_stored_with_its_defaults(play: Play) -> None:
@@ -44,7 +46,10 @@ def test_a_daemonset_is_stored_with_its_defaults(play: Play) -> None:
                     "schedulerName": "default-scheduler",
                 },
             },
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+            },
             "revisionHistoryLimit": 10,
         }
         assert made["status"] == {
@@ -65,7 +70,10 @@ def test_a_statefulset_is_stored_with_its_defaults(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         body = {**stage.daemonset("set"), "kind": "StatefulSet"}
         made = await stage.cluster.create(RESOURCES["apps", "StatefulSet"], body)
-        assert made["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}}
+        assert made["spec"]["updateStrategy"] == {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"partition": 0, "maxUnavailable": 1},
+        }
 
     play(scene)
 
@@ -95,13 +103,18 @@ def test_generations_count_changes_of_the_spec_and_of_the_template(play: Play) -
         await stage.cluster.create(DAEMONSET, stage.daemonset())
 
         async def counts(patch: Any, subresource: str = "") -> tuple[int, str]:
-            body = await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", patch, subresource=subresource)
+            body = await stage.cluster.patch(
+                DAEMONSET, stage.namespace, "agent", patch, subresource=subresource
+            )
             return body["metadata"]["generation"], body["metadata"]["annotations"][GENERATION]
 
         assert await counts({"metadata": {"labels": {"more": "1"}}}) == (1, "1")
         assert await counts({"metadata": {"annotations": {GENERATION: "7"}}}) == (1, "1")
         assert await counts({"spec": {"minReadySeconds": 3}}) == (2, "1")
-        assert await counts({"spec": {"template": {"metadata": {"annotations": {"a": "1"}}}}}) == (3, "2")
+        assert await counts({"spec": {"template": {"metadata": {"annotations": {"a": "1"}}}}}) == (
+            3,
+            "2",
+        )
         assert await counts({"spec": {"template": {"metadata": {"annotations": None}}}}) == (4, "3")
         assert await counts({"status": {"numberReady": 2}}, "status") == (4, "3")
 
@@ -112,9 +125,13 @@ def test_spec_and_status_change_by_their_own_roads(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         patch = {"spec": {"minReadySeconds": 9}, "status": {"numberReady": 5}}
         await stage.cluster.create(DAEMONSET, stage.daemonset())
-        body = await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", patch, subresource="status")
+        body = await stage.cluster.patch(
+            DAEMONSET, stage.namespace, "agent", patch, subresource="status"
+        )
         assert (body["spec"].get("minReadySeconds"), body["status"]["numberReady"]) == (None, 5)
-        body = await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", {**patch, "status": {"numberReady": 6}})
+        body = await stage.cluster.patch(
+            DAEMONSET, stage.namespace, "agent", {**patch, "status": {"numberReady": 6}}
+        )
         assert (body["spec"]["minReadySeconds"], body["status"]["numberReady"]) == (9, 5)
 
     play(scene)
@@ -139,7 +156,9 @@ def test_a_write_that_changes_nothing_keeps_the_version(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         first = await stage.cluster.create(DAEMONSET, stage.daemonset())
         assert version(await stage.cluster.replace(DAEMONSET, first)) == version(first)
-        same = await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", {"spec": {"revisionHistoryLimit": 10}})
+        same = await stage.cluster.patch(
+            DAEMONSET, stage.namespace, "agent", {"spec": {"revisionHistoryLimit": 10}}
+        )
         assert version(same) == version(first)
 
     play(scene)
@@ -157,19 +176,32 @@ def test_patches_of_three_kinds(play: Play) -> None:
         def template(**spec: Any) -> Any:
             return {"spec": {"template": {"spec": spec}}}
 
-        pod = await patched(template(containers=[{"name": "c", "image": "nginx:2"}]), PatchType.STRATEGIC)
-        assert (pod["containers"][0]["image"], pod["containers"][0]["env"]) == ("nginx:2", [{"name": "A", "value": "1"}])
-        pod = await patched(template(containers=[{"name": "c", "env": [{"name": "B", "value": "2"}]}]), PatchType.STRATEGIC)
+        pod = await patched(
+            template(containers=[{"name": "c", "image": "nginx:2"}]), PatchType.STRATEGIC
+        )
+        assert (pod["containers"][0]["image"], pod["containers"][0]["env"]) == (
+            "nginx:2",
+            [{"name": "A", "value": "1"}],
+        )
+        pod = await patched(
+            template(containers=[{"name": "c", "env": [{"name": "B", "value": "2"}]}]),
+            PatchType.STRATEGIC,
+        )
         assert sorted(e["name"] for e in pod["containers"][0]["env"]) == ["A", "B"]
         gone = {"name": "c", "env": [{"name": "A", "$patch": "delete"}]}
         pod = await patched(template(containers=[gone]), PatchType.STRATEGIC)
         assert pod["containers"][0]["env"] == [{"name": "B", "value": "2"}]
-        pod = await patched(template(containers=[{"name": "c", "image": "nginx:3"}]), PatchType.MERGE)
+        pod = await patched(
+            template(containers=[{"name": "c", "image": "nginx:3"}]), PatchType.MERGE
+        )
         assert "env" not in pod["containers"][0]
         path = "/spec/template/spec/containers/0/image"
         pod = await patched([{"op": "replace", "path": path, "value": "nginx:4"}], PatchType.JSON)
         assert pod["containers"][0]["image"] == "nginx:4"
-        for bad in ({"op": "test", "path": path, "value": "nginx:9"}, {"op": "remove", "path": "/spec/nothing"}):
+        for bad in (
+            {"op": "test", "path": path, "value": "nginx:9"},
+            {"op": "remove", "path": "/spec/nothing"},
+        ):
             with pytest.raises(errors.Invalid) as caught:
                 await patched([bad], PatchType.JSON)
             assert caught.value.status == 422
@@ -181,7 +213,9 @@ def test_a_patch_guards_by_uid_and_version(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         with pytest.raises(errors.Invalid) as wrong:
-            await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", {"metadata": {"uid": "x"}})
+            await stage.cluster.patch(
+                DAEMONSET, stage.namespace, "agent", {"metadata": {"uid": "x"}}
+            )
         assert wrong.value.causes[0]["field"] == "metadata.uid"
         stale = {"metadata": {"resourceVersion": "1", "labels": {"q": "1"}}}
         with pytest.raises(errors.Conflict):
@@ -191,7 +225,9 @@ def test_a_patch_guards_by_uid_and_version(play: Play) -> None:
 
 
 def test_a_replacement_of_another_uid_is_a_conflict(play: Play) -> None:
-    """Unlike in a patch, where the UID is an immutable field (422): an update takes the UID as its precondition."""
+    """Unlike in a patch, where the UID is an immutable field (422): an update takes the UID as its
+    precondition.
+    """
 
     async def scene(stage: Stage) -> None:
         first = await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {"a": "1"}))
@@ -201,7 +237,10 @@ def test_a_replacement_of_another_uid_is_a_conflict(play: Play) -> None:
         for metadata in (first["metadata"], stale):
             with pytest.raises(errors.Conflict) as caught:
                 await stage.cluster.replace(CONFIG_MAP, {**first, "metadata": metadata})
-            precondition = f"UID in precondition: {first['metadata']['uid']}, UID in object meta: {second['metadata']['uid']}"
+            precondition = (
+                f"UID in precondition: {first['metadata']['uid']}, UID in object meta: "
+                f"{second['metadata']['uid']}"
+            )
             assert (caught.value.status, precondition in str(caught.value)) == (409, True)
 
     play(scene)
@@ -211,18 +250,38 @@ def test_an_object_has_one_controller(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         async def owner(name: str, **more: Any) -> dict[str, Any]:
             made = await stage.cluster.create(CONFIG_MAP, stage.config_map(name, {}))
-            return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"], **more}
+            return {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": name,
+                "uid": made["metadata"]["uid"],
+                **more,
+            }
 
         first, second = await owner("one", controller=True), await owner("two", controller=True)
         with pytest.raises(errors.Invalid) as caught:
-            await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, second]))
-        assert (caught.value.status, caught.value.causes[0]["field"]) == (422, "metadata.ownerReferences")
-        says = 'Only one reference can have Controller set to true. Found "true" in references for ConfigMap/one and ConfigMap/two'
+            await stage.cluster.create(
+                CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, second])
+            )
+        assert (caught.value.status, caught.value.causes[0]["field"]) == (
+            422,
+            "metadata.ownerReferences",
+        )
+        says = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            "ConfigMap/one and ConfigMap/two"
+        )
         assert str(caught.value).endswith(says)
-        await stage.cluster.create(CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, await owner("three")]))
+        await stage.cluster.create(
+            CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, await owner("three")])
+        )
         patch = {"metadata": {"ownerReferences": [second]}}
-        with pytest.raises(errors.Invalid, match="Only one reference can have Controller set to true"):
-            await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", patch, type=PatchType.STRATEGIC)
+        with pytest.raises(
+            errors.Invalid, match="Only one reference can have Controller set to true"
+        ):
+            await stage.cluster.patch(
+                CONFIG_MAP, stage.namespace, "c", patch, type=PatchType.STRATEGIC
+            )
 
     play(scene)
 
@@ -231,10 +290,17 @@ def test_the_selector_is_immutable(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         with pytest.raises(errors.Invalid) as caught:
-            await stage.cluster.patch(DAEMONSET, stage.namespace, "agent", {"spec": {"selector": {"matchLabels": {"app": "b"}}}})
+            await stage.cluster.patch(
+                DAEMONSET,
+                stage.namespace,
+                "agent",
+                {"spec": {"selector": {"matchLabels": {"app": "b"}}}},
+            )
         assert str(caught.value) == (
-            'DaemonSet.apps "agent" is invalid: [spec.selector: Invalid value: {"matchLabels":{"app":"b"}}: field is immutable, '
-            'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does not match template `labels`]'
+            'DaemonSet.apps "agent" is invalid: [spec.selector: Invalid value: '
+            '{"matchLabels":{"app":"b"}}: field is immutable, '
+            'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does not '
+            "match template `labels`]"
         )
         assert caught.value.causes[0] == {
             "reason": "FieldValueInvalid",
@@ -246,7 +312,9 @@ def test_the_selector_is_immutable(play: Play) -> None:
 
 
 def _rolling(**numbers: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda body: body["spec"].update(updateStrategy={"type": "RollingUpdate", "rollingUpdate": numbers})
+    return lambda body: body["spec"].update(
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": numbers}
+    )
 
 
 def _pod(**fields: Any) -> Callable[[dict[str, Any]], None]:
@@ -259,7 +327,11 @@ def _spec(**fields: Any) -> Callable[[dict[str, Any]], None]:
 
 STRATEGY = "spec.updateStrategy.rollingUpdate"
 REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
-    ("no room at all", _rolling(maxUnavailable=0), f"{STRATEGY}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
+    (
+        "no room at all",
+        _rolling(maxUnavailable=0),
+        f"{STRATEGY}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0",
+    ),
     (
         "both",
         _rolling(maxUnavailable=1, maxSurge=1),
@@ -284,7 +356,11 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"',
     ),
     ("no containers", _pod(containers=[]), "spec.template.spec.containers: Required value"),
-    ("no image", _pod(containers=[{"name": "c"}]), "spec.template.spec.containers[0].image: Required value"),
+    (
+        "no image",
+        _pod(containers=[{"name": "c"}]),
+        "spec.template.spec.containers[0].image: Required value",
+    ),
     (
         "twice",
         _pod(containers=[{"name": "c", "image": "a"}, {"name": "c", "image": "a"}]),
@@ -292,19 +368,32 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ),
     (
         "no such volume",
-        _pod(containers=[{"name": "c", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]),
+        _pod(
+            containers=[
+                {"name": "c", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+            ]
+        ),
         'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "v"',
     ),
-    ("below zero", _spec(minReadySeconds=-1), "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"),
+    (
+        "below zero",
+        _spec(minReadySeconds=-1),
+        "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+    ),
     (
         "selector",
         _spec(selector={"matchLabels": {"app": "x"}}),
-        'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does not match template `labels`',
+        (
+            'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does not match '
+            "template `labels`"
+        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("change", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
 def test_a_daemonset_that_cannot_be_is_refused_with_its_field(
     play: Play, change: Callable[[dict[str, Any]], None], says: str
 ) -> None:
@@ -327,7 +416,9 @@ def test_names_and_labels_are_checked(play: Play) -> None:
             await stage.cluster.create(CONFIG_MAP, stage.config_map("B_x"))
         with pytest.raises(errors.Invalid, match="name or generateName is required"):
             await stage.cluster.create(CONFIG_MAP, stage.config_map(""))
-        with pytest.raises(errors.Invalid, match="a valid label must be an empty string or consist of"):
+        with pytest.raises(
+            errors.Invalid, match="a valid label must be an empty string or consist of"
+        ):
             await stage.cluster.create(CONFIG_MAP, stage.config_map("c", labels={"a": "x y"}))
 
     play(scene)
@@ -335,15 +426,27 @@ def test_names_and_labels_are_checked(play: Play) -> None:
 
 def test_immutable_data_stays(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        await stage.cluster.create(CONFIG_MAP, {**stage.config_map("c", {"a": "1"}), "immutable": True})
+        await stage.cluster.create(
+            CONFIG_MAP, {**stage.config_map("c", {"a": "1"}), "immutable": True}
+        )
         for patch in ({"data": {"a": "2"}}, {"immutable": False}):
             with pytest.raises(errors.Invalid, match="field is immutable when `immutable` is set"):
                 await stage.cluster.patch(CONFIG_MAP, stage.namespace, "c", patch)
-        revision = {"metadata": {"name": "r", "namespace": stage.namespace}, "revision": 1, "data": {"a": 1}}
-        await stage.cluster.create(CONTROLLER_REVISION, {"apiVersion": "apps/v1", "kind": "ControllerRevision", **revision})
-        with pytest.raises(errors.Invalid, match=r'data: Invalid value: \{"a":2\}: field is immutable'):
+        revision = {
+            "metadata": {"name": "r", "namespace": stage.namespace},
+            "revision": 1,
+            "data": {"a": 1},
+        }
+        await stage.cluster.create(
+            CONTROLLER_REVISION, {"apiVersion": "apps/v1", "kind": "ControllerRevision", **revision}
+        )
+        with pytest.raises(
+            errors.Invalid, match=r'data: Invalid value: \{"a":2\}: field is immutable'
+        ):
             await stage.cluster.patch(CONTROLLER_REVISION, stage.namespace, "r", {"data": {"a": 2}})
-        moved = await stage.cluster.patch(CONTROLLER_REVISION, stage.namespace, "r", {"revision": 3})
+        moved = await stage.cluster.patch(
+            CONTROLLER_REVISION, stage.namespace, "r", {"revision": 3}
+        )
         assert moved["revision"] == 3
 
     play(scene)
@@ -359,10 +462,16 @@ def test_a_field_that_the_kind_does_not_have_is_dropped_from_a_plain_write(play:
 
 def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        definitions = (await stage.cluster.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+        definitions = (await stage.cluster.resources())[
+            "apiextensions.k8s.io", "CustomResourceDefinition"
+        ]
         gadget, crd = stage.gadgets()
         await stage.cluster.create(definitions, crd)
-        body = {"apiVersion": gadget.api_version, "kind": "Gadget", "metadata": {"name": "g", "namespace": stage.namespace}}
+        body = {
+            "apiVersion": gadget.api_version,
+            "kind": "Gadget",
+            "metadata": {"name": "g", "namespace": stage.namespace},
+        }
 
         async def served() -> bool:
             try:
@@ -372,10 +481,14 @@ def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> No
             return True
 
         await eventually(served)
-        changed = (await stage.cluster.apply(gadget, {**body, "spec": {"a": [1, 2]}}, manager="one")).body
+        changed = (
+            await stage.cluster.apply(gadget, {**body, "spec": {"a": [1, 2]}}, manager="one")
+        ).body
         assert (changed["metadata"]["generation"], changed["spec"]) == (2, {"a": [1, 2]})
         with pytest.raises(errors.BadRequest) as caught:
-            await stage.cluster.patch(gadget, stage.namespace, "g", {"spec": {"a": [3]}}, type=PatchType.STRATEGIC)
+            await stage.cluster.patch(
+                gadget, stage.namespace, "g", {"spec": {"a": [3]}}, type=PatchType.STRATEGIC
+            )
         assert caught.value.status == 415
         await stage.cluster.delete(definitions, "", crd["metadata"]["name"])
 

@@ -1,4 +1,6 @@
-"""Powers `full` beside another DaemonSet controller: refused at the start, and ended when one turns up later."""
+"""Powers `full` beside another DaemonSet controller: refused at the start, and ended when one turns
+up later.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ COUNTED = {
 async def count(rival: simulator.Client, namespace: str, name: str, **status: Any) -> None:
     """Writes a status as another controller does."""
     body = dict(await rival.get(DAEMONSET, namespace, name))
-    await rival.patch(DAEMONSET, namespace, name, {"status": {**(body.get("status") or {}), **status}}, subresource="status")
+    await rival.patch(
+        DAEMONSET,
+        namespace,
+        name,
+        {"status": {**(body.get("status") or {}), **status}},
+        subresource="status",
+    )
 
 
 def refused(group: BaseExceptionGroup[Exception]) -> bool:
@@ -41,11 +49,16 @@ def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
     async def scene() -> None:
         async with stand.stand(1) as there:
             await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
-            assert competing_controller.is_probe(await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE))
+            assert competing_controller.is_probe(
+                await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
+            )
             there.begin()
             await asyncio.sleep(20)
             assert (
-                "observedGeneration" not in (await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE))["status"]
+                "observedGeneration"
+                not in (await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE))[
+                    "status"
+                ]
             )
             await conflict_probe.remove(there.cluster, "gitops-ds")
             with pytest.raises(NotFound):
@@ -77,7 +90,10 @@ def test_a_probe_that_somebody_takes_up_refuses_the_start() -> None:
 def test_after_a_crash_the_old_probe_answers_at_once() -> None:
     async def scene() -> None:
         async with stand.stand(1) as there:
-            await there.people.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            await there.people.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+            )
             await there.people.create(DAEMONSET, competing_controller.probe("gitops-ds"))
             await asyncio.sleep(60)
             loop = asyncio.get_running_loop()
@@ -97,13 +113,21 @@ def test_a_controller_that_counts_later_ends_ours() -> None:
             await asyncio.sleep(20)
             assert (await there.status())["numberReady"] == 2
             condition = {"type": "Paged", "status": "True"}
-            await there.people.patch(DAEMONSET, "default", "agent", {"status": {"conditions": [condition]}}, subresource="status")
+            await there.people.patch(
+                DAEMONSET,
+                "default",
+                "agent",
+                {"status": {"conditions": [condition]}},
+                subresource="status",
+            )
             await asyncio.sleep(20)
             (ours,) = there.controllers
             assert not ours.done()
             for number in (7, 8, 9):
                 assert not ours.done()
-                await count(rival, "default", "agent", numberMisscheduled=number, observedGeneration=1)
+                await count(
+                    rival, "default", "agent", numberMisscheduled=number, observedGeneration=1
+                )
                 await asyncio.sleep(5)
             with pytest.raises(BaseExceptionGroup, check=refused):
                 ours.result()
@@ -119,7 +143,9 @@ def test_with_the_power_to_observe_nobody_is_a_rival() -> None:
         async with stand.stand(1) as there:
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(5)
-            await count(there.cluster.client("kube-controller-manager"), "default", "agent", **COUNTED)
+            await count(
+                there.cluster.client("kube-controller-manager"), "default", "agent", **COUNTED
+            )
             await asyncio.sleep(5)
             assert not there.controllers[0].done()
 
@@ -128,7 +154,12 @@ def test_with_the_power_to_observe_nobody_is_a_rival() -> None:
 
 def body(uid: str, *entries: tuple[str, str, str]) -> dict[str, Any]:
     fields = [
-        {"manager": manager, "time": time, "subresource": "status", "fieldsV1": {"f:status": {field: {}}}}
+        {
+            "manager": manager,
+            "time": time,
+            "subresource": "status",
+            "fieldsV1": {"f:status": {field: {}}},
+        }
         for manager, time, field in entries
     ]
     return {"metadata": {"uid": uid, "managedFields": fields}}

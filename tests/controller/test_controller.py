@@ -1,4 +1,6 @@
-"""The whole controller on the simulated API server, in virtual time: it makes the fleet right, whatever happens to it."""
+"""The whole controller on the simulated API server, in virtual time: it makes the fleet right,
+whatever happens to it.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,18 @@ def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
             await asyncio.sleep(10)
             assert await there.pods() == each(5)
             status = await there.status()
-            assert (status["desiredNumberScheduled"], status["numberAvailable"], status["observedGeneration"]) == (5, 5, 1)
+            assert (
+                status["desiredNumberScheduled"],
+                status["numberAvailable"],
+                status["observedGeneration"],
+            ) == (5, 5, 1)
             seen = controller.observe(KEY)
             assert health.judge(seen).state is HealthState.HEALTHY
-            assert not [r for r in there.records if isinstance(r, base.ActionFailed | base.StatusFailed | base.WatchFailed)]
+            assert not [
+                r
+                for r in there.records
+                if isinstance(r, base.ActionFailed | base.StatusFailed | base.WatchFailed)
+            ]
 
     play(scene)
 
@@ -64,7 +74,10 @@ def test_a_bad_image_reaches_one_node_and_is_named() -> None:
             await asyncio.sleep(10)
             await there.edit("bad")
             await asyncio.sleep(700)
-            assert sum(count for (_, image), count in (await there.pods()).items() if image == "bad") == 1
+            assert (
+                sum(count for (_, image), count in (await there.pods()).items() if image == "bad")
+                == 1
+            )
             judged = health.judge(controller.observe(KEY))
             assert (judged.state, len(judged.nodes)) == (HealthState.FAILED, 4)
 
@@ -73,7 +86,9 @@ def test_a_bad_image_reaches_one_node_and_is_named() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(lives=st.lists(st.floats(0.005, 0.4), min_size=1, max_size=6), surge=st.booleans())
-def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(lives: list[float], surge: bool) -> None:
+def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(
+    lives: list[float], surge: bool
+) -> None:
     async def scene() -> None:
         body = daemonset(updateStrategy=world.rolling(0, 2) if surge else world.rolling(2))
         async with stand(6, body, latency=0.01) as there:
@@ -93,7 +108,11 @@ def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(lives: list[flo
 
 def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
     def lost(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        return faults.Silence(5, done=True) if request.verb == "create" and request.number % 3 == 0 else None
+        return (
+            faults.Silence(5, done=True)
+            if request.verb == "create" and request.number % 3 == 0
+            else None
+        )
 
     async def scene() -> None:
         async with stand(6) as there:
@@ -111,7 +130,11 @@ def test_two_controllers_at_once_make_each_pod_once() -> None:
             there.begin()
             there.begin()
             await asyncio.sleep(30)
-            made = [r.object for r in there.records if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)]
+            made = [
+                r.object
+                for r in there.records
+                if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
+            ]
             assert len(made) == len(set(made)) == 20
 
     play(scene)
@@ -120,7 +143,9 @@ def test_two_controllers_at_once_make_each_pod_once() -> None:
 def test_a_fleet_larger_than_a_burst_is_made_though_no_watch_speaks() -> None:
     async def scene() -> None:
         async with stand(300) as there:
-            there.cluster.faults = lambda request: faults.failure(503) if request.verb == "watch" else None
+            there.cluster.faults = lambda request: (
+                faults.failure(503) if request.verb == "watch" else None
+            )
             there.begin()
             await asyncio.sleep(0.5)
             assert sum((await there.pods()).values()) == pod_changes.BURST
@@ -134,7 +159,9 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
     async def scene() -> None:
         async with stand(600, latency=0.01) as there:
             loop = asyncio.get_running_loop()
-            there.cluster.lag = lambda resource: max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
+            there.cluster.lag = lambda resource: (
+                max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
+            )
             there.begin()
             await asyncio.sleep(55)
             assert sum((await there.pods()).values()) == pod_changes.BURST
@@ -145,10 +172,16 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
 
 
 def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
-    """Upstream sets its timer for minReadySeconds whatever became of the sync (daemon_controller.go, updateDaemonSetStatus)."""
+    """Upstream sets its timer for minReadySeconds whatever became of the sync
+    (daemon_controller.go, updateDaemonSetStatus).
+    """
 
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        return faults.failure(403, "exceeded quota") if denied and request.verb == "create" and request.resource == POD else None
+        return (
+            faults.failure(403, "exceeded quota")
+            if denied and request.verb == "create" and request.resource == POD
+            else None
+        )
 
     denied = False
 
@@ -168,7 +201,11 @@ def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
 
 def test_a_refused_create_holds_up_no_other_node() -> None:
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        return faults.failure(403, "no") if request.verb == "create" and request.resource == POD and unlucky(request.name) else None
+        return (
+            faults.failure(403, "no")
+            if request.verb == "create" and request.resource == POD and unlucky(request.name)
+            else None
+        )
 
     def unlucky(name: str) -> bool:
         return names.setdefault(name, len(names)) == 0
@@ -227,7 +264,8 @@ def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None
             there.cluster.count.reset()
             await asyncio.sleep(3600)
             assert there.cluster.count.writes == 0
-            # Each ten minutes a watch ends, and an empty list tells that the world is still the same; nodes are listed each five.
+            # Each ten minutes a watch ends, and an empty list tells that the world is still the
+            # same; nodes are listed each five.
             assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
 
     play(scene)
@@ -235,7 +273,11 @@ def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None
 
 def test_a_quota_that_refuses_every_pod_is_asked_seldom_and_the_status_goes_on() -> None:
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        return faults.failure(403, "exceeded quota") if request.verb == "create" and request.resource == POD else None
+        return (
+            faults.failure(403, "exceeded quota")
+            if request.verb == "create" and request.resource == POD
+            else None
+        )
 
     async def scene() -> None:
         async with stand(100) as there:
@@ -256,7 +298,9 @@ def test_what_happens_while_the_watch_is_lost_is_made_good() -> None:
         async with stand(3) as there:
             there.begin()
             await asyncio.sleep(10)
-            there.cluster.faults = lambda request: faults.failure(503) if request.verb in ("watch", "list") else None
+            there.cluster.faults = lambda request: (
+                faults.failure(503) if request.verb in ("watch", "list") else None
+            )
             there.cluster.cut_watches()
             await asyncio.sleep(1)
             for body in (await there.people.list(POD)).items[:2]:
@@ -277,7 +321,9 @@ def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
             found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
             body = revisions.new(found, 1)
             foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
-            await there.people.create(CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}})
+            await there.people.create(
+                CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}}
+            )
             there.begin()
             await asyncio.sleep(30)
             assert (await there.status())["collisionCount"] == 1
@@ -295,7 +341,9 @@ def test_orphans_are_adopted_and_keep_running() -> None:
             for resource in (POD, CONTROLLER_REVISION):
                 (body,) = (await there.people.list(resource)).items
                 patch = {"metadata": {"ownerReferences": None}}
-                await there.people.patch(resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE)
+                await there.people.patch(
+                    resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE
+                )
             await asyncio.sleep(10)
             (after,) = (await there.people.list(POD)).items
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -311,10 +359,14 @@ def test_a_failed_pod_is_replaced_and_leaving_nodes_lose_theirs() -> None:
             await asyncio.sleep(10)
             (first, _) = (await there.people.list(POD)).items
             name = first["metadata"]["name"]
-            await there.people.patch(POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status")
+            await there.people.patch(
+                POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status"
+            )
             await asyncio.sleep(10)
             assert await there.pods() == each(2)
-            assert name not in {body["metadata"]["name"] for body in (await there.people.list(POD)).items}
+            assert name not in {
+                body["metadata"]["name"] for body in (await there.people.list(POD)).items
+            }
             there.cluster.remove_node("node-1")
             await asyncio.sleep(200)
             assert await there.pods() == each(1)
@@ -342,7 +394,11 @@ def test_every_action_is_told_with_its_reason() -> None:
         async with stand(2) as there:
             there.begin()
             await asyncio.sleep(10)
-            told = [r for r in there.records if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)]
+            told = [
+                r
+                for r in there.records
+                if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
+            ]
             assert [r.action.why for r in told] == ["the node has no pod"] * 2
 
     play(scene)

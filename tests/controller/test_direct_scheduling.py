@@ -1,4 +1,6 @@
-"""`scheduling: direct`: pods are bound by the controller itself, where they fit, on a cluster that has no scheduler."""
+"""`scheduling: direct`: pods are bound by the controller itself, where they fit, on a cluster that
+has no scheduler.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,16 @@ def asking(cpu: str, port: int = 0, **spec: Any) -> dict[str, Any]:
 
 
 def other(name: str, node: str, cpu: str) -> dict[str, Any]:
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    spec = {
+        "nodeName": node,
+        "containers": [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
 
 
 def last(there: Stand) -> Decision:
@@ -37,7 +47,11 @@ def last(there: Stand) -> Decision:
 
 async def running(there: Stand) -> dict[str, str]:
     found = (await there.people.list(POD)).items
-    return {pods.pod_of(body).node: body["spec"]["containers"][0]["image"] for body in found if body["metadata"]["name"] != "other"}
+    return {
+        pods.pod_of(body).node: body["spec"]["containers"][0]["image"]
+        for body in found
+        if body["metadata"]["name"] != "other"
+    }
 
 
 def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
@@ -69,7 +83,9 @@ def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
     stand.play(scene)
 
 
-def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_why_not_before() -> None:
+def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_why_not_before() -> (
+    None
+):
     async def scene() -> None:
         nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
         async with stand.stand(nodes, asking("500m")) as there:
@@ -86,7 +102,9 @@ def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_wh
     stand.play(scene)
 
 
-def test_an_update_in_place_of_a_pod_with_a_host_port_waits_for_the_port_and_with_surge_says_that_it_never_comes() -> None:
+def test_an_update_in_place_of_a_pod_with_a_host_port_waits_for_the_port_and_with_surge_says_that_it_never_comes() -> (
+    None
+):
     async def scene() -> None:
         async with stand.stand(2, asking("100m", port=9100)) as there:
             there.begin(direct=True)

@@ -1,4 +1,6 @@
-"""What a plan says of nodes is what the controller then does, also where a node changed after its pod started."""
+"""What a plan says of nodes is what the controller then does, also where a node changed after its
+pod started.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,19 @@ from gitops_ds.simulator import virtual_time
 from tests.daemonset import world as core
 from tests.plan.world import World, daemonset
 
-TAINTS = ({"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}, {"key": "c", "effect": "PreferNoSchedule"})
+TAINTS = (
+    {"key": "a", "effect": "NoSchedule"},
+    {"key": "b", "effect": "NoExecute"},
+    {"key": "c", "effect": "PreferNoSchedule"},
+)
 TOLERATIONS = [[], [], [], [{"key": "a", "operator": "Exists"}], [{"operator": "Exists"}]]
 SELECTORS: list[dict[str, str]] = [{}, {}, {"disk": "ssd"}]
 STRATEGIES = [core.rolling(1), core.rolling("100%"), core.rolling(0, 1), {"type": "OnDelete"}]
 
-clean, tainted = st.just([]), st.lists(st.sampled_from(TAINTS), min_size=1, max_size=2, unique_by=str)
+clean, tainted = (
+    st.just([]),
+    st.lists(st.sampled_from(TAINTS), min_size=1, max_size=2, unique_by=str),
+)
 disk = st.sampled_from(["ssd", "hdd"])
 node = st.fixed_dictionaries({"disk": disk, "taints": st.one_of(clean, clean, tainted)})
 later = st.fixed_dictionaries({"disk": disk, "taints": st.one_of(clean, tainted, tainted)})
@@ -43,7 +52,10 @@ WELL: dict[str, Any] = {"disk": "ssd", "taints": []}
 
 def manifest(about: dict[str, Any]) -> dict[str, Any]:
     spec = {"tolerations": about["tolerations"], "nodeSelector": about["selector"]}
-    body = daemonset(image=f"registry.example.com/{about['image']}", **{key: value for key, value in spec.items() if value})
+    body = daemonset(
+        image=f"registry.example.com/{about['image']}",
+        **{key: value for key, value in spec.items() if value},
+    )
     return {**body, "spec": {**body["spec"], "updateStrategy": about["strategy"]}}
 
 
@@ -71,8 +83,16 @@ async def become(cluster: simulator.SimulatedCluster, name: str, about: dict[str
 
 @settings(max_examples=60, deadline=None)
 @given(old=agent, new=agent, nodes=st.lists(st.tuples(node, later), min_size=1, max_size=6))
-@example(old=PLAIN, new={**PLAIN, "image": "agent:2"}, nodes=[(WELL, {**WELL, "taints": [TAINTS[0]]}), (WELL, WELL)])
-@example(old=PLAIN, new={**PLAIN, "selector": {"disk": "ssd"}}, nodes=[(WELL, {**WELL, "taints": [TAINTS[0]]}), (WELL, WELL)])
+@example(
+    old=PLAIN,
+    new={**PLAIN, "image": "agent:2"},
+    nodes=[(WELL, {**WELL, "taints": [TAINTS[0]]}), (WELL, WELL)],
+)
+@example(
+    old=PLAIN,
+    new={**PLAIN, "selector": {"disk": "ssd"}},
+    nodes=[(WELL, {**WELL, "taints": [TAINTS[0]]}), (WELL, WELL)],
+)
 def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
     old: dict[str, Any], new: dict[str, Any], nodes: list[tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
@@ -85,7 +105,9 @@ def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
             deployer = World(cluster.client())
             await deployer.apply({"agent.yaml": manifest(old)})
             chance = random.Random(1).random
-            controller = Controller(cluster, Powers.FULL, lambda _: None, clock=virtual_time.clock(), chance=chance)
+            controller = Controller(
+                cluster, Powers.FULL, lambda _: None, clock=virtual_time.clock(), chance=chance
+            )
             task = asyncio.create_task(controller.run())
             await asyncio.sleep(120)
             for name, (_, then) in zip(names, nodes, strict=True):
@@ -94,7 +116,12 @@ def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
             before = await running(cluster)
             draft = await deployer.draft({"agent.yaml": manifest(new)}, "second")
             said = next(
-                (c.nodes for c in draft.plan.changes if c.operation is Operation.UPDATE and c.key.is_daemonset), NodeImpact()
+                (
+                    c.nodes
+                    for c in draft.plan.changes
+                    if c.operation is Operation.UPDATE and c.key.is_daemonset
+                ),
+                NodeImpact(),
             )
             await deployer.carry_out(draft)
             await asyncio.sleep(600)

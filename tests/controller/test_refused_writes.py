@@ -1,7 +1,9 @@
-"""Each write of the controller, refused in each way for an hour: a bounded number of requests a minute, and all goes on after it.
+"""Each write of the controller, refused in each way for an hour: a bounded number of requests a
+minute, and all goes on after it.
 
-The bound is one for all: a turn that failed comes again after 5 ms, doubled, and news brings it back once a second at most; such a
-turn sends one write that is refused, what it looks up for that, and the status. News comes every 0.2 s here.
+The bound is one for all: a turn that failed comes again after 5 ms, doubled, and news brings it
+back once a second at most; such a turn sends one write that is refused, what it looks up for that,
+and the status. News comes every 0.2 s here.
 """
 
 from __future__ import annotations
@@ -61,9 +63,13 @@ async def _first(there: Stand, resource: Resource) -> dict[str, Any]:
     return dict(min(found, key=lambda body: str(body["metadata"]["name"])))
 
 
-async def _patch(there: Stand, body: dict[str, Any], resource: Resource, metadata: dict[str, Any]) -> None:
+async def _patch(
+    there: Stand, body: dict[str, Any], resource: Resource, metadata: dict[str, Any]
+) -> None:
     patch = {"metadata": metadata}
-    await there.people.patch(resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE)
+    await there.people.patch(
+        resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE
+    )
 
 
 async def _a_pod_goes(there: Stand) -> None:
@@ -79,7 +85,12 @@ async def _a_pod_is_orphaned(there: Stand) -> None:
 
 
 async def _a_revision_is_orphaned(there: Stand) -> None:
-    await _patch(there, await _first(there, CONTROLLER_REVISION), CONTROLLER_REVISION, {"ownerReferences": None})
+    await _patch(
+        there,
+        await _first(there, CONTROLLER_REVISION),
+        CONTROLLER_REVISION,
+        {"ownerReferences": None},
+    )
 
 
 async def _a_pod_leaves_the_selector(there: Stand) -> None:
@@ -87,15 +98,25 @@ async def _a_pod_leaves_the_selector(there: Stand) -> None:
 
 
 async def _a_revision_loses_its_hash(there: Stand) -> None:
-    await _patch(there, await _first(there, CONTROLLER_REVISION), CONTROLLER_REVISION, {"labels": {names.REVISION_HASH: None}})
+    await _patch(
+        there,
+        await _first(there, CONTROLLER_REVISION),
+        CONTROLLER_REVISION,
+        {"labels": {names.REVISION_HASH: None}},
+    )
 
 
 async def _a_twin_of_the_revision(there: Stand, number: int = 9) -> None:
     owner = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
     body = revisions.new(owner, number)
     labels = {**body["metadata"]["labels"], names.REVISION_HASH: "twin"}
-    await there.people.create(CONTROLLER_REVISION, {**body, "metadata": {**body["metadata"], "name": "twin", "labels": labels}})
-    await there.people.patch(CONTROLLER_REVISION, "default", "twin", {"metadata": {"labels": {"turn": "it"}}})
+    await there.people.create(
+        CONTROLLER_REVISION,
+        {**body, "metadata": {**body["metadata"], "name": "twin", "labels": labels}},
+    )
+    await there.people.patch(
+        CONTROLLER_REVISION, "default", "twin", {"metadata": {"labels": {"turn": "it"}}}
+    )
 
 
 async def _more_revisions_than_the_limit(there: Stand) -> None:
@@ -123,7 +144,10 @@ CASES: dict[type[Action], Case] = {
     DeleteRevision: Case(_more_revisions_than_the_limit, "delete", CONTROLLER_REVISION, "agent:2"),
 }
 ANSWERS: dict[str, RequestFault] = {
-    **{str(status): simulator_faults.failure(status) for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)},
+    **{
+        str(status): simulator_faults.failure(status)
+        for status in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)
+    },
     "exists": errors.AlreadyExists("it exists already", 409, "AlreadyExists"),
     "no answer": Silence(10),
     "no answer, and it was done": Silence(10, done=True),
@@ -136,13 +160,24 @@ def test_the_table_has_every_action() -> None:
 
 @pytest.mark.parametrize(
     ("action", "answer"),
-    [(action, answer) for action, case in CASES.items() for answer in ANSWERS if answer != "exists" or case.verb == "create"],
+    [
+        (action, answer)
+        for action, case in CASES.items()
+        for answer in ANSWERS
+        if answer != "exists" or case.verb == "create"
+    ],
 )
-def test_a_write_that_is_refused_for_an_hour_makes_no_flood(action: type[Action], answer: str) -> None:
+def test_a_write_that_is_refused_for_an_hour_makes_no_flood(
+    action: type[Action], answer: str
+) -> None:
     case = CASES[action]
 
     def refuse(request: SimulatedRequest) -> RequestFault | None:
-        wanted = (request.verb, request.resource, request.subresource) == (case.verb, case.resource, "")
+        wanted = (request.verb, request.resource, request.subresource) == (
+            case.verb,
+            case.resource,
+            "",
+        )
         return ANSWERS[answer] if wanted else None
 
     async def scene() -> None:
@@ -167,28 +202,63 @@ def test_a_write_that_is_refused_for_an_hour_makes_no_flood(action: type[Action]
 
 
 async def _it_leaves_the_selector(there: Stand) -> None:
-    await _patch(there, await _first(there, CONTROLLER_REVISION), CONTROLLER_REVISION, {"labels": {"app": None}})
+    await _patch(
+        there,
+        await _first(there, CONTROLLER_REVISION),
+        CONTROLLER_REVISION,
+        {"labels": {"app": None}},
+    )
 
 
 async def _it_belongs_to_another_controller(there: Stand) -> None:
-    other = await there.people.create(CONFIG_MAP, {"metadata": {"name": "other", "namespace": "default"}})
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other["metadata"]["uid"], "controller": True}
-    await _patch(there, await _first(there, CONTROLLER_REVISION), CONTROLLER_REVISION, {"ownerReferences": [reference]})
+    other = await there.people.create(
+        CONFIG_MAP, {"metadata": {"name": "other", "namespace": "default"}}
+    )
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "other",
+        "uid": other["metadata"]["uid"],
+        "controller": True,
+    }
+    await _patch(
+        there,
+        await _first(there, CONTROLLER_REVISION),
+        CONTROLLER_REVISION,
+        {"ownerReferences": [reference]},
+    )
 
 
 async def _a_finalizer_holds_it(there: Stand) -> None:
-    await _patch(there, await _first(there, CONTROLLER_REVISION), CONTROLLER_REVISION, {"finalizers": ["example.com/hold"]})
+    await _patch(
+        there,
+        await _first(there, CONTROLLER_REVISION),
+        CONTROLLER_REVISION,
+        {"finalizers": ["example.com/hold"]},
+    )
     await _more_revisions_than_the_limit(there)
 
 
 async def _it_is_deleted(there: Stand) -> None:
-    await there.people.delete(CONTROLLER_REVISION, "default", (await _first(there, CONTROLLER_REVISION))["metadata"]["name"])
+    await there.people.delete(
+        CONTROLLER_REVISION,
+        "default",
+        (await _first(there, CONTROLLER_REVISION))["metadata"]["name"],
+    )
 
 
 @pytest.mark.parametrize(
-    "event", [_it_leaves_the_selector, _it_belongs_to_another_controller, _a_finalizer_holds_it, _it_is_deleted]
+    "event",
+    [
+        _it_leaves_the_selector,
+        _it_belongs_to_another_controller,
+        _a_finalizer_holds_it,
+        _it_is_deleted,
+    ],
 )
-def test_a_revision_that_is_in_the_way_makes_no_flood_and_restarts_no_pod(event: Callable[[Stand], Awaitable[None]]) -> None:
+def test_a_revision_that_is_in_the_way_makes_no_flood_and_restarts_no_pod(
+    event: Callable[[Stand], Awaitable[None]],
+) -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()

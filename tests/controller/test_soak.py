@@ -1,4 +1,6 @@
-"""A year of node churn: what is remembered depends on the nodes that are there, not on those that ever were."""
+"""A year of node churn: what is remembered depends on the nodes that are there, not on those that
+ever were.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ KEY = Key("apps", "DaemonSet", "logging", "agent")
 
 
 class Churn:
-    """An autoscaled cluster: each node comes, gets a pod of each DaemonSet and a taint of its own, loses the pod, and goes."""
+    """An autoscaled cluster: each node comes, gets a pod of each DaemonSet and a taint of its own,
+    loses the pod, and goes.
+    """
 
     def __init__(self) -> None:
         self.cache, self.now, self.version = Cache(), world.START, 0
@@ -32,7 +36,13 @@ class Churn:
         self.cache.apply(resource, type, body, str(self.version))
 
     def comes(self, number: int) -> None:
-        taint = [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule", "value": str(number)}]
+        taint = [
+            {
+                "key": "DeletionCandidateOfClusterAutoscaler",
+                "effect": "PreferNoSchedule",
+                "value": str(number),
+            }
+        ]
         hold = [{"key": "startup", "effect": "NoSchedule", "value": str(number)}]
         self.tell(NODE, EventType.ADDED, world.node(f"node-{number}", taints=hold))
         self.tell(NODE, EventType.MODIFIED, world.node(f"node-{number}", taints=taint))

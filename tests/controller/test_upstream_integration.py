@@ -1,7 +1,9 @@
-"""Upstream's integration tests (test/integration/daemonset, and what its unit tests need an API server for), in virtual time.
+"""Upstream's integration tests (test/integration/daemonset, and what its unit tests need an API
+server for), in virtual time.
 
-Elsewhere: LaunchWithHashCollision, OneNodeDaemonLaunchesPod and SimpleDaemonSetLaunchesPods in test_controller_loop.py,
-DaemonSetReconcileRobustnessMatrix in test_scenarios.py, NotReadyNode in tests/daemonset/test_upstream_controller.py.
+Elsewhere: LaunchWithHashCollision, OneNodeDaemonLaunchesPod and SimpleDaemonSetLaunchesPods in
+test_controller_loop.py, DaemonSetReconcileRobustnessMatrix in test_scenarios.py, NotReadyNode in
+tests/daemonset/test_upstream_controller.py.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from tests.simulator.stand import (
     stand,
 )
 
-both_strategies = pytest.mark.parametrize("strategy", [world.rolling(), {"type": "OnDelete"}], ids=["rolling", "on delete"])
+both_strategies = pytest.mark.parametrize(
+    "strategy", [world.rolling(), {"type": "OnDelete"}], ids=["rolling", "on delete"]
+)
 
 
 async def only_pod(there: Stand) -> Body:
@@ -40,15 +44,24 @@ async def only_pod(there: Stand) -> Body:
     return body
 
 
-async def patch(there: Stand, resource: Any, name: str, body: dict[str, Any], subresource: str = "") -> None:
+async def patch(
+    there: Stand, resource: Any, name: str, body: dict[str, Any], subresource: str = ""
+) -> None:
     namespace = "" if resource == NODE else "default"
-    await there.people.patch(resource, namespace, name, body, type=PatchType.MERGE, subresource=subresource)
+    await there.people.patch(
+        resource, namespace, name, body, type=PatchType.MERGE, subresource=subresource
+    )
 
 
 @both_strategies
 @pytest.mark.parametrize(
     ("phase", "finalizers"),
-    [("Failed", []), ("Succeeded", []), ("Succeeded", ["example.com/held"]), ("Failed", ["example.com/held"])],
+    [
+        ("Failed", []),
+        ("Succeeded", []),
+        ("Succeeded", ["example.com/held"]),
+        ("Failed", ["example.com/held"]),
+    ],
 )
 def test_a_pod_that_ended_is_replaced_even_while_a_finalizer_holds_it(
     phase: str, finalizers: list[str], strategy: dict[str, Any]
@@ -61,7 +74,9 @@ def test_a_pod_that_ended_is_replaced_even_while_a_finalizer_holds_it(
             await patch(there, POD, name, {"metadata": {"finalizers": finalizers}})
             await patch(there, POD, name, {"status": {"phase": phase}}, "status")
             await asyncio.sleep(10)
-            found = {body["metadata"]["name"]: body for body in (await there.people.list(POD)).items}
+            found = {
+                body["metadata"]["name"]: body for body in (await there.people.list(POD)).items
+            }
             assert (name in found) == bool(finalizers)
             (made,) = (body for held, body in found.items() if held != name)
             assert made["status"]["phase"] == "Running"
@@ -79,7 +94,9 @@ def test_terms_of_required_affinity_are_alternatives() -> None:
         ]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         body["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
-        async with stand([*named([0, 1, 2, 3]), *named([4, 5], labels={"zone": "test"})], body) as there:
+        async with stand(
+            [*named([0, 1, 2, 3]), *named([4, 5], labels={"zone": "test"})], body
+        ) as there:
             there.begin()
             await asyncio.sleep(10)
             assert sorted(node for node, _ in await there.pods()) == ["node-1", "node-4", "node-5"]
@@ -90,14 +107,23 @@ def test_terms_of_required_affinity_are_alternatives() -> None:
 def test_a_node_without_room_gets_a_pod_that_waits_and_the_status_counts_both() -> None:
     async def scene() -> None:
         body = daemonset()
-        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"memory": "75M", "cpu": "75m"}}
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+            "requests": {"memory": "75M", "cpu": "75m"}
+        }
         small = simulator.NodeSpec("node-0", room={"memory": "70M", "cpu": "100m", "pods": "10"})
         async with stand([small, *named([1])], body) as there:
             there.begin()
             await asyncio.sleep(10)
             status = await there.status()
-            assert [status[f"{field}"] for field in ("currentNumberScheduled", "numberReady")] == [2, 1]
-            waiting = next(body for body in (await there.people.list(POD)).items if not body["spec"].get("nodeName"))
+            assert [status[f"{field}"] for field in ("currentNumberScheduled", "numberReady")] == [
+                2,
+                1,
+            ]
+            waiting = next(
+                body
+                for body in (await there.people.list(POD)).items
+                if not body["spec"].get("nodeName")
+            )
             assert pods.pod_of(waiting).trouble == "Unschedulable"
 
     play(scene)
@@ -111,15 +137,24 @@ def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts(
             before = await only_pod(there)
             (first,) = (await there.people.list(CONTROLLER_REVISION)).items
             twin = copy.deepcopy(dict(first))
-            twin["metadata"] = {**twin["metadata"], "name": "twin", "labels": {"app": "agent", names.REVISION_HASH: "twin"}}
+            twin["metadata"] = {
+                **twin["metadata"],
+                "name": "twin",
+                "labels": {"app": "agent", names.REVISION_HASH: "twin"},
+            }
             await there.people.create(CONTROLLER_REVISION, {**twin, "revision": 2})
             await asyncio.sleep(10)
-            assert len((await there.people.list(CONTROLLER_REVISION)).items) == 2, "an own revision's birth wakes nobody"
+            assert len((await there.people.list(CONTROLLER_REVISION)).items) == 2, (
+                "an own revision's birth wakes nobody"
+            )
             there.cluster.add_nodes(named([1]))
             await asyncio.sleep(10)
             (kept,) = (await there.people.list(CONTROLLER_REVISION)).items
             assert kept["metadata"]["name"] == "twin"
-            found = {body["metadata"]["uid"]: pods.pod_of(body).hash for body in (await there.people.list(POD)).items}
+            found = {
+                body["metadata"]["uid"]: pods.pod_of(body).hash
+                for body in (await there.people.list(POD)).items
+            }
             assert set(found.values()) == {"twin"}
             assert before["metadata"]["uid"] in found
             assert await there.pods() == each(2)
@@ -155,7 +190,9 @@ def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
 
 
 @both_strategies
-def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(strategy: dict[str, Any]) -> None:
+def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(
+    strategy: dict[str, Any],
+) -> None:
     made = 0
 
     def admission(request: SimulatedRequest) -> RequestFault | None:
@@ -171,7 +208,10 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(strateg
             there.begin()
             await asyncio.sleep(30)
             status = await there.status()
-            assert [status[field] for field in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady")] == [5, 2, 2]
+            assert [
+                status[field]
+                for field in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady")
+            ] == [5, 2, 2]
 
     play(scene)
 
@@ -179,7 +219,9 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(strateg
 def test_ten_of_a_hundred_pods_are_admitted_and_the_status_tells_of_ten() -> None:
     def admission(request: SimulatedRequest) -> RequestFault | None:
         tried[request.verb, request.resource] += 1
-        refused = request.verb == "create" and request.resource == POD and tried[request.verb, POD] > 10
+        refused = (
+            request.verb == "create" and request.resource == POD and tried[request.verb, POD] > 10
+        )
         return faults.failure(403, "ten pods are enough") if refused else None
 
     tried: Counter[tuple[str, Any]] = Counter()
@@ -204,13 +246,23 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
         return {"spec": {"template": {"spec": {"tolerations": tolerations}}}}
 
     async def count(there: Stand) -> int:
-        return sum("deletionTimestamp" not in body["metadata"] for body in (await there.people.list(POD)).items)
+        return sum(
+            "deletionTimestamp" not in body["metadata"]
+            for body in (await there.people.list(POD)).items
+        )
 
     async def scene() -> None:
-        zones = [named([2 * i, 2 * i + 1], taints=(Taint(zone, "NoSchedule"),)) for i, zone in enumerate(("y", "z", "common"))]
+        zones = [
+            named([2 * i, 2 * i + 1], taints=(Taint(zone, "NoSchedule"),))
+            for i, zone in enumerate(("y", "z", "common"))
+        ]
         body = daemonset(updateStrategy=world.rolling(0, 1))
-        body["spec"]["template"]["spec"]["tolerations"] = [{"key": key, "operator": "Exists"} for key in ("y", "common")]
-        async with stand([spec for zone in zones for spec in zone], body, simulator.Behaviour(start=30)) as there:
+        body["spec"]["template"]["spec"]["tolerations"] = [
+            {"key": key, "operator": "Exists"} for key in ("y", "common")
+        ]
+        async with stand(
+            [spec for zone in zones for spec in zone], body, simulator.Behaviour(start=30)
+        ) as there:
             there.begin()
             await asyncio.sleep(60)
             assert await count(there) == 4
@@ -218,7 +270,12 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
             await asyncio.sleep(20)
             assert await count(there) == 7
             await asyncio.sleep(300)
-            assert sorted(node for node, _ in await there.pods()) == ["node-2", "node-3", "node-4", "node-5"]
+            assert sorted(node for node, _ in await there.pods()) == [
+                "node-2",
+                "node-3",
+                "node-4",
+                "node-5",
+            ]
             await patch(there, DAEMONSET, "agent", tolerating("y", "z", "common"))
             await asyncio.sleep(300)
             assert await count(there) == 6
@@ -244,13 +301,17 @@ def test_a_daemonset_made_again_under_its_name_starts_clean() -> None:
     play(scene)
 
 
-def test_a_daemonset_that_is_being_deleted_adopts_nothing_although_its_watch_does_not_tell_yet() -> None:
+def test_a_daemonset_that_is_being_deleted_adopts_nothing_although_its_watch_does_not_tell_yet() -> (
+    None
+):
     async def scene() -> None:
         async with stand(1, None, BAD_IMAGE) as there:
             there.begin()
             await asyncio.sleep(10)
             there.cluster.lag = lambda resource: 60.0 if resource == DAEMONSET else 0.0
-            await patch(there, DAEMONSET, "agent", {"metadata": {"finalizers": ["example.com/held"]}})
+            await patch(
+                there, DAEMONSET, "agent", {"metadata": {"finalizers": ["example.com/held"]}}
+            )
             await there.people.delete(DAEMONSET, "default", "agent", propagation=Propagation.ORPHAN)
             await asyncio.sleep(30)
             assert pods.pod_of(await only_pod(there)).owner is None

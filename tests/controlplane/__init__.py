@@ -1,7 +1,8 @@
-"""A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and what else is asked for.
+"""A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and what
+else is asked for.
 
-`scripts/controlplane` builds the programs. Everything lives in one directory and ends with `stop()`: each program leads a
-process group of its own and dies with its parent.
+`scripts/controlplane` builds the programs. Everything lives in one directory and ends with
+`stop()`: each program leads a process group of its own and dies with its parent.
 """
 
 from __future__ import annotations
@@ -45,13 +46,19 @@ class Wanted:
 
 @cache
 def programs(*options: str) -> Path:
-    """The directory with the programs, built when they are not there yet; with `--conformance` also e2e.test."""
-    found = subprocess.run([ROOT / "scripts/controlplane", *options], stdout=subprocess.PIPE, text=True, check=True)
+    """The directory with the programs, built when they are not there yet; with `--conformance` also
+    e2e.test.
+    """
+    found = subprocess.run(
+        [ROOT / "scripts/controlplane", *options], stdout=subprocess.PIPE, text=True, check=True
+    )
     return Path(found.stdout.strip())
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now, below those that outgoing connections are given (32768 and up on Linux)."""
+    """A port that nobody listens on just now, below those that outgoing connections are given
+    (32768 and up on Linux).
+    """
     while True:
         port = random.randrange(10240, 32768)
         with socket.socket() as s, contextlib.suppress(OSError):
@@ -66,7 +73,9 @@ def _die_with_parent() -> None:
 
 @dataclass
 class ControlPlane:
-    """One running control plane. `kubeconfig` is a file for an administrator; `url`, `token` and `ca` are its parts."""
+    """One running control plane. `kubeconfig` is a file for an administrator; `url`, `token` and
+    `ca` are its parts.
+    """
 
     directory: Path
     wanted: Wanted = Wanted()
@@ -89,7 +98,9 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """A line of JSON for each request that was answered. https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/"""
+        """A line of JSON for each request that was answered.
+        https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
+        """
         return self.directory / "audit.log"
 
     @property
@@ -100,14 +111,20 @@ class ControlPlane:
         """Starts everything and returns when the API server is ready and the nodes are made."""
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
-        subprocess.run(["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", self._key], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", self._key],
+            check=True,
+        )
         self._start_etcd()
         self._start_api_server()
         self._write_kubeconfig()
         self._await_ready()
         if self.wanted.controllers:
             self._start_controllers()
-            self._await(lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"), "the default service account")
+            self._await(
+                lambda: self._exists("/api/v1/namespaces/default/serviceaccounts/default"),
+                "the default service account",
+            )
         if self.wanted.nodes:
             self.add_nodes(node(f"node-{i:03d}") for i in range(self.wanted.nodes))
         if self.wanted.controllers:
@@ -115,8 +132,17 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """Ends every program, the API server before etcd: without etcd it lingers for a minute and holds its port."""
-        for name in ("kwok", "scheduler", "daemonset-controller", "controller-manager", "apiserver", "etcd"):
+        """Ends every program, the API server before etcd: without etcd it lingers for a minute and
+        holds its port.
+        """
+        for name in (
+            "kwok",
+            "scheduler",
+            "daemonset-controller",
+            "controller-manager",
+            "apiserver",
+            "etcd",
+        ):
             self._end(name)
 
     def _end(self, name: str) -> None:
@@ -153,7 +179,9 @@ class ControlPlane:
         self._start_etcd()
         self.start_api_server()
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> Any:
         """One request as the administrator; raises urllib's HTTPError."""
         context = ssl.create_default_context(cafile=str(self.ca))
         data = None if body is None else json.dumps(body).encode()
@@ -165,7 +193,9 @@ class ControlPlane:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl printed; raises CalledProcessError."""
         command = [programs() / "kubectl", "--kubeconfig", self.kubeconfig, *arguments]
-        return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(
+            command, input=stdin, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
     def add_nodes(self, nodes: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> None:
         """Creates the nodes; kwok makes them ready."""
@@ -209,12 +239,27 @@ class ControlPlane:
             return ()
         policy = self.directory / "audit-policy.yaml"
         everything = {"omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
-        policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **everything}))
-        return ("--audit-policy-file", str(policy), "--audit-log-path", str(self.audit_log), "--audit-log-mode", "blocking")
+        policy.write_text(
+            json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **everything})
+        )
+        return (
+            "--audit-policy-file",
+            str(policy),
+            "--audit-log-path",
+            str(self.audit_log),
+            "--audit-log-mode",
+            "blocking",
+        )
 
     def _start_controllers(self) -> None:
         controllers = "*" if self.wanted.daemonset_controller else "*,-daemonset-controller"
-        shared = ("--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--secure-port", "0")
+        shared = (
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--leader-elect=false",
+            "--secure-port",
+            "0",
+        )
         limits = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
         self._start(
             "controller-manager", "kube-controller-manager", *shared, *limits, "--controllers", controllers,
@@ -233,7 +278,9 @@ class ControlPlane:
         stages = self.directory / "stages.yaml"
         text = "\n---\n".join(path.read_text() for path in sorted(STAGES.glob("*.yaml")))
         text = text.replace("POD_READY_MILLISECONDS", str(self.wanted.pod_ready_milliseconds))
-        stages.write_text(text.replace("POD_DELETE_MILLISECONDS", str(self.wanted.pod_delete_milliseconds)))
+        stages.write_text(
+            text.replace("POD_DELETE_MILLISECONDS", str(self.wanted.pod_delete_milliseconds))
+        )
         self._start(
             "kwok", "kwok", "--kubeconfig", str(self.kubeconfig), "--manage-all-nodes", "--node-lease-duration-seconds", "40",
             "--config", str(stages),
@@ -268,7 +315,9 @@ class ControlPlane:
         while time.monotonic() < deadline:
             for name, process in self.processes.items():
                 if process.poll() is not None:
-                    raise RuntimeError(f"{name} ended: {(self.directory / f'{name}.log').read_text()[-2000:]}")
+                    raise RuntimeError(
+                        f"{name} ended: {(self.directory / f'{name}.log').read_text()[-2000:]}"
+                    )
             with contextlib.suppress(OSError):
                 if condition():
                     return
@@ -276,8 +325,23 @@ class ControlPlane:
         raise TimeoutError(f"{what} did not come up in two minutes; its log is in {self.directory}")
 
 
-def node(name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+def node(
+    name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()
+) -> dict[str, Any]:
     """A Node object for kwok."""
-    every = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    metadata = {"name": name, "labels": {**every, **(labels or {})}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": list(taints)} if taints else {}}
+    every = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    metadata = {
+        "name": name,
+        "labels": {**every, **(labels or {})},
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": {"taints": list(taints)} if taints else {},
+    }

@@ -1,7 +1,7 @@
 """Our own modules once more, beside the real ones, with one line of one of them changed.
 
-Nothing global is touched: the copy has an import of its own, which finds its modules in a dictionary and reads what is missing from
-source. Everything that is not ours is shared.
+Nothing global is touched: the copy has an import of its own, which finds its modules in a
+dictionary and reads what is missing from source. Everything that is not ours is shared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ OURS = ("gitops_ds", "tests")
 
 
 class Copy:
-    """`changes` gives, by module, a text that its source holds exactly once, and what stands there instead."""
+    """`changes` gives, by module, a text that its source holds exactly once, and what stands there
+    instead.
+    """
 
     def __init__(self, changes: Mapping[str, tuple[str, str]]) -> None:
         self._changes = changes
@@ -33,18 +35,26 @@ class Copy:
             if parent:
                 self.module(parent)
             if name.partition(".")[0] in OURS:
-                importlib.import_module(name)  # dataclasses look up the real module of a class by its name
+                # dataclasses look up the real module of a class by its name
+                importlib.import_module(name)
             made = self._modules[name] = ModuleType(name)
             path = _path(name)
             package = name if path.name == "__init__.py" else parent
-            made.__dict__.update(__builtins__=self._builtins, __file__=str(path), __path__=[], __package__=package)
+            made.__dict__.update(
+                __builtins__=self._builtins, __file__=str(path), __path__=[], __package__=package
+            )
             exec(_compiled(path, *self._changes.get(name, ())), made.__dict__)
             if parent:
                 setattr(self.module(parent), last, made)
         return self._modules[name]
 
     def _import(
-        self, name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] = (), level: int = 0
+        self,
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
     ) -> ModuleType:
         if level or name.partition(".")[0] not in OURS:
             return builtins.__import__(name, globals, locals, fromlist, level)

@@ -62,7 +62,13 @@ def pod(**metadata: Any) -> dict[str, Any]:
 
 
 def revision(**metadata: Any) -> dict[str, Any]:
-    owned = {"name": "r", "namespace": "logging", "uid": "r", "labels": {"app": "agent"}, "ownerReferences": [OWNER]}
+    owned = {
+        "name": "r",
+        "namespace": "logging",
+        "uid": "r",
+        "labels": {"app": "agent"},
+        "ownerReferences": [OWNER],
+    }
     return {"metadata": {**owned, **metadata}, "revision": 7, "data": {"spec": {"template": {}}}}
 
 
@@ -104,22 +110,38 @@ NEWS: list[tuple[str, Apply, bool]] = [
     ("an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"})), False),
     ("an orphan of another namespace", event(POD, pod(**ORPHAN, namespace="other")), False),
     ("the end of an own pod", event(POD, pod(), EventType.DELETED), True),
-    # Upstream's test DeletePodOrphan wakes nobody; here an orphan whose adoption is refused may hold its DaemonSet up.
+    # Upstream's test DeletePodOrphan wakes nobody; here an orphan whose adoption is refused may
+    # hold its DaemonSet up.
     ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), True),
-    ("the end of an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"}), EventType.DELETED), False),
-    ("the end of an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN), EventType.DELETED), True),
+    (
+        "the end of an orphan with other labels",
+        event(POD, pod(**ORPHAN, labels={"app": "x"}), EventType.DELETED),
+        False,
+    ),
+    (
+        "the end of an orphan revision",
+        event(CONTROLLER_REVISION, revision(**ORPHAN), EventType.DELETED),
+        True,
+    ),
     (
         "the end of a foreign revision under a name of ours",
         event(CONTROLLER_REVISION, revision(**FOREIGN, name="agent-5f"), EventType.DELETED),
         True,
     ),
-    ("the end of a foreign revision", event(CONTROLLER_REVISION, revision(**FOREIGN, name="b-5f"), EventType.DELETED), False),
+    (
+        "the end of a foreign revision",
+        event(CONTROLLER_REVISION, revision(**FOREIGN, name="b-5f"), EventType.DELETED),
+        False,
+    ),
     ("an own revision, new", event(CONTROLLER_REVISION, revision()), False),
     ("an orphan revision", event(CONTROLLER_REVISION, revision(**ORPHAN)), True),
     ("the end of an own revision", event(CONTROLLER_REVISION, revision(), EventType.DELETED), True),
     (
         "a heartbeat of a node",
-        event(NODE, {**node("node-0"), "status": {"conditions": [{"type": "Ready", "status": "True"}, {}]}}),
+        event(
+            NODE,
+            {**node("node-0"), "status": {"conditions": [{"type": "Ready", "status": "True"}, {}]}},
+        ),
         False,
     ),
     ("a label that plays no part", event(NODE, node("node-0", {"a": "b"})), False),
@@ -140,10 +162,18 @@ def test_news_wakes_those_that_it_matters_to(news: Apply, wakes: bool) -> None:
 def test_a_second_event_of_a_pod_wakes_only_when_something_changed_that_is_kept() -> None:
     cache = filled(settled())
     cache.apply(POD, EventType.ADDED, pod(resourceVersion="200"), "200")
-    assert cache.apply(POD, EventType.MODIFIED, pod(resourceVersion="201", annotations={"a": "b"}), "201") == set()
-    assert cache.apply(POD, EventType.MODIFIED, pod(resourceVersion="202", deletionTimestamp="2027-01-01T00:00:00Z"), "202") == {
-        KEY
-    }
+    assert (
+        cache.apply(
+            POD, EventType.MODIFIED, pod(resourceVersion="201", annotations={"a": "b"}), "201"
+        )
+        == set()
+    )
+    assert cache.apply(
+        POD,
+        EventType.MODIFIED,
+        pod(resourceVersion="202", deletionTimestamp="2027-01-01T00:00:00Z"),
+        "202",
+    ) == {KEY}
 
 
 def test_a_known_revision_that_changes_wakes_its_owner() -> None:
@@ -200,11 +230,17 @@ def test_a_reply_lapses(passed: str) -> None:
 
 
 def the_answer_comes(cache: Cache, how: str, version: str) -> set[Key]:
-    return cache.answered(POD, version) if how == "the watch goes on" else cache.replace(POD, [], version)
+    return (
+        cache.answered(POD, version)
+        if how == "the watch goes on"
+        else cache.replace(POD, [], version)
+    )
 
 
 @pytest.mark.parametrize("how", ["the watch goes on", "a new list"])
-def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_tells_its_version(how: str) -> None:
+def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_tells_its_version(
+    how: str,
+) -> None:
     cache = filled(settled())
     cache.wrote(POD, pod(resourceVersion="500"), START)
     cache.asks(POD)

@@ -1,4 +1,6 @@
-"""The election: never two that may write, whatever happens to clocks, processes and replies; somebody soon, when all is well."""
+"""The election: never two that may write, whatever happens to clocks, processes and replies;
+somebody soon, when all is well.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def candidate(me: str = "a") -> Candidate:
 
 def lease(holder: str, version: int = 1, duration: int = 10, **spec: Any) -> Body:
     told = {"holderIdentity": holder, "leaseDurationSeconds": duration, **spec}
-    return {"metadata": {"namespace": "ns", "name": "lease", "resourceVersion": str(version)}, "spec": told}
+    return {
+        "metadata": {"namespace": "ns", "name": "lease", "resourceVersion": str(version)},
+        "spec": told,
+    }
 
 
 def spec_of(body: Body | None) -> Any:
@@ -56,7 +61,16 @@ def test_a_lease_that_never_was_is_made_at_once() -> None:
         (lease("a"), 0.0),
         ({"metadata": {"resourceVersion": "1"}}, 110.0),
     ],
-    ids=["another's", "longer ones' own", "never shorter than ours", "a slip", "emptied", "released", "mine", "no spec"],
+    ids=[
+        "another's",
+        "longer ones' own",
+        "never shorter than ours",
+        "a slip",
+        "emptied",
+        "released",
+        "mine",
+        "no spec",
+    ],
 )
 def test_a_lease_is_left_alone_for_its_duration_after_it_was_seen(seen: Body, free: float) -> None:
     known = leader_election.saw(candidate(), seen, 100)
@@ -67,13 +81,24 @@ def test_a_lease_is_left_alone_for_its_duration_after_it_was_seen(seen: Body, fr
 
 def test_only_a_change_of_the_spec_keeps_others_away() -> None:
     known = leader_election.saw(candidate(), lease("b", 1), 100)
-    annotated = {**lease("b", 2), "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}}}
+    annotated = {
+        **lease("b", 2),
+        "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}},
+    }
     assert leader_election.free_at(leader_election.saw(known, annotated, 108), 108) == 110
-    assert leader_election.free_at(leader_election.saw(known, lease("b", 3, renewTime="later"), 108), 108) == 118
+    assert (
+        leader_election.free_at(
+            leader_election.saw(known, lease("b", 3, renewTime="later"), 108), 108
+        )
+        == 118
+    )
 
 
 def test_what_others_wrote_beside_the_spec_stays() -> None:
-    annotated = {**lease("", 2, duration=1), "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}}}
+    annotated = {
+        **lease("", 2, duration=1),
+        "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}},
+    }
     taken = leader_election.claim(leader_election.saw(candidate(), annotated, 0), 0, 0)
     assert taken is not None
     assert taken["metadata"]["annotations"] == {"seen": "yes"}
@@ -81,9 +106,15 @@ def test_what_others_wrote_beside_the_spec_stays() -> None:
 
 
 def test_takeovers_are_counted_and_renewals_are_not() -> None:
-    taken = leader_election.claim(leader_election.saw(candidate(), lease("b", leaseTransitions=4, acquireTime="then"), 0), 10, 0)
+    taken = leader_election.claim(
+        leader_election.saw(candidate(), lease("b", leaseTransitions=4, acquireTime="then"), 0),
+        10,
+        0,
+    )
     assert spec_of(taken)["leaseTransitions"] == 5
-    mine = leader_election.wrote(candidate(), lease("a", leaseTransitions=5, acquireTime="then"), 0, 0)
+    mine = leader_election.wrote(
+        candidate(), lease("a", leaseTransitions=5, acquireTime="then"), 0, 0
+    )
     again = spec_of(leader_election.claim(mine, 1, 0))
     assert (again["leaseTransitions"], again["acquireTime"]) == (5, "then")
 
@@ -91,14 +122,17 @@ def test_takeovers_are_counted_and_renewals_are_not() -> None:
 def test_a_lease_that_is_gone_keeps_others_away_as_if_it_were_there() -> None:
     gone = leader_election.saw(leader_election.saw(candidate(), lease("b"), 100), None, 101)
     assert leader_election.claim(gone, 110.9, 0) is None
-    assert leader_election.claim(leader_election.saw(gone, None, 110), 111, 0) is None  # it may have come and gone meanwhile
+    # it may have come and gone meanwhile
+    assert leader_election.claim(leader_election.saw(gone, None, 110), 111, 0) is None
     made = leader_election.claim(leader_election.saw(gone, None, 102), 111, 0)
     assert made is not None
     assert "resourceVersion" not in made["metadata"]
 
 
 def test_the_time_of_a_leader_begins_when_it_sent_its_renewal() -> None:
-    led = leader_election.wrote(leader_election.saw(candidate(), lease("a"), 90), lease("a", 2), sent=100, now=103)
+    led = leader_election.wrote(
+        leader_election.saw(candidate(), lease("a"), 90), lease("a", 2), sent=100, now=103
+    )
     assert led.leads(106.9)
     assert not led.leads(107)
 
@@ -118,7 +152,11 @@ def test_finding_oneself_in_the_lease_does_not_make_a_leader() -> None:
 def test_only_the_holder_releases() -> None:
     led = leader_election.wrote(candidate(), lease("a", leaseTransitions=3), 100, 100)
     left = spec_of(leader_election.release(led, 0))
-    assert (left["holderIdentity"], left["leaseDurationSeconds"], left["leaseTransitions"]) == ("", 1, 3)
+    assert (left["holderIdentity"], left["leaseDurationSeconds"], left["leaseTransitions"]) == (
+        "",
+        1,
+        3,
+    )
     assert leader_election.release(leader_election.saw(led, lease("b", 2), 101), 0) is None
     assert leader_election.release(leader_election.saw(led, None, 101), 0) is None
 
@@ -127,7 +165,9 @@ def test_nobody_waits_past_the_end_of_a_lease() -> None:
     waiting = leader_election.saw(candidate(), lease("b"), 100)
     assert leader_election.pause(waiting, 105, 0.5) == pytest.approx(1.05)
     assert leader_election.pause(waiting, 109.5, 0.5) == 0.5
-    led = leader_election.wrote(leader_election.saw(candidate(), lease("a"), 90), lease("a", 2), 100, 100)
+    led = leader_election.wrote(
+        leader_election.saw(candidate(), lease("a"), 90), lease("a", 2), 100, 100
+    )
     assert leader_election.pause(led, 101, 0.5) == pytest.approx(2.1)
     assert leader_election.pause(led, 106.5, 0.5) == 0.5
 
@@ -151,7 +191,9 @@ class Api:
 
 @dataclass
 class World:
-    """Candidates with clocks that run at their own rates, and an API server; replies and requests get lost or late."""
+    """Candidates with clocks that run at their own rates, and an API server; replies and requests
+    get lost or late.
+    """
 
     chance: random.Random
     trouble: float
@@ -177,7 +219,9 @@ class World:
         self.now = until
 
     def leads_now(self) -> list[str]:
-        return [one.state.me for one in self.candidates if one.alive and one.state.leads(one.clock())]
+        return [
+            one.state.me for one in self.candidates if one.alive and one.state.leads(one.clock())
+        ]
 
 
 @dataclass
@@ -193,13 +237,19 @@ class One:
         return self.offset + self.world.now * self.rate
 
     def delay(self) -> float:
-        return self.world.chance.choice([0.01, 0.1, 1.0, 5.0]) if self.lost() else self.world.latency / 2
+        return (
+            self.world.chance.choice([0.01, 0.1, 1.0, 5.0])
+            if self.lost()
+            else self.world.latency / 2
+        )
 
     def lost(self) -> bool:
         return self.world.chance.random() < self.world.trouble
 
     def attempt(self) -> None:
-        """One look or renewal, as the driver makes them; a request may be lost on either way, or arrive when it was given up."""
+        """One look or renewal, as the driver makes them; a request may be lost on either way, or
+        arrive when it was given up.
+        """
         if not self.alive:
             return
         if self.lost() and self.world.chance.random() < 0.3:  # the process stands still for a while
@@ -220,7 +270,9 @@ class One:
             def answered() -> None:
                 if epoch == self.epoch and self.alive:
                     self.epoch += 1  # the request has not run out of time
-                    self.state = leader_election.took(leader_election.saw(self.state, body, self.clock()), self.clock() - began)
+                    self.state = leader_election.took(
+                        leader_election.saw(self.state, body, self.clock()), self.clock() - began
+                    )
                     self.write(self.epoch)
 
             if not self.lost():
@@ -229,7 +281,10 @@ class One:
         self.request(asked, epoch)
 
     def write(self, epoch: int) -> None:
-        sent, body = self.clock(), leader_election.claim(self.state, self.clock(), 1e9 + self.world.now)
+        sent, body = (
+            self.clock(),
+            leader_election.claim(self.state, self.clock(), 1e9 + self.world.now),
+        )
         if body is None:
             self.again(epoch)
             return
@@ -277,7 +332,9 @@ def world(seed: int, number: int, trouble: float) -> World:
     made = World(chance, trouble)
     for name in "abc"[:number]:
         state = Candidate("ns", "lease", name, T)
-        made.candidates.append(One(made, state, chance.uniform(0.85, 1.15), chance.uniform(-1e6, 1e6)))
+        made.candidates.append(
+            One(made, state, chance.uniform(0.85, 1.15), chance.uniform(-1e6, 1e6))
+        )
         made.at(chance.uniform(0, 3), made.candidates[-1].attempt)
     return made
 
@@ -290,7 +347,9 @@ def test_never_two_may_write(seed: int, number: int, trouble: float) -> None:
 
 @OFTEN
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]))
-def test_never_two_may_write_when_the_lease_is_deleted_or_emptied(seed: int, trouble: float) -> None:
+def test_never_two_may_write_when_the_lease_is_deleted_or_emptied(
+    seed: int, trouble: float
+) -> None:
     """By people, at any moment; all candidates saw the lease before."""
     made = world(seed, 3, trouble)
     made.run(60)
@@ -302,7 +361,9 @@ def test_never_two_may_write_when_the_lease_is_deleted_or_emptied(seed: int, tro
 
 @OFTEN
 @given(st.integers(0, 2**32), st.sampled_from([0.01, 1.0, 2.0, 3.0, 5.0]))
-def test_never_two_may_write_when_the_lease_is_deleted_while_another_candidate_starts(seed: int, latency: float) -> None:
+def test_never_two_may_write_when_the_lease_is_deleted_while_another_candidate_starts(
+    seed: int, latency: float
+) -> None:
     """One that never saw the lease, and so can't know that it had a holder."""
     made = world(seed, 3, 0.0)
     made.latency = latency
@@ -318,13 +379,20 @@ def remove_six_times(made: World, *, newcomers: bool = False) -> None:
 
     def empty() -> None:
         if made.api.body is not None:
-            made.api.write({**made.api.body, "spec": {**made.api.body["spec"], "holderIdentity": ""}})
+            made.api.write(
+                {**made.api.body, "spec": {**made.api.body["spec"], "holderIdentity": ""}}
+            )
 
     for number in range(6):
         moment = made.now + made.chance.uniform(0, 60)
         made.at(moment, made.chance.choice([delete, empty]))
         if newcomers:
-            newcomer = One(made, Candidate("ns", "lease", f"new-{number}", T), made.chance.uniform(0.85, 1.15), 0.0)
+            newcomer = One(
+                made,
+                Candidate("ns", "lease", f"new-{number}", T),
+                made.chance.uniform(0.85, 1.15),
+                0.0,
+            )
             made.candidates.append(newcomer)
             made.at(moment + made.chance.uniform(0, 3), newcomer.attempt)
         made.run(made.now + 60)
@@ -332,7 +400,9 @@ def remove_six_times(made: World, *, newcomers: bool = False) -> None:
 
 @OFTEN
 @given(st.integers(0, 2**32), st.sampled_from([1.0, 2.0, 3.0, 5.0]))
-def test_at_any_latency_a_leader_exists_and_is_followed_after_its_death_and_never_two_may_write(seed: int, latency: float) -> None:
+def test_at_any_latency_a_leader_exists_and_is_followed_after_its_death_and_never_two_may_write(
+    seed: int, latency: float
+) -> None:
     made = world(seed, 3, 0.0)
     made.latency = latency
     made.run(120)
@@ -347,7 +417,9 @@ def test_at_any_latency_a_leader_exists_and_is_followed_after_its_death_and_neve
 
 @OFTEN
 @given(st.integers(0, 2**32), st.sampled_from([1.0, 2.0, 3.0, 5.0]))
-def test_a_leader_exists_again_soon_after_the_api_server_became_slow_or_fast(seed: int, latency: float) -> None:
+def test_a_leader_exists_again_soon_after_the_api_server_became_slow_or_fast(
+    seed: int, latency: float
+) -> None:
     made = world(seed, 3, 0.0)
     for value in (0.01, latency, 0.01):
         made.latency = value

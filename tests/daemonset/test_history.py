@@ -8,7 +8,14 @@ from dataclasses import replace
 from gitops_ds.apimachinery import revisions
 from gitops_ds.daemonset import decide
 from gitops_ds.model import names
-from gitops_ds.model.decision import Adopt, CreatePod, CreateRevision, DeleteRevision, LabelRevision, RelabelPod
+from gitops_ds.model.decision import (
+    Adopt,
+    CreatePod,
+    CreateRevision,
+    DeleteRevision,
+    LabelRevision,
+    RelabelPod,
+)
 from tests.daemonset.world import OWNER, World, daemonset
 
 
@@ -39,7 +46,9 @@ def test_a_revision_holds_the_template_and_the_annotations_of_its_birth() -> Non
     world.body["metadata"]["annotations"][names.CHANGE_CAUSE] = "the first"
     world.settle()
     (body,) = world.revisions.values()
-    assert body["data"] == {"spec": {"template": {"$patch": "replace", **world.body["spec"]["template"]}}}
+    assert body["data"] == {
+        "spec": {"template": {"$patch": "replace", **world.body["spec"]["template"]}}
+    }
     assert body["metadata"]["annotations"][names.CHANGE_CAUSE] == "the first"
     assert body["metadata"]["ownerReferences"] == [OWNER]
     assert body["metadata"]["name"] == f"agent-{body['metadata']['labels'][names.REVISION_HASH]}"
@@ -71,7 +80,11 @@ def test_of_two_revisions_with_one_template_the_higher_stays_and_its_pods_are_re
     world = settled()
     roll(world, "agent:2")
     (twin,) = (copy.deepcopy(body) for body in world.revisions.values() if body["revision"] == 2)
-    twin["metadata"] |= {"name": "twin", "uid": "twin", "labels": {"app": "agent", names.REVISION_HASH: "twin"}}
+    twin["metadata"] |= {
+        "name": "twin",
+        "uid": "twin",
+        "labels": {"app": "agent", names.REVISION_HASH: "twin"},
+    }
     world.revisions["twin"] = {**twin, "revision": 5}
     pods = set(world.pods)
     for body in world.pods.values():
@@ -133,7 +146,9 @@ def test_a_field_that_a_newer_api_server_fills_in_restarts_no_pod_and_makes_no_r
 
 def test_the_newest_revision_deleted_by_hand_comes_again_and_no_older_one_is_taken_for_it() -> None:
     world = settled()
-    world.body["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2027-01-01T00:00:00Z"}
+    world.body["spec"]["template"]["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/restartedAt": "2027-01-01T00:00:00Z"
+    }
     roll(world, "agent:1")
     pods = set(world.pods)
     (newest,) = (name for name, body in world.revisions.items() if body["revision"] == 2)
@@ -145,13 +160,16 @@ def test_the_newest_revision_deleted_by_hand_comes_again_and_no_older_one_is_tak
         assert set(world.pods) == pods
     world.nodes = world.nodes[:1]
     world.edit("agent:1")
-    world.body["status"]["observedGeneration"] = world.body["metadata"]["generation"]  # taken up, and no pod rolled yet
+    # taken up, and no pod rolled yet
+    world.body["status"]["observedGeneration"] = world.body["metadata"]["generation"]
     world.body["spec"]["template"]["spec"]["hostNetwork"] = True
     world.settle()
     assert world.numbers() == [1, 2, 3]
 
 
-def test_a_revision_that_a_finalizer_holds_is_deleted_once_and_neither_counts_nor_stays_the_current_one() -> None:
+def test_a_revision_that_a_finalizer_holds_is_deleted_once_and_neither_counts_nor_stays_the_current_one() -> (
+    None
+):
     world = settled(revisionHistoryLimit=1)
     roll(world, "agent:2", "agent:3")
     oldest = min(world.revisions.values(), key=lambda body: body["revision"])
@@ -174,17 +192,28 @@ def test_a_foreign_revision_under_the_name_of_ours_serves_until_it_is_gone() -> 
     seen = world.observe()
     body = revisions.new(seen.daemonset, 7)
     foreign = revisions.revision_of(
-        {**body, "metadata": {**body["metadata"], "uid": "x", "ownerReferences": [{**OWNER, "uid": "other"}]}}
+        {
+            **body,
+            "metadata": {
+                **body["metadata"],
+                "uid": "x",
+                "ownerReferences": [{**OWNER, "uid": "other"}],
+            },
+        }
     )
     decision = decide.decide(replace(seen, namesake=foreign))
     assert [type(action) for action in decision.actions] == [CreatePod, CreatePod]
     hashes = {
-        action.body["metadata"]["labels"][names.REVISION_HASH] for action in decision.actions if isinstance(action, CreatePod)
+        action.body["metadata"]["labels"][names.REVISION_HASH]
+        for action in decision.actions
+        if isinstance(action, CreatePod)
     }
     assert hashes == {body["metadata"]["labels"][names.REVISION_HASH]}
     assert foreign is not None
     other = replace(foreign, template={"spec": {}})
-    assert CreateRevision in {type(action) for action in decide.decide(replace(seen, namesake=other)).actions}
+    assert CreateRevision in {
+        type(action) for action in decide.decide(replace(seen, namesake=other)).actions
+    }
 
 
 def test_a_field_that_somebody_adds_is_a_new_template() -> None:

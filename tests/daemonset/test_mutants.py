@@ -1,7 +1,9 @@
-"""The same tests against a controller core with a bug planted on purpose: each bug is caught, every time.
+"""The same tests against a controller core with a bug planted on purpose: each bug is caught, every
+time.
 
-A mutant is a private copy of our modules in which one line is another. Its judges are the plain test functions of some modules of
-this folder, taken from the same copy; those of Hypothesis are left out, for their luck.
+A mutant is a private copy of our modules in which one line is another. Its judges are the plain
+test functions of some modules of this folder, taken from the same copy; those of Hypothesis are
+left out, for their luck.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "room = max(0, max_unavailable - unavailable)",
         "room = max(0, max_unavailable - unavailable - 1)",
     ),
-    "one pod more than maxSurge comes": (f"{CORE}rolling_update", "max(0, max_surge - surge)", "max(0, max_surge - surge + 1)"),
+    "one pod more than maxSurge comes": (
+        f"{CORE}rolling_update",
+        "max(0, max_surge - surge)",
+        "max(0, max_surge - surge + 1)",
+    ),
     "new pods that are not available yet do not count for maxSurge": (
         f"{CORE}rolling_update",
         "            else:\n                surge += 1",
@@ -63,21 +69,57 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "wanted = settled or rolling_update.pace(spread)",
         "wanted = rolling_update.pace(spread) or settled",
     ),
-    "per cent is rounded down": ("gitops_ds.model.daemonset", "-(-self.amount * total // 100)", "(self.amount * total // 100)"),
-    "no budget at all is no budget": (f"{KINDS}int_or_percent", "(1, 0) if desired and", "(0, 0) if desired and"),
-    "minReadySeconds is ignored": (f"{CORE}node_pods", "return pod.ready and pod.available(", "return pod.ready or pod.available("),
+    "per cent is rounded down": (
+        "gitops_ds.model.daemonset",
+        "-(-self.amount * total // 100)",
+        "(self.amount * total // 100)",
+    ),
+    "no budget at all is no budget": (
+        f"{KINDS}int_or_percent",
+        "(1, 0) if desired and",
+        "(0, 0) if desired and",
+    ),
+    "minReadySeconds is ignored": (
+        f"{CORE}node_pods",
+        "return pod.ready and pod.available(",
+        "return pod.ready or pod.available(",
+    ),
     "minReadySeconds must be passed, not reached": (
         "gitops_ds.model.daemonset",
         "since is not None and since <= now",
         "since is not None and (since < now or not min_ready_seconds)",
     ),
-    "the old pod goes before the new one is available": (f"{CORE}manage", "elif self.fleet.available(new):", "else:"),
+    "the old pod goes before the new one is available": (
+        f"{CORE}manage",
+        "elif self.fleet.available(new):",
+        "else:",
+    ),
     "the old pod that is not ready stays": (f"{CORE}manage", "if not old.ready:", "if not old:"),
-    "of two pods the younger stays": (f"{CORE}node_pods", "pod.created, pod.name", "-pod.created, pod.name"),
-    "a pod that waits for its node is kept before one that runs": (f"{CORE}node_pods", "return not pod.bound", "return pod.bound"),
-    "the back-off of failed pods is ignored": (f"{CORE}manage", "last.since <= now < last.until", "last.since < now < last.since"),
-    "the back-off does not grow": (f"{CORE}manage", "min(2 * last.delay, LONGEST_DELAY)", "min(last.delay, LONGEST_DELAY)"),
-    "a succeeded pod stays": (f"{CORE}manage", "elif pod.phase is Phase.SUCCEEDED:", "elif pod.phase is None:"),
+    "of two pods the younger stays": (
+        f"{CORE}node_pods",
+        "pod.created, pod.name",
+        "-pod.created, pod.name",
+    ),
+    "a pod that waits for its node is kept before one that runs": (
+        f"{CORE}node_pods",
+        "return not pod.bound",
+        "return pod.bound",
+    ),
+    "the back-off of failed pods is ignored": (
+        f"{CORE}manage",
+        "last.since <= now < last.until",
+        "last.since < now < last.since",
+    ),
+    "the back-off does not grow": (
+        f"{CORE}manage",
+        "min(2 * last.delay, LONGEST_DELAY)",
+        "min(last.delay, LONGEST_DELAY)",
+    ),
+    "a succeeded pod stays": (
+        f"{CORE}manage",
+        "elif pod.phase is Phase.SUCCEEDED:",
+        "elif pod.phase is None:",
+    ),
     "an ended pod that is stuck keeps its node empty": (
         f"{CORE}node_pods",
         "not (pod.terminating and pod.ended)",
@@ -88,28 +130,56 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "not (pod.terminating and pod.ended)",
         "not pod.terminating",
     ),
-    "unreachable nodes are not tolerated": (f"{KINDS}tolerations", '    ("node.kubernetes.io/unreachable", NO_EXECUTE),\n', ""),
-    "disk pressure is not tolerated": (f"{KINDS}tolerations", '    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),\n', ""),
-    "NoSchedule evicts": (f"{KINDS}node_eligibility", "if tolerations.NO_EXECUTE in untolerated else", "if untolerated else"),
+    "unreachable nodes are not tolerated": (
+        f"{KINDS}tolerations",
+        '    ("node.kubernetes.io/unreachable", NO_EXECUTE),\n',
+        "",
+    ),
+    "disk pressure is not tolerated": (
+        f"{KINDS}tolerations",
+        '    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),\n',
+        "",
+    ),
+    "NoSchedule evicts": (
+        f"{KINDS}node_eligibility",
+        "if tolerations.NO_EXECUTE in untolerated else",
+        "if untolerated else",
+    ),
     "one matching part of node selector and affinity is enough": (
         f"{KINDS}node_eligibility",
         "            if labels.get(key) != value:\n                return False",
         "            if labels.get(key) == value:\n                return True",
     ),
-    "a former template does not get its revision's number moved": (f"{CORE}history", "if kept.number < number:", "if not number:"),
-    "a revision that a pod runs is pruned": (f"{CORE}history", "if hash_in(revision) not in live]", "if hash_in(revision)]"),
+    "a former template does not get its revision's number moved": (
+        f"{CORE}history",
+        "if kept.number < number:",
+        "if not number:",
+    ),
+    "a revision that a pod runs is pruned": (
+        f"{CORE}history",
+        "if hash_in(revision) not in live]",
+        "if hash_in(revision)]",
+    ),
     "one old revision too many is kept": (
         f"{CORE}history",
         "excess = len(staying) - daemonset.history_limit",
         "excess = len(staying) - daemonset.history_limit - 1",
     ),
-    "of twin revisions the lower one stays": (f"{CORE}history", "kept = max(current, key=lambda", "kept = min(current, key=lambda"),
+    "of twin revisions the lower one stays": (
+        f"{CORE}history",
+        "kept = max(current, key=lambda",
+        "kept = min(current, key=lambda",
+    ),
     "pods restart when their revision was replaced by an equal one": (
         f"{CORE}node_pods",
         "bool(generation) and pod.template_generation == generation and",
         "bool(generation) and not generation and",
     ),
-    "a pod that left the selector still counts": (f"{CORE}claims", "        return matches", "        return True"),
+    "a pod that left the selector still counts": (
+        f"{CORE}claims",
+        "        return matches",
+        "        return True",
+    ),
     "an orphan that the selector matches is not taken": (
         f"{CORE}claims",
         "if not matches or it.terminating:",
@@ -135,7 +205,11 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "not revisions.same_template(namesake",
         "revisions.same_template(namesake",
     ),
-    "creates do not wait for the watch": (f"{CORE}pod_changes", "max(0, BURST - unshown)", "max(0, BURST - 0 * unshown)"),
+    "creates do not wait for the watch": (
+        f"{CORE}pod_changes",
+        "max(0, BURST - unshown)",
+        "max(0, BURST - 0 * unshown)",
+    ),
     "a turn knows no burst": (f"{CORE}pod_changes", "BURST = 250", "BURST = 2500"),
     "a pod that waits for a vanished node waits for ever": (
         f"{CORE}manage",
@@ -170,15 +244,29 @@ def _tests(copy: Copy, name: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """The plain test functions of a module, once for each row of their tables."""
     module = copy.module(name)
     for label, function in vars(module).items():
-        if not label.startswith("test_") or hasattr(function, "hypothesis") or not inspect.isfunction(function):
+        if (
+            not label.startswith("test_")
+            or hasattr(function, "hypothesis")
+            or not inspect.isfunction(function)
+        ):
             continue
-        tables = [mark.args for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
+        tables = [
+            mark.args for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"
+        ]
         rows = [
-            [dict(zip(names, values, strict=True)) if isinstance(names, tuple) else {names: values} for values in table]
+            [
+                dict(zip(names, values, strict=True))
+                if isinstance(names, tuple)
+                else {names: values}
+                for values in table
+            ]
             for names, table in tables
         ]
         for chosen in itertools.product(*rows):
-            yield label, partial(function, **{key: value for row in chosen for key, value in row.items()})
+            yield (
+                label,
+                partial(function, **{key: value for row in chosen for key, value in row.items()}),
+            )
 
 
 def test_without_a_bug_the_copy_passes() -> None:

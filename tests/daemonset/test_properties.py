@@ -28,7 +28,15 @@ from tests.daemonset.world import World, daemonset, node, rolling
 OFTEN = settings(max_examples=100, deadline=None)
 SLOWLY = settings(max_examples=60, deadline=None)
 
-STRATEGIES = [rolling(1), rolling(2), rolling("34%"), rolling("100%"), rolling(0, 1), rolling(0, "50%"), {"type": "OnDelete"}]
+STRATEGIES = [
+    rolling(1),
+    rolling(2),
+    rolling("34%"),
+    rolling("100%"),
+    rolling(0, 1),
+    rolling(0, "50%"),
+    {"type": "OnDelete"},
+]
 TAINTS = [[], [], [], [{"key": "a", "effect": "NoSchedule"}], [{"key": "a", "effect": "NoExecute"}]]
 LABELS = [
     {"app": "agent", names.POD_TEMPLATE_GENERATION: "2"},
@@ -43,11 +51,15 @@ LABELS = [
 def worlds(draw: st.DrawFn) -> World:
     """A fleet after its first edit, with whatever pods."""
     nodes = [
-        node(f"node-{i}", taints=draw(st.sampled_from(TAINTS)), ready=draw(st.booleans())) for i in range(draw(st.integers(0, 6)))
+        node(f"node-{i}", taints=draw(st.sampled_from(TAINTS)), ready=draw(st.booleans()))
+        for i in range(draw(st.integers(0, 6)))
     ]
     min_ready, limit = draw(st.sampled_from([0, 10])), draw(st.sampled_from([0, 1, 10]))
     strategy = draw(st.sampled_from(STRATEGIES))
-    world = World(daemonset(updateStrategy=strategy, minReadySeconds=min_ready, revisionHistoryLimit=limit), nodes)
+    world = World(
+        daemonset(updateStrategy=strategy, minReadySeconds=min_ready, revisionHistoryLimit=limit),
+        nodes,
+    )
     world.turn(at_most=1)
     world.edit("agent:2")
     tidy = draw(st.booleans())
@@ -59,11 +71,19 @@ def worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def existing(draw: st.DrawFn, world: World, name: str, on: str, tidy: bool) -> None:
-    """A pod on that node: of this template or the last one, or, untidily, in any state and of anybody."""
+    """A pod on that node: of this template or the last one, or, untidily, in any state and of
+    anybody.
+    """
     world.now += draw(st.integers(0, 9))
     labels = draw(st.sampled_from(LABELS[:2] if tidy else LABELS))
     phase = (
-        "Running" if tidy else draw(st.sampled_from(["Pending", "Running", "Running", "Running", "Failed", "Succeeded", "Unknown"]))
+        "Running"
+        if tidy
+        else draw(
+            st.sampled_from(
+                ["Pending", "Running", "Running", "Running", "Failed", "Succeeded", "Unknown"]
+            )
+        )
     )
     pod = world.existing(name, on, owned=tidy or draw(st.booleans()), labels=labels, phase=phase)
     if draw(st.integers(0, 3)):
@@ -83,7 +103,10 @@ def counting(world: World) -> list[Pod]:
     return [
         pod
         for pod in world.parsed()
-        if pod.owner is not None and pod.labels.get("app") == "agent" and not pod.terminating and not pod.ended
+        if pod.owner is not None
+        and pod.labels.get("app") == "agent"
+        and not pod.terminating
+        and not pod.ended
     ]
 
 
@@ -94,7 +117,9 @@ def surges(world: World) -> bool:
 
 @OFTEN
 @given(world=worlds(), shuffled=st.randoms(use_true_random=False))
-def test_the_same_things_seen_in_any_order_give_the_same_decision_byte_for_byte(world: World, shuffled: Any) -> None:
+def test_the_same_things_seen_in_any_order_give_the_same_decision_byte_for_byte(
+    world: World, shuffled: Any
+) -> None:
     first = repr(decide.decide(world.observe()))
     for objects in ("pods", "revisions"):
         items = list(getattr(world, objects).items())
@@ -106,7 +131,9 @@ def test_the_same_things_seen_in_any_order_give_the_same_decision_byte_for_byte(
 
 @OFTEN
 @given(world=worlds())
-def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_each(world: World) -> None:
+def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_each(
+    world: World,
+) -> None:
     seen = world.observe()
     actions = decide.decide(seen).actions
     creates = [a.node for a in actions if isinstance(a, CreatePod)]
@@ -114,7 +141,9 @@ def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_e
     assert len(set(creates)) == len(creates)
     assert all(placements(seen)[on] is Placement.RUN for on in creates)
     assert len(set(deletes)) == len(deletes)
-    ours = {pod.uid for pod in seen.pods if not pod.terminating and pod.labels.get("app") == "agent"}
+    ours = {
+        pod.uid for pod in seen.pods if not pod.terminating and pod.labels.get("app") == "agent"
+    }
     assert ours.issuperset(deletes)
 
 
@@ -123,15 +152,25 @@ def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_e
 def test_what_is_written_is_seen_to_be_our_own_and_an_adoption_comes_alone(world: World) -> None:
     for _ in range(4):
         seen = world.observe()
-        owned = {pod.uid for pod in seen.pods if pod.owner is not None and pod.owner.uid == seen.daemonset.uid}
-        owned |= {r.uid for r in seen.revisions if (owner := revisions.owner_of(r)) is not None and owner.uid == seen.daemonset.uid}
+        owned = {
+            pod.uid
+            for pod in seen.pods
+            if pod.owner is not None and pod.owner.uid == seen.daemonset.uid
+        }
+        owned |= {
+            r.uid
+            for r in seen.revisions
+            if (owner := revisions.owner_of(r)) is not None and owner.uid == seen.daemonset.uid
+        }
         decision = decide.decide(seen)
         adopted = [action for action in decision.actions if isinstance(action, Adopt)]
         if adopted:
             assert (len(decision.steps), decision.status) == (1, None)
             assert all(isinstance(action, Adopt | Release) for action in decision.actions)
         ended = [
-            action for action in decision.actions if isinstance(action, DeletePod | RelabelPod | DeleteRevision | RenumberRevision)
+            action
+            for action in decision.actions
+            if isinstance(action, DeletePod | RelabelPod | DeleteRevision | RenumberRevision)
         ]
         assert owned >= {action.uid for action in ended}
         for action in decision.actions:
@@ -148,9 +187,19 @@ def test_no_turn_takes_more_available_pods_than_its_budget_leaves(world: World) 
     seconds, strategy = seen.daemonset.min_ready_seconds, seen.daemonset.strategy
     wanted = {on for on, placement in placements(seen).items() if placement is Placement.RUN}
     claimed = [pod for pod in seen.pods if pod.labels.get("app") == "agent" and pod.node in wanted]
-    gone = {a.uid for a in decide.decide(seen).actions if isinstance(a, DeletePod) and a.cause is DeleteCause.OUTDATED}
-    serving = {pod.node for pod in claimed if not pod.terminating and pod.available(seconds, seen.now)}
-    left = {pod.node for pod in claimed if not pod.terminating and pod.uid not in gone and pod.available(seconds, seen.now)}
+    gone = {
+        a.uid
+        for a in decide.decide(seen).actions
+        if isinstance(a, DeletePod) and a.cause is DeleteCause.OUTDATED
+    }
+    serving = {
+        pod.node for pod in claimed if not pod.terminating and pod.available(seconds, seen.now)
+    }
+    left = {
+        pod.node
+        for pod in claimed
+        if not pod.terminating and pod.uid not in gone and pod.available(seconds, seen.now)
+    }
     if isinstance(strategy, OnDelete):
         assert not gone
         return
@@ -168,19 +217,24 @@ def test_no_turn_puts_a_pod_beside_another_beyond_surge(world: World) -> None:
     before, most = crowds(), 2 if surges(world) else 1
     adopted = {pod.node for pod in world.parsed() if pod.owner is None}
     world.turn()
-    assert all(count <= max(most, before.get(on, 0)) for on, count in crowds().items() if on not in adopted)
+    assert all(
+        count <= max(most, before.get(on, 0)) for on, count in crowds().items() if on not in adopted
+    )
 
 
 @SLOWLY
 @given(world=worlds(), crashes=st.lists(st.integers(0, 4), max_size=4))
-def test_from_any_state_and_through_any_crashes_the_fleet_becomes_right_and_stays(world: World, crashes: list[int]) -> None:
+def test_from_any_state_and_through_any_crashes_the_fleet_becomes_right_and_stays(
+    world: World, crashes: list[int]
+) -> None:
     for at_most in crashes:
         world.turn(at_most=at_most)
         world.kubelets()
     nodes = {body["metadata"]["name"] for body in world.nodes}
     for pod in world.parsed():
         if pod.node not in nodes:
-            world.vanish(pod.name)  # as the cluster's garbage collector does; until then such pods can hold up a rollout
+            # as the cluster's garbage collector does; until then such pods can hold up a rollout
+            world.vanish(pod.name)
     for _ in range(120):
         world.turn()
         world.kubelets()
@@ -193,15 +247,27 @@ def test_from_any_state_and_through_any_crashes_the_fleet_becomes_right_and_stay
     by_hand = isinstance(seen.daemonset.strategy, OnDelete)
     for on, placement in placements(seen).items():
         there = [pod for pod in counting(world) if pod.node == on]
-        assert len(there) == 1 if placement is Placement.RUN else len(there) <= (placement is Placement.KEEP)
-        assert by_hand or placement is Placement.KEEP or all(pod.template_generation == "2" for pod in there)
+        assert (
+            len(there) == 1
+            if placement is Placement.RUN
+            else len(there) <= (placement is Placement.KEEP)
+        )
+        assert (
+            by_hand
+            or placement is Placement.KEEP
+            or all(pod.template_generation == "2" for pod in there)
+        )
     assert len(world.numbers()) == len(set(world.numbers()))
 
 
 @SLOWLY
 @given(world=worlds(), passed=st.sampled_from([0, 1, 20, 10**6, -(10**6)]))
-def test_time_alone_changes_the_answer_no_sooner_than_the_decision_says(world: World, passed: int) -> None:
-    """At the time that it names, and never before; a clock that jumps may only make it decide, never fail."""
+def test_time_alone_changes_the_answer_no_sooner_than_the_decision_says(
+    world: World, passed: int
+) -> None:
+    """At the time that it names, and never before; a clock that jumps may only make it decide,
+    never fail.
+    """
     first = decide.decide(world.observe())
     if first.wake_after is None or first.wake_after > 1:
         world.now += 0.5

@@ -18,26 +18,47 @@ PACE = RolloutPace(start=10, stop=2)
 
 
 def fleet(number: int, broken: int = 0) -> list[Node]:
-    return [nodes.node_of(world.node(f"node-{index:03d}", ready=index >= broken)) for index in range(number)]
+    return [
+        nodes.node_of(world.node(f"node-{index:03d}", ready=index >= broken))
+        for index in range(number)
+    ]
 
 
 def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
-    old, new = (daemonset(image, updateStrategy=strategy, **spec) for image in ("agent:1", "agent:2"))
+    old, new = (
+        daemonset(image, updateStrategy=strategy, **spec) for image in ("agent:1", "agent:2")
+    )
     return rollout_simulation.rehearse(old, new, nodes, PACE)
 
 
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        pytest.param(play(fleet(4), rolling(1)), Rehearsal(48, 4, 1), id="one by one: each stops and starts"),
+        pytest.param(
+            play(fleet(4), rolling(1)), Rehearsal(48, 4, 1), id="one by one: each stops and starts"
+        ),
         pytest.param(play(fleet(4), rolling(2)), Rehearsal(24, 2, 2), id="two at a time"),
-        pytest.param(play(fleet(10), rolling("30%")), Rehearsal(48, 4, 3), id="per cent of the nodes"),
-        pytest.param(play(fleet(4), rolling(0, 2)), Rehearsal(22, 2, 0), id="with surge the new one starts first"),
-        pytest.param(play(fleet(2), rolling(1), minReadySeconds=60), Rehearsal(144, 2, 1), id="with minReadySeconds"),
-        pytest.param(play(fleet(4), {"type": "OnDelete"}), Rehearsal(0, 0, 0), id="on delete nothing moves"),
+        pytest.param(
+            play(fleet(10), rolling("30%")), Rehearsal(48, 4, 3), id="per cent of the nodes"
+        ),
+        pytest.param(
+            play(fleet(4), rolling(0, 2)),
+            Rehearsal(22, 2, 0),
+            id="with surge the new one starts first",
+        ),
+        pytest.param(
+            play(fleet(2), rolling(1), minReadySeconds=60),
+            Rehearsal(144, 2, 1),
+            id="with minReadySeconds",
+        ),
+        pytest.param(
+            play(fleet(4), {"type": "OnDelete"}), Rehearsal(0, 0, 0), id="on delete nothing moves"
+        ),
         pytest.param(play([], rolling(1)), Rehearsal(0, 0, 0), id="no node, no rollout"),
         pytest.param(
-            rollout_simulation.rehearse(None, daemonset(), fleet(300), PACE), Rehearsal(10, 2, 0), id="a first one, 250 at a time"
+            rollout_simulation.rehearse(None, daemonset(), fleet(300), PACE),
+            Rehearsal(10, 2, 0),
+            id="a first one, 250 at a time",
         ),
     ],
 )
@@ -56,7 +77,9 @@ def test_nodes_that_are_not_ready_use_up_the_budget_and_it_stands_still() -> Non
 def test_a_suspended_one_moves_nothing() -> None:
     new = daemonset("agent:2", updateStrategy=rolling(1))
     new["metadata"]["annotations"] = {names.SUSPEND: "true"}
-    assert rollout_simulation.rehearse(daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE) == Rehearsal(0, 0, 0)
+    assert rollout_simulation.rehearse(
+        daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE
+    ) == Rehearsal(0, 0, 0)
 
 
 @pytest.mark.parametrize(("number", "share"), [(1200, 1), (3000, "1%"), (2000, 7)])

@@ -1,4 +1,6 @@
-"""What a rollout promises: its budget holds, it ends, it needs no more restarts than it must, and a crash does not matter."""
+"""What a rollout promises: its budget holds, it ends, it needs no more restarts than it must, and a
+crash does not matter.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_per_cent_is_rounded_up_and_nothing_at_all_means_one(
     min_ready=st.sampled_from([0, 3]),
     surge=st.booleans(),
 )
-def test_a_rollout_keeps_its_budget_and_ends(nodes: int, unavailable: int | str, min_ready: int, surge: bool) -> None:
+def test_a_rollout_keeps_its_budget_and_ends(
+    nodes: int, unavailable: int | str, min_ready: int, surge: bool
+) -> None:
     strategy = rolling(0, unavailable) if surge else rolling(unavailable)
     world = settled(nodes, strategy, minReadySeconds=min_ready)
     world.now += min_ready
@@ -74,8 +78,14 @@ def test_a_rollout_keeps_its_budget_and_ends(nodes: int, unavailable: int | str,
         assert nodes - world.available() <= max_unavailable
         images = world.images()
         assert sum(len(there) - 1 for there in images.values()) <= max_surge
-        assert all(len(set(there)) == len(there) for there in images.values()), "two pods of one revision on a node"
-        if set(map(tuple, images.values())) == {("agent:2",)} and len(images) == nodes and world.available() == nodes:
+        assert all(len(set(there)) == len(there) for there in images.values()), (
+            "two pods of one revision on a node"
+        )
+        if (
+            set(map(tuple, images.values())) == {("agent:2",)}
+            and len(images) == nodes
+            and world.available() == nodes
+        ):
             break
         world.kubelets()
     else:
@@ -86,7 +96,9 @@ def test_a_rollout_keeps_its_budget_and_ends(nodes: int, unavailable: int | str,
 
 @SLOWLY
 @given(data=st.data(), nodes=st.integers(1, 6), surge=st.booleans())
-def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(data: st.DataObject, nodes: int, surge: bool) -> None:
+def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(
+    data: st.DataObject, nodes: int, surge: bool
+) -> None:
     world = World(daemonset(updateStrategy=rolling(0, 2) if surge else rolling(2)), nodes)
     for image in ("agent:2", "agent:3", "agent:2"):
         world.edit(image)
@@ -103,7 +115,9 @@ def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once(
     world = settled(20, rolling(3))
     unready(world, *(f"node-{i}" for i in range(10)))
     world.edit("agent:2")
-    assert sorted(a.node for a in world.turn().actions if isinstance(a, DeletePod)) == sorted(f"node-{i}" for i in range(10))
+    assert sorted(a.node for a in world.turn().actions if isinstance(a, DeletePod)) == sorted(
+        f"node-{i}" for i in range(10)
+    )
     world = settled(20, rolling(11))
     unready(world, *(f"node-{i}" for i in range(10)))
     world.edit("agent:2")
@@ -117,7 +131,11 @@ def test_the_node_that_we_run_on_comes_last(strategy: dict[str, Any]) -> None:
     world.edit("agent:2")
     moved: list[str] = []
     for _ in range(60):
-        moved += [action.node for action in world.turn().actions if isinstance(action, CreatePod | DeletePod)]
+        moved += [
+            action.node
+            for action in world.turn().actions
+            if isinstance(action, CreatePod | DeletePod)
+        ]
         world.kubelets()
     others = {f"node-{number}" for number in range(1, 7)}
     assert others == set(moved[: moved.index("node-0")])
@@ -130,7 +148,10 @@ def test_a_bad_image_stops_at_the_budget_and_the_way_back_restarts_only_what_it_
     before = {pod.name for pod in world.parsed()}
     world.edit("agent:bad")
     world.settle()
-    assert sorted(image for there in world.images().values() for image in there).count("agent:bad") == 2
+    assert (
+        sorted(image for there in world.images().values() for image in there).count("agent:bad")
+        == 2
+    )
     world.edit("agent:1")
     world.settle()
     untouched = {pod.name for pod in world.parsed()} & before
@@ -179,7 +200,9 @@ def test_the_wait_for_min_ready_seconds_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("strategy", [rolling("50%"), rolling(0, 1)])
-def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goes_on(strategy: dict[str, Any]) -> None:
+def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goes_on(
+    strategy: dict[str, Any],
+) -> None:
     world = settled(4, strategy)
     world.edit("agent:2")
     while ["agent:2"] not in world.images().values():

@@ -1,4 +1,6 @@
-"""Settling: what a turn puts right on each node and why; test_upstream_controller.py has the table of all cases."""
+"""Settling: what a turn puts right on each node and why; test_upstream_controller.py has the table
+of all cases.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import pytest
 from gitops_ds.apimachinery import tolerations
 from gitops_ds.daemonset import decide, pod_factory
 from gitops_ds.daemonset import manage as settling
-from gitops_ds.model.decision import Adopt, Backoff, CreatePod, CreateRevision, DeleteCause, DeletePod, Release
+from gitops_ds.model.decision import (
+    Adopt,
+    Backoff,
+    CreatePod,
+    CreateRevision,
+    DeleteCause,
+    DeletePod,
+    Release,
+)
 from tests.daemonset.world import World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -41,7 +51,12 @@ def two_pods(strategy: dict[str, Any]) -> World:
 
 
 ROWS: list[tuple[str, Callable[[], World], list[str], list[tuple[str, DeleteCause]]]] = [
-    ("NoExecute takes the pod that is there", lambda: with_pod(one_node(NO_EXECUTE)), [], [("there", DeleteCause.UNWANTED)]),
+    (
+        "NoExecute takes the pod that is there",
+        lambda: with_pod(one_node(NO_EXECUTE)),
+        [],
+        [("there", DeleteCause.UNWANTED)],
+    ),
     (
         "a node selector that does not match takes it too",
         lambda: selecting(with_pod(one_node())),
@@ -54,19 +69,40 @@ ROWS: list[tuple[str, Callable[[], World], list[str], list[tuple[str, DeleteCaus
         [],
         [("there", DeleteCause.FAILED)],
     ),
-    ("a succeeded pod is deleted", lambda: with_pod(one_node(), phase="Succeeded"), [], [("there", DeleteCause.SUCCEEDED)]),
-    ("of two pods the older stays, by name when as old", lambda: two_pods(rolling()), [], [("b", DeleteCause.DUPLICATE)]),
-    ("with surge as well, within a revision", lambda: two_pods(rolling(0, 1)), [], [("b", DeleteCause.DUPLICATE)]),
+    (
+        "a succeeded pod is deleted",
+        lambda: with_pod(one_node(), phase="Succeeded"),
+        [],
+        [("there", DeleteCause.SUCCEEDED)],
+    ),
+    (
+        "of two pods the older stays, by name when as old",
+        lambda: two_pods(rolling()),
+        [],
+        [("b", DeleteCause.DUPLICATE)],
+    ),
+    (
+        "with surge as well, within a revision",
+        lambda: two_pods(rolling(0, 1)),
+        [],
+        [("b", DeleteCause.DUPLICATE)],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_a_turn_settles_each_node(world: Callable[[], World], creates: list[str], deletes: list[tuple[str, DeleteCause]]) -> None:
+@pytest.mark.parametrize(
+    ("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_a_turn_settles_each_node(
+    world: Callable[[], World], creates: list[str], deletes: list[tuple[str, DeleteCause]]
+) -> None:
     there = world()
     there.existing("foreign", "node-0", owned=False, labels={"app": "other"})
     del there.pods["foreign"]["status"]
     actions = there.turn().actions
-    settled = [a for a in actions if isinstance(a, DeletePod) and a.cause is not DeleteCause.OUTDATED]
+    settled = [
+        a for a in actions if isinstance(a, DeletePod) and a.cause is not DeleteCause.OUTDATED
+    ]
     assert [a.node for a in actions if isinstance(a, CreatePod)] == creates
     assert [(a.key.name, a.cause) for a in settled] == deletes
 
@@ -76,7 +112,9 @@ def test_a_pod_is_made_for_its_node_as_upstream_makes_it() -> None:
     world.body["spec"]["template"]["spec"]["affinity"] = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}]
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
+                ]
             },
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
         },
@@ -87,7 +125,9 @@ def test_a_pod_is_made_for_its_node_as_upstream_makes_it() -> None:
     spec, metadata = create.body["spec"], create.body["metadata"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}]}
     affinity = spec["affinity"]
-    assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": [term]}
+    assert affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == {
+        "nodeSelectorTerms": [term]
+    }
     assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity["nodeAffinity"]
     assert affinity["podAffinity"] == {"kept": True}
     assert "nodeName" not in spec
@@ -119,7 +159,9 @@ def test_a_leader_that_saw_no_pod_vanish_names_a_surge_pod_as_one_that_did() -> 
         world.settle()
         world.edit("agent:2")
         world.vanished = vanished
-        return [a.body["metadata"]["name"] for a in world.turn().actions if isinstance(a, CreatePod)]
+        return [
+            a.body["metadata"]["name"] for a in world.turn().actions if isinstance(a, CreatePod)
+        ]
 
     assert created({}) == created({"node-0": "an-earlier-pod", "node-1": "another"}) != []
 
@@ -128,7 +170,12 @@ def test_a_pod_that_keeps_failing_is_deleted_later_each_time() -> None:
     world, delays = World(daemonset(), 1), []
     for _ in range(12):
         world.pods.clear()
-        world.existing("there", "node-0", phase="Failed", labels={"app": "agent", "pod-template-generation": "1"})
+        world.existing(
+            "there",
+            "node-0",
+            phase="Failed",
+            labels={"app": "agent", "pod-template-generation": "1"},
+        )
         waits = 0.0
         decision = world.turn()
         while not any(isinstance(action, DeletePod) for action in decision.actions):
@@ -143,7 +190,9 @@ def test_a_pod_that_keeps_failing_is_deleted_later_each_time() -> None:
 def test_a_terminating_pod_blocks_its_replacement_but_an_ended_one_that_is_stuck_does_not() -> None:
     world = World(daemonset(), 2)
     for name, on, phase in (("running", "node-0", "Running"), ("stuck", "node-1", "Succeeded")):
-        world.existing(name, on, phase=phase)["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+        world.existing(name, on, phase=phase)["metadata"]["deletionTimestamp"] = (
+            "2027-01-01T00:00:00Z"
+        )
     assert [a.node for a in world.turn().actions if isinstance(a, CreatePod)] == ["node-1"]
 
 
@@ -189,10 +238,15 @@ def test_a_daemonset_that_is_being_deleted_or_selects_everything_does_nothing() 
 
 
 @pytest.mark.parametrize("length", [51, 52, 53, 63, 100])
-def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_cut(length: int) -> None:
+def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_cut(
+    length: int,
+) -> None:
     for end in (".b", "-b", "b"):
         whole = ("a" * (length - 2) + end + "c" * 200)[:200]
-        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", pod_factory.name(f"{whole}\nrest"))
+        assert re.fullmatch(
+            r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+            pod_factory.name(f"{whole}\nrest"),
+        )
 
 
 def test_a_turn_makes_at_most_250_pods() -> None:
@@ -216,7 +270,9 @@ def test_creates_wait_for_the_watch_and_go_on_after_five_minutes() -> None:
 def test_a_back_off_from_the_future_holds_nothing_up() -> None:
     world = with_pod(World(daemonset(), 1), phase="Failed")
     world.backoffs = {"node-0": Backoff(world.now + 86400, 1.0)}
-    assert [type(action) for action in world.turn().actions if isinstance(action, DeletePod)] == [DeletePod]
+    assert [type(action) for action in world.turn().actions if isinstance(action, DeletePod)] == [
+        DeletePod
+    ]
     assert world.backoffs["node-0"].since == world.now
 
 

@@ -12,7 +12,13 @@ from tests.daemonset.world import World, daemonset, node, rolling
 
 def counts(world: World) -> tuple[int, ...]:
     status = world.body["status"]
-    fields = ("desiredNumberScheduled", "currentNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled")
+    fields = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+    )
     return tuple(status[field] for field in (*fields, "numberAvailable", "numberUnavailable"))
 
 
@@ -54,7 +60,11 @@ def test_a_fleet_is_missing_then_progressing_then_healthy() -> None:
     assert health.judge(world.observe()).state is HealthState.PROGRESSING
     world.settle()
     judged = health.judge(world.observe())
-    assert (judged.state, judged.message, judged.nodes) == (HealthState.HEALTHY, "2 of 2 nodes available", ())
+    assert (judged.state, judged.message, judged.nodes) == (
+        HealthState.HEALTHY,
+        "2 of 2 nodes available",
+        (),
+    )
 
 
 def test_a_bad_image_is_the_templates_fault() -> None:
@@ -65,7 +75,11 @@ def test_a_bad_image_is_the_templates_fault() -> None:
     judged = health.judge(world.observe())
     assert judged.state is HealthState.FAILED
     assert "ImagePullBackOff: node-0" in judged.message
-    assert next((n.node, n.reason, n.blame) for n in judged.nodes) == ("node-0", "ImagePullBackOff", Blame.TEMPLATE)
+    assert next((n.node, n.reason, n.blame) for n in judged.nodes) == (
+        "node-0",
+        "ImagePullBackOff",
+        Blame.TEMPLATE,
+    )
 
 
 def test_an_image_that_runs_elsewhere_is_the_nodes_fault() -> None:
@@ -85,7 +99,9 @@ def test_a_dead_node_is_to_blame_whatever_its_pod_says() -> None:
             pod["status"]["conditions"][0]["status"] = "False"
     judged = health.judge(world.observe())
     assert judged.state is HealthState.DEGRADED
-    assert [(n.node, n.reason, n.blame) for n in judged.nodes] == [("node-2", "NodeNotReady", Blame.NODE)]
+    assert [(n.node, n.reason, n.blame) for n in judged.nodes] == [
+        ("node-2", "NodeNotReady", Blame.NODE)
+    ]
 
 
 @pytest.mark.parametrize(("waited", "reason"), [(60.0, "Starting"), (601.0, "NotReady")])

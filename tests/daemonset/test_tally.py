@@ -37,17 +37,25 @@ def troubled(draw: st.DrawFn) -> World:
                 {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"},
             ]
         elif ill:
-            node["status"]["conditions"] = [*node["status"]["conditions"], {"type": ill, "status": "True"}]
+            node["status"]["conditions"] = [
+                *node["status"]["conditions"],
+                {"type": ill, "status": "True"},
+            ]
     for pod in world.pods.values():
         if draw(st.booleans()):
             waiting = {"reason": draw(st.sampled_from(WAITS)), "message": "why"}
-            pod["status"] = {"phase": "Pending", "containerStatuses": [{"name": "agent", "state": {"waiting": waiting}}]}
+            pod["status"] = {
+                "phase": "Pending",
+                "containerStatuses": [{"name": "agent", "state": {"waiting": waiting}}],
+            }
     world.now += draw(st.sampled_from([0, 30, 601, 10**6]))
     return world
 
 
 @given(world=troubled(), refused=st.sampled_from(["", "exceeded quota"]))
-def test_every_node_is_counted_once_and_every_trouble_has_one_entry(world: World, refused: str) -> None:
+def test_every_node_is_counted_once_and_every_trouble_has_one_entry(
+    world: World, refused: str
+) -> None:
     seen = world.observe()
     judged = health.follow(health.ProgressMarker(), seen, FaultScope(600.0, refused)).health
     if seen.daemonset.deleting or seen.daemonset.selector is None:
@@ -68,7 +76,9 @@ def test_every_node_is_counted_once_and_every_trouble_has_one_entry(world: World
 
 
 @given(world=troubled())
-def test_ill_nodes_alone_never_fail_a_rollout_and_a_failing_template_is_never_healthy(world: World) -> None:
+def test_ill_nodes_alone_never_fail_a_rollout_and_a_failing_template_is_never_healthy(
+    world: World,
+) -> None:
     seen = world.observe()
     judged = health.judge(seen)
     blamed = {node.blame for node in judged.nodes if node.reason != JOINING}
@@ -86,7 +96,9 @@ def test_ill_nodes_alone_never_fail_a_rollout_and_a_failing_template_is_never_he
 @given(world=troubled())
 def test_an_ill_node_is_to_blame_itself(world: World) -> None:
     seen = world.observe()
-    ill = {node.name for node in seen.nodes if node.troubles or not node.ready or node.unschedulable}
+    ill = {
+        node.name for node in seen.nodes if node.troubles or not node.ready or node.unschedulable
+    }
     for node in health.judge(seen).nodes:
         if node.node in ill and node.reason != OUTDATED:
             assert node.blame is Blame.NODE

@@ -1,16 +1,22 @@
-"""Upstream's unit tests of the controller (pkg/controller/daemon/daemon_controller_test.go), one row each, with its numbers.
+"""Upstream's unit tests of the controller (pkg/controller/daemon/daemon_controller_test.go), one
+row each, with its numbers.
 
-A row is a fleet, and how many pods one turn makes and ends there. Each is played under both update strategies, as upstream does.
-Where its tests are, that are not here:
+A row is a fleet, and how many pods one turn makes and ends there. Each is played under both update
+strategies, as upstream does. Where its tests are, that are not here:
 
 | upstream | here |
 |---|---|
-| NodeShouldRunDaemonPod, tolerations, IsPodUpdated | tests/apimachinery/test_node_eligibility.py, test_rollout.py |
-| AddNode, AddPod*, UpdatePod*, DeletePod*, UpdateNode, DeleteNoDaemonPod | test_cache.py: which news wakes whom |
+| NodeShouldRunDaemonPod, tolerations, IsPodUpdated | tests/apimachinery/test_node_eligibility.py,
+test_rollout.py |
+| AddNode, AddPod*, UpdatePod*, DeletePod*, UpdateNode, DeleteNoDaemonPod | test_cache.py: which
+news wakes whom |
 | DeleteFinalStateUnknown | test_cache.py: a new list wakes everybody; there are no tombstones |
-| ExpectationsOnRecreate, PodCreateErrors, BeingDeletedRace | tests/controller/test_upstream_integration.py |
-| UpdatesStatusError, StoreDaemonSetStatus | tests/simulator/test_faults.py; a patch of counters can't be stale |
-| PodCreateExpectationsError, consistency_test.go | no expectations: own writes are known at once (test_cache.py) |
+| ExpectationsOnRecreate, PodCreateErrors, BeingDeletedRace |
+tests/controller/test_upstream_integration.py |
+| UpdatesStatusError, StoreDaemonSetStatus | tests/simulator/test_faults.py; a patch of counters
+can't be stale |
+| PodCreateExpectationsError, consistency_test.go | no expectations: own writes are known at once
+(test_cache.py) |
 | NumberReadyStatus, ObservedGeneration | test_status_and_health.py |
 """
 
@@ -49,7 +55,9 @@ def tainted(key: str, effect: str, *tolerations: dict[str, Any], **pod_spec: Any
     return fleet([node("node-0", taints=[taint])], tolerations=list(tolerations), **pod_spec)
 
 
-def holding(world: World, there: dict[str, int], labels: dict[str, str] = CURRENT, **status: Any) -> World:
+def holding(
+    world: World, there: dict[str, int], labels: dict[str, str] = CURRENT, **status: Any
+) -> World:
     """So many pods of the DaemonSet on each node; with foreign labels they are nobody's."""
     for on, count in there.items():
         for _ in range(count):
@@ -62,7 +70,11 @@ def pending_on(world: World, on: str) -> World:
     """A pod that waits for a node."""
     pod = holding(world, {on: 1}).pods["pod-0"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
-    pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    pod["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
     del pod["spec"]["nodeName"]
     pod["status"] = {"phase": "Pending"}
     return world
@@ -79,7 +91,9 @@ def with_empty_selector(world: World) -> World:
 
 
 def full(world: World) -> World:
-    world.body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"memory": "75M", "cpu": "75m"}}
+    world.body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": {"memory": "75M", "cpu": "75m"}
+    }
     for each in world.nodes:
         each["status"]["allocatable"] = {"memory": "100M", "cpu": "100m", "pods": "1"}
         holding(world, {each["metadata"]["name"]: 1}, FOREIGN)
@@ -88,7 +102,11 @@ def full(world: World) -> World:
 
 def in_affinity(*values: str) -> dict[str, Any]:
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": list(values)}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
 
 
 def existing_on_all_kinds() -> World:
@@ -120,10 +138,20 @@ ROWS: list[Row] = [
         0,
     ),
     ("a DaemonSet that is being deleted makes nothing", lambda: on_its_way_out(fleet(5)), 0, 0),
-    ("an empty selector ends no pod", lambda: with_empty_selector(holding(fleet(1), {"node-0": 2})), 0, 0),
     (
-        "nodes without a pod get one, those with several keep one, and foreign pods count for nothing",
-        lambda: holding(holding(fleet(5), {"node-1": 1, "node-2": 2, "node-3": 5}), {"node-4": 2}, FOREIGN),
+        "an empty selector ends no pod",
+        lambda: with_empty_selector(holding(fleet(1), {"node-0": 2})),
+        0,
+        0,
+    ),
+    (
+        (
+            "nodes without a pod get one, those with several keep one, and foreign pods count for "
+            "nothing"
+        ),
+        lambda: holding(
+            holding(fleet(5), {"node-1": 1, "node-2": 2, "node-3": 5}), {"node-4": 2}, FOREIGN
+        ),
         2,
         5,
     ),
@@ -131,7 +159,10 @@ ROWS: list[Row] = [
     ("a node selector that no node meets", lambda: half(nodeSelector={"disk": "tape"}), 0, 0),
     (
         "pods on nodes that the selector left go, others stay",
-        lambda: holding(holding(half(nodeSelector=SSD), {"node-0": 2, "node-1": 1}, FOREIGN), {"node-1": 3, "node-4": 1}),
+        lambda: holding(
+            holding(half(nodeSelector=SSD), {"node-0": 2, "node-1": 1}, FOREIGN),
+            {"node-1": 3, "node-4": 1},
+        ),
         5,
         4,
     ),
@@ -154,20 +185,70 @@ ROWS: list[Row] = [
         0,
         3,
     ),
-    ("a succeeded pod goes, and comes again later", lambda: holding(fleet(1), {"node-0": 1}, phase="Succeeded"), 0, 1),
-    ("NoSchedule does not take a pod away", lambda: holding(tainted("dedicated", "NoSchedule"), {"node-0": 1}), 0, 0),
+    (
+        "a succeeded pod goes, and comes again later",
+        lambda: holding(fleet(1), {"node-0": 1}, phase="Succeeded"),
+        0,
+        1,
+    ),
+    (
+        "NoSchedule does not take a pod away",
+        lambda: holding(tainted("dedicated", "NoSchedule"), {"node-0": 1}),
+        0,
+        0,
+    ),
     ("NoExecute does", lambda: holding(tainted("dedicated", "NoExecute"), {"node-0": 1}), 0, 1),
     ("an untolerated taint keeps a pod away", lambda: tainted("dedicated", "NoSchedule"), 0, 0),
     ("a tolerated one does not", lambda: tainted("dedicated", "NoSchedule", TOLERATED), 1, 0),
     ("PreferNoSchedule is only a wish", lambda: tainted("dedicated", "PreferNoSchedule"), 1, 0),
-    ("not-ready NoExecute is tolerated unasked", lambda: tainted("node.kubernetes.io/not-ready", "NoExecute"), 1, 0),
-    ("unreachable NoExecute is tolerated unasked", lambda: tainted("node.kubernetes.io/unreachable", "NoExecute"), 1, 0),
-    ("not-ready NoSchedule is not", lambda: tainted("node.kubernetes.io/not-ready", "NoSchedule"), 0, 0),
-    ("disk pressure is tolerated unasked", lambda: tainted("node.kubernetes.io/disk-pressure", "NoSchedule"), 1, 0),
-    ("memory pressure is tolerated unasked", lambda: tainted("node.kubernetes.io/memory-pressure", "NoSchedule"), 1, 0),
-    ("pid pressure is tolerated unasked", lambda: tainted("node.kubernetes.io/pid-pressure", "NoSchedule"), 1, 0),
-    ("a cordoned node gets its pod", lambda: tainted("node.kubernetes.io/unschedulable", "NoSchedule"), 1, 0),
-    ("a node without network waits for it", lambda: tainted("node.kubernetes.io/network-unavailable", "NoSchedule"), 0, 0),
+    (
+        "not-ready NoExecute is tolerated unasked",
+        lambda: tainted("node.kubernetes.io/not-ready", "NoExecute"),
+        1,
+        0,
+    ),
+    (
+        "unreachable NoExecute is tolerated unasked",
+        lambda: tainted("node.kubernetes.io/unreachable", "NoExecute"),
+        1,
+        0,
+    ),
+    (
+        "not-ready NoSchedule is not",
+        lambda: tainted("node.kubernetes.io/not-ready", "NoSchedule"),
+        0,
+        0,
+    ),
+    (
+        "disk pressure is tolerated unasked",
+        lambda: tainted("node.kubernetes.io/disk-pressure", "NoSchedule"),
+        1,
+        0,
+    ),
+    (
+        "memory pressure is tolerated unasked",
+        lambda: tainted("node.kubernetes.io/memory-pressure", "NoSchedule"),
+        1,
+        0,
+    ),
+    (
+        "pid pressure is tolerated unasked",
+        lambda: tainted("node.kubernetes.io/pid-pressure", "NoSchedule"),
+        1,
+        0,
+    ),
+    (
+        "a cordoned node gets its pod",
+        lambda: tainted("node.kubernetes.io/unschedulable", "NoSchedule"),
+        1,
+        0,
+    ),
+    (
+        "a node without network waits for it",
+        lambda: tainted("node.kubernetes.io/network-unavailable", "NoSchedule"),
+        0,
+        0,
+    ),
     (
         "a pod of the host's network does not wait",
         lambda: tainted("node.kubernetes.io/network-unavailable", "NoSchedule", hostNetwork=True),
@@ -175,13 +256,22 @@ ROWS: list[Row] = [
         0,
     ),
     ("a pod that waits for a node that is gone goes", lambda: pending_on(fleet(0), "node-9"), 0, 1),
-    ("a pod that ran on a node that is gone is the garbage collector's", lambda: holding(fleet(0), {"node-9": 1}), 0, 0),
+    (
+        "a pod that ran on a node that is gone is the garbage collector's",
+        lambda: holding(fleet(0), {"node-9": 1}),
+        0,
+        0,
+    ),
 ]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-@pytest.mark.parametrize(("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_one_turn_as_upstream(world: Callable[[], World], creates: int, deletes: int, strategy: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("world", "creates", "deletes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_one_turn_as_upstream(
+    world: Callable[[], World], creates: int, deletes: int, strategy: dict[str, Any]
+) -> None:
     there = world()
     there.body["spec"]["updateStrategy"] = strategy
     assert counted(there) == (creates, deletes)
@@ -190,7 +280,9 @@ def test_one_turn_as_upstream(world: Callable[[], World], creates: int, deletes:
 def counted(world: World) -> tuple[int, int]:
     """How many pods a turn makes, and how many it ends."""
     actions = world.turn().actions
-    return sum(isinstance(a, CreatePod) for a in actions), sum(isinstance(a, DeletePod) for a in actions)
+    return sum(isinstance(a, CreatePod) for a in actions), sum(
+        isinstance(a, DeletePod) for a in actions
+    )
 
 
 OLD = {"app": "agent", names.REVISION_HASH: "old"}
@@ -277,8 +369,12 @@ SURGE: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize(("world", "creates", "deletes"), [row[1:] for row in SURGE], ids=[row[0] for row in SURGE])
-def test_one_turn_with_surge_as_upstream(world: Callable[[], World], creates: int, deletes: int) -> None:
+@pytest.mark.parametrize(
+    ("world", "creates", "deletes"), [row[1:] for row in SURGE], ids=[row[0] for row in SURGE]
+)
+def test_one_turn_with_surge_as_upstream(
+    world: Callable[[], World], creates: int, deletes: int
+) -> None:
     assert counted(world()) == (creates, deletes)
 
 

@@ -1,9 +1,11 @@
-"""Upstream's unit tests of the rolling update (pkg/controller/daemon/update_test.go), as stories with its numbers, turn by turn.
+"""Upstream's unit tests of the rolling update (pkg/controller/daemon/update_test.go), as stories
+with its numbers, turn by turn.
 
-Upstream's sync can first settle and then pace, when the effects of the first half are seen at once, which only its fakes do; a turn
-here does one of both. So its "2 creates, 2 deletes" are two turns here, deletes first. Without counterpart: ControlledHistories of
-another namespace (an observation holds one namespace; test_cache.py), the map of nodes with empty entries (GetUnavailableNumbers;
-its numbers are in test_rollout.py).
+Upstream's sync can first settle and then pace, when the effects of the first half are seen at once,
+which only its fakes do; a turn here does one of both. So its "2 creates, 2 deletes" are two turns
+here, deletes first. Without counterpart: ControlledHistories of another namespace (an observation
+holds one namespace; test_cache.py), the map of nodes with empty entries (GetUnavailableNumbers; its
+numbers are in test_rollout.py).
 """
 
 from __future__ import annotations
@@ -24,9 +26,13 @@ from tests.daemonset.world import (
 
 
 class Story:
-    """A fleet that stands; each turn's creates and deletes are counted, and what is deleted is gone at once."""
+    """A fleet that stands; each turn's creates and deletes are counted, and what is deleted is gone
+    at once.
+    """
 
-    def __init__(self, nodes: list[dict[str, Any]] | int, strategy: dict[str, Any], *, ready: bool = True) -> None:
+    def __init__(
+        self, nodes: list[dict[str, Any]] | int, strategy: dict[str, Any], *, ready: bool = True
+    ) -> None:
         self.world = World(daemonset(updateStrategy=strategy), nodes)
         self.turn()
         if ready:
@@ -34,18 +40,28 @@ class Story:
 
     def turn(self) -> tuple[int, int]:
         actions = self.world.turn().actions
-        for name in [name for name, pod in self.world.pods.items() if "deletionTimestamp" in pod["metadata"]]:
+        for name in [
+            name for name, pod in self.world.pods.items() if "deletionTimestamp" in pod["metadata"]
+        ]:
             self.world.vanish(name)
-        return sum(isinstance(a, CreatePod) for a in actions), sum(isinstance(a, DeletePod) for a in actions)
+        return sum(isinstance(a, CreatePod) for a in actions), sum(
+            isinstance(a, DeletePod) for a in actions
+        )
 
     def turns(self, *expected: tuple[int, int]) -> None:
         assert [self.turn() for _ in expected] == list(expected)
 
     def ready(self, *nodes: str, old: bool = True, ready: bool = True) -> None:
-        """Pods become ready now, or unready: all of them, or those on some nodes, or only those of the newest template."""
+        """Pods become ready now, or unready: all of them, or those on some nodes, or only those of
+        the newest template.
+        """
         newest = self.world.body["metadata"]["annotations"][names.TEMPLATE_GENERATION]
         for pod in self.world.parsed():
-            if (not nodes or pod.node in nodes) and (old or pod.template_generation == newest) and pod.ready is not ready:
+            if (
+                (not nodes or pod.node in nodes)
+                and (old or pod.template_generation == newest)
+                and pod.ready is not ready
+            ):
                 self.world.start(self.world.pods[pod.name], ready)
 
     def edit(self, image: str = "agent:2", **spec: Any) -> None:
@@ -79,12 +95,16 @@ def test_with_surge_two_new_pods_come_first() -> None:
     story.turns((0, 1), (0, 0))
 
 
-def test_with_surge_a_node_that_is_no_longer_wanted_gives_up_its_pod_when_enough_are_available() -> None:
+def test_with_surge_a_node_that_is_no_longer_wanted_gives_up_its_pod_when_enough_are_available() -> (
+    None
+):
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     nodes = [node(f"node-{i}", taints=[taint] if i == 0 else None) for i in range(5)]
     story = Story([], rolling(0, 1))
     story.world.nodes = nodes
-    story.world.body["spec"]["template"]["spec"]["tolerations"] = [{"key": taint["key"], "operator": "Exists"}]
+    story.world.body["spec"]["template"]["spec"]["tolerations"] = [
+        {"key": taint["key"], "operator": "Exists"}
+    ]
     story.edit("agent:1")
     story.turns((5, 0))
     story.ready()
@@ -117,7 +137,9 @@ def test_a_second_edit_replaces_the_pods_that_never_got_ready_and_leaves_the_oth
 
 
 @pytest.mark.parametrize("most", range(1, 12))
-def test_of_twenty_ten_that_are_not_ready_are_replaced_and_of_the_others_what_the_budget_still_leaves(most: int) -> None:
+def test_of_twenty_ten_that_are_not_ready_are_replaced_and_of_the_others_what_the_budget_still_leaves(
+    most: int,
+) -> None:
     story = Story(20, rolling(most))
     story.ready(*(f"node-{i}" for i in range(10)), ready=False)
     for image in ("agent:2", "agent:3"):
@@ -142,7 +164,9 @@ def test_old_pods_that_are_not_ready_all_go_at_once() -> None:
     story.turns((0, 5), (5, 0), (0, 0))
 
 
-def test_with_surge_old_pods_that_are_not_ready_all_get_a_successor_and_then_the_limit_counts_again() -> None:
+def test_with_surge_old_pods_that_are_not_ready_all_get_a_successor_and_then_the_limit_counts_again() -> (
+    None
+):
     story = Story(5, rolling(0, 3), ready=False)
     story.edit()
     story.turns((5, 0), (0, 5))
@@ -176,7 +200,11 @@ def test_on_delete_only_what_somebody_deleted_comes_back_new() -> None:
     story.turns((0, 0))
     story.world.vanish(next(iter(story.on)))
     story.turns((1, 0), (0, 0))
-    assert sorted(image for images in story.world.images().values() for image in images) == ["agent:1", "agent:1", "agent:2"]
+    assert sorted(image for images in story.world.images().values() for image in images) == [
+        "agent:1",
+        "agent:1",
+        "agent:2",
+    ]
 
 
 def test_a_change_of_strategy_in_mid_rollout_goes_on_by_the_new_one() -> None:

@@ -71,7 +71,9 @@ def test_failures_come_back_later_each_time_and_success_forgives() -> None:
 
 @pytest.mark.parametrize(("cost", "hold"), [(0.0, 0.005), (0.002, 0.01), (3.0, 0.05)])
 def test_the_next_turn_of_a_key_waits_for_what_the_last_one_cost(cost: float, hold: float) -> None:
-    """Also a turn that took no time is not followed at once: in virtual time each event would be a turn."""
+    """Also a turn that took no time is not followed at once: in virtual time each event would be a
+    turn.
+    """
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 10.0)
     assert queue.take(10.0) == "a"

@@ -1,4 +1,6 @@
-"""A world of plain dictionaries, just big enough to carry out decisions: no clock, no API server, no luck."""
+"""A world of plain dictionaries, just big enough to carry out decisions: no clock, no API server,
+no luck.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ OWNER = {
 
 
 def node(
-    name: str, labels: dict[str, str] | None = None, taints: list[dict[str, str]] | None = None, ready: bool = True
+    name: str,
+    labels: dict[str, str] | None = None,
+    taints: list[dict[str, str]] | None = None,
+    ready: bool = True,
 ) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     return {
@@ -74,7 +79,10 @@ def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
 
 
 def rolling(max_unavailable: int | str = 1, max_surge: int | str = 0) -> dict[str, Any]:
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable, "maxSurge": max_surge}}
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": max_unavailable, "maxSurge": max_surge},
+    }
 
 
 class World:
@@ -99,16 +107,22 @@ class World:
         return Observation(
             now=self.now,
             daemonset=daemonsets.daemonset_of(self.body),
-            nodes=tuple(sorted((nodes.node_of(body) for body in self.nodes), key=lambda node: node.name)),
+            nodes=tuple(
+                sorted((nodes.node_of(body) for body in self.nodes), key=lambda node: node.name)
+            ),
             pods=tuple(sorted(self.parsed(), key=lambda pod: pod.name)),
-            revisions=tuple(sorted((r for r in found if r is not None), key=lambda r: (r.number, r.name))),
+            revisions=tuple(
+                sorted((r for r in found if r is not None), key=lambda r: (r.number, r.name))
+            ),
             backoffs=dict(self.backoffs),
             vanished=dict(self.vanished),
             own_node=self.own_node,
         )
 
     def turn(self, at_most: int | None = None) -> Decision:
-        """One turn; with `at_most`, only so many actions are performed and then the controller crashes."""
+        """One turn; with `at_most`, only so many actions are performed and then the controller
+        crashes.
+        """
         decision = decide.decide(self.observe())
         for action in decision.actions[:at_most]:
             self.perform(action)
@@ -118,7 +132,10 @@ class World:
         self.backoffs.update(decision.backoffs)
         if decision.status is not None:
             counters = daemonsets.counters(decision.status.counts)
-            self.body["status"] = {**counters, "observedGeneration": decision.status.observed_generation}
+            self.body["status"] = {
+                **counters,
+                "observedGeneration": decision.status.observed_generation,
+            }
         return decision
 
     def perform(self, action: Action) -> None:
@@ -141,7 +158,9 @@ class World:
             case RenumberRevision(key=key, number=number):
                 self.revisions[key.name]["revision"] = number
             case LabelRevision(key=key, hash=hash):
-                self.revisions[key.name]["metadata"].setdefault("labels", {})[names.REVISION_HASH] = hash
+                self.revisions[key.name]["metadata"].setdefault("labels", {})[
+                    names.REVISION_HASH
+                ] = hash
             case DeleteRevision(key=key):
                 del self.revisions[key.name]
 
@@ -150,12 +169,16 @@ class World:
         for _ in range(turns):
             if not self.turn().actions and not self.kubelets():
                 return
-        raise AssertionError(f"not settled after {turns} turns: {decide.decide(self.observe()).actions}")
+        raise AssertionError(
+            f"not settled after {turns} turns: {decide.decide(self.observe()).actions}"
+        )
 
     # What happens otherwise
 
     def kubelets(self) -> bool:
-        """Pods that are ending vanish, the others start and get ready; tells whether anything moved."""
+        """Pods that are ending vanish, the others start and get ready; tells whether anything
+        moved.
+        """
         moved = False
         self.now += 1
         for name, pod in list(self.pods.items()):
@@ -170,7 +193,11 @@ class World:
 
     def start(self, pod: dict[str, Any], ready: bool = True) -> None:
         pod["spec"]["nodeName"] = pods.pod_of(pod).node
-        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": timestamps.text(self.now)}
+        condition = {
+            "type": "Ready",
+            "status": str(ready),
+            "lastTransitionTime": timestamps.text(self.now),
+        }
         pod["status"] = {"phase": "Running" if ready else "Pending", "conditions": [condition]}
         if not ready:
             waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
@@ -186,14 +213,32 @@ class World:
         return body
 
     def existing(
-        self, name: str, on: str, *, owned: bool = True, labels: dict[str, str] | None = None, **status: Any
+        self,
+        name: str,
+        on: str,
+        *,
+        owned: bool = True,
+        labels: dict[str, str] | None = None,
+        **status: Any,
     ) -> dict[str, Any]:
         """A pod that somebody made before, on that node."""
-        metadata = {"name": name, "namespace": "logging", "labels": {"app": "agent"} if labels is None else labels}
+        metadata = {
+            "name": name,
+            "namespace": "logging",
+            "labels": {"app": "agent"} if labels is None else labels,
+        }
         owner = {"ownerReferences": [OWNER]} if owned else {}
         spec = {"nodeName": on, "containers": [{"name": "agent", "image": "agent:0"}]}
         status = {"phase": "Running", **status}
-        return self.add_pod({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, **owner}, "spec": spec, "status": status})
+        return self.add_pod(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {**metadata, **owner},
+                "spec": spec,
+                "status": status,
+            }
+        )
 
     def edit(self, image: str) -> None:
         """A new template, as an API server takes it."""
@@ -201,7 +246,9 @@ class World:
         self.body["spec"]["template"]["spec"]["containers"][0]["image"] = image
         metadata = self.body["metadata"]
         metadata["generation"] += 1
-        metadata["annotations"][names.TEMPLATE_GENERATION] = str(int(metadata["annotations"][names.TEMPLATE_GENERATION]) + 1)
+        metadata["annotations"][names.TEMPLATE_GENERATION] = str(
+            int(metadata["annotations"][names.TEMPLATE_GENERATION]) + 1
+        )
 
     # Looking
 
@@ -213,12 +260,20 @@ class World:
         found: dict[str, list[str]] = {}
         for body in self.pods.values():
             if "deletionTimestamp" not in body["metadata"]:
-                found.setdefault(pods.pod_of(body).node, []).append(body["spec"]["containers"][0]["image"])
+                found.setdefault(pods.pod_of(body).node, []).append(
+                    body["spec"]["containers"][0]["image"]
+                )
         return {name: sorted(images) for name, images in sorted(found.items())}
 
     def available(self) -> int:
         seconds = self.body["spec"].get("minReadySeconds", 0)
-        return len({pod.node for pod in self.parsed() if not pod.terminating and pod.available(seconds, self.now)})
+        return len(
+            {
+                pod.node
+                for pod in self.parsed()
+                if not pod.terminating and pod.available(seconds, self.now)
+            }
+        )
 
     def numbers(self) -> list[int]:
         return sorted(body["revision"] for body in self.revisions.values())

@@ -21,19 +21,31 @@ def kustomized(directory: Path) -> str:
 def templated(*options: str) -> str:
     """The objects of the chart as YAML documents."""
     # helm as built here knows no version of Kubernetes by itself.
-    words = ("template", "gitops-ds", CHART, "--namespace", "gitops-ds", "--kube-version", "1.33.0", *options)
+    words = (
+        "template",
+        "gitops-ds",
+        CHART,
+        "--namespace",
+        "gitops-ds",
+        "--kube-version",
+        "1.33.0",
+        *options,
+    )
     return _output(renderers.programs() / "helm", *words)
 
 
 def overlay(directory: Path, power: str, settings: str, *components: str) -> Path:
-    """A kustomization as a user writes it: the base with a power, further components of deploy/, and settings."""
+    """A kustomization as a user writes it: the base with a power, further components of deploy/,
+    and settings.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     there = os.path.relpath(DEPLOY, directory.resolve())
     parts = "".join(f"  - {there}/{part}\n" for part in (f"powers/{power}", *components))
     (directory / "settings.yaml").write_text(settings)
     (directory / "kustomization.yaml").write_text(
         f"resources:\n  - {there}/base\ncomponents:\n{parts}"
-        "configMapGenerator:\n  - {name: settings, namespace: gitops-ds, behavior: replace, files: [settings.yaml]}\n"
+        "configMapGenerator:\n  - {name: settings, namespace: gitops-ds, behavior: replace, "
+        "files: [settings.yaml]}\n"
     )
     return directory
 

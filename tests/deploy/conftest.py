@@ -12,8 +12,12 @@ from tests.deploy import rights
 _ENFORCED = ("--enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 
 
-def _audited(tmp_path_factory: pytest.TempPathFactory, *, built_in: bool) -> Iterator[controlplane.ControlPlane]:
-    wanted = controlplane.Wanted(nodes=3, daemonset_controller=built_in, audit=True, api_server_options=_ENFORCED)
+def _audited(
+    tmp_path_factory: pytest.TempPathFactory, *, built_in: bool
+) -> Iterator[controlplane.ControlPlane]:
+    wanted = controlplane.Wanted(
+        nodes=3, daemonset_controller=built_in, audit=True, api_server_options=_ENFORCED
+    )
     found = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), wanted)
     try:
         yield found.start()

@@ -1,7 +1,9 @@
-"""Runs a Containerfile's steps without a container engine: each step is a layer, kept by its content as engines keep them.
+"""Runs a Containerfile's steps without a container engine: each step is a layer, kept by its
+content as engines keep them.
 
-What differs from an engine: the base images are a root that debootstrap made (Debian's own Python in place of python:slim; Go comes
-from this machine), and root is root. It needs a machine that lets root mount.
+What differs from an engine: the base images are a root that debootstrap made (Debian's own Python
+in place of python:slim; Go comes from this machine), and root is root. It needs a machine that lets
+root mount.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = "python3,python3-venv,python-is-python3,ca-certificates"
 # How this machine reaches package registries is the machine's business, as with an engine's build.
-_OF_THE_MACHINE = re.compile(r"^(PIP_.*|GOPROXY|GOFLAGS|GOSUMDB|GONOSUMDB|.*_(CERT|CAINFO|BUNDLE)|SSL_CERT_.*|.*_proxy|.*_PROXY)$")
+_OF_THE_MACHINE = re.compile(
+    r"^(PIP_.*|GOPROXY|GOFLAGS|GOSUMDB|GONOSUMDB|.*_(CERT|CAINFO|BUNDLE)|SSL_CERT_.*|.*_proxy|.*_PROXY)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,9 @@ class Image:
     """Layers, the lowest first, and what a container of it runs with."""
 
     layers: tuple[Path, ...]
-    environment: tuple[tuple[str, str], ...] = (("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),)
+    environment: tuple[tuple[str, str], ...] = (
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    )
     user: str = "0:0"
     directory: str = "/"
     entrypoint: tuple[str, ...] = ()
@@ -44,18 +50,30 @@ class Image:
 
 def cache() -> Path:
     """Where roots and layers are kept, outside of the tree."""
-    found = os.environ.get("GITOPS_DS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gitops-ds"
+    found = (
+        os.environ.get("GITOPS_DS_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gitops-ds"
+    )
     return Path(found) / "image"
 
 
 def instructions(file: Path = ROOT / "Containerfile") -> list[tuple[str, str]]:
-    """The words and the rest of each line, lines joined; in place of an argument of a base image its default."""
+    """The words and the rest of each line, lines joined; in place of an argument of a base image
+    its default.
+    """
     text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.MULTILINE).replace("\\\n", "")
-    lines = [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())]
+    lines = [
+        (word, rest.strip())
+        for word, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())
+    ]
     defaults = dict(rest.split("=", 1) for word, rest in lines if word == "ARG")
 
     def whole(word: str, rest: str) -> str:
-        return re.sub(r"\$\{(\w+)\}", lambda argument: defaults[argument[1]], rest) if word == "FROM" else rest
+        return (
+            re.sub(r"\$\{(\w+)\}", lambda argument: defaults[argument[1]], rest)
+            if word == "FROM"
+            else rest
+        )
 
     return [(word, whole(word, rest)) for word, rest in lines if word != "ARG"]
 
@@ -67,7 +85,9 @@ class Build:
     made: dict[str, Image] = field(default_factory=dict)
 
     def target(self, wanted: str) -> Image:
-        """The image of a stage, from what is kept and what has to be made; layers that it has no use for are not kept."""
+        """The image of a stage, from what is kept and what has to be made; layers that it has no
+        use for are not kept.
+        """
         (cache() / "layers").mkdir(parents=True, exist_ok=True)
         with (cache() / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,7 +115,10 @@ class Build:
             case "ENV":
                 known = dict(image.environment)
                 said = (pair.partition("=") for pair in shlex.split(rest))
-                known |= {name: re.sub(r"\$(\w+)", lambda found: known.get(found[1], ""), value) for name, _, value in said}
+                known |= {
+                    name: re.sub(r"\$(\w+)", lambda found: known.get(found[1], ""), value)
+                    for name, _, value in said
+                }
                 return replace(image, environment=tuple(known.items()))
             case "USER":
                 return replace(image, user=rest)
@@ -107,7 +130,11 @@ class Build:
                 return replace(image, command=tuple(json.loads(rest)))
             case "RUN":
                 assert image.user.startswith("0"), f"RUN as {image.user} is not known here"
-                return _layer(image, f"RUN {rest} {image.environment}", lambda upper: _run_step(image, upper, rest))
+                return _layer(
+                    image,
+                    f"RUN {rest} {image.environment}",
+                    lambda upper: _run_step(image, upper, rest),
+                )
             case "COPY":
                 return self._copy(image, rest)
         raise ValueError(f"{word} is not known here")
@@ -119,7 +146,11 @@ class Build:
 
         def make(upper: Path) -> None:
             for source in sources:
-                place = upper / target.strip("/") / Path(source).name if into else upper / target.strip("/")
+                place = (
+                    upper / target.strip("/") / Path(source).name
+                    if into
+                    else upper / target.strip("/")
+                )
                 place.parent.mkdir(parents=True, exist_ok=True)
                 if stage:
                     _copy_from(self.made[stage], source, place)
@@ -130,9 +161,14 @@ class Build:
         return _layer(image, f"COPY {rest} {told}", make)
 
 
-def run(image: Image, *words: str, binds: Sequence[tuple[Path, str]] = ()) -> subprocess.CompletedProcess[str]:
+def run(
+    image: Image, *words: str, binds: Sequence[tuple[Path, str]] = ()
+) -> subprocess.CompletedProcess[str]:
     """A program in a container of the image: its user, a read-only root, a /tmp of its own."""
-    mounts = "".join(f"mkdir -p $m{there} && mount --bind {shlex.quote(str(here))} $m{there}\n" for here, there in binds)
+    mounts = "".join(
+        f"mkdir -p $m{there} && mount --bind {shlex.quote(str(here))} $m{there}\n"
+        for here, there in binds
+    )
     group = image.user.split(":")[1]
     script = f"""set -e; m=$1; shift
 mount -t tmpfs tmpfs $m; mkdir $m/up $m/work $m/root
@@ -148,13 +184,20 @@ exec setpriv --no-new-privs chroot --userspec={image.user} --groups={group} $m s
 
 
 def _run_step(image: Image, upper: Path, command: str) -> None:
-    binds = [path for path in ("/etc/resolv.conf", "/etc/ssl/certs", "/opt/wheels", "/usr/local/go") if Path(path).exists()]
+    binds = [
+        path
+        for path in ("/etc/resolv.conf", "/etc/ssl/certs", "/opt/wheels", "/usr/local/go")
+        if Path(path).exists()
+    ]
     caches = {"GOMODCACHE": "go-modules", "GOCACHE": "go-build"}
     given = {name: value for name, value in os.environ.items() if _OF_THE_MACHINE.match(name)}
     mounts = ""
     for name, folder in caches.items():
         (cache() / folder).mkdir(parents=True, exist_ok=True)
-        mounts += f"mkdir -p $m/run/{folder} && mount --bind {shlex.quote(str(cache() / folder))} $m/run/{folder}\n"
+        mounts += (
+            f"mkdir -p $m/run/{folder} && mount --bind {shlex.quote(str(cache() / folder))} "
+            f"$m/run/{folder}\n"
+        )
         given[name] = f"/run/{folder}"
     for path in binds:
         made = "mkdir -p" if Path(path).is_dir() else "touch"
@@ -164,7 +207,12 @@ mount -t overlay overlay -o lowerdir={_lower(image)},upperdir={shlex.quote(str(u
 {mounts}mount -t proc proc $m/proc; mount --rbind /dev $m/dev
 chroot $m sh -c "$2"
 """
-    environment = {**given, **dict(image.environment), "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"}
+    environment = {
+        **given,
+        **dict(image.environment),
+        "HOME": "/root",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
     if Path("/usr/local/go").exists():
         environment["PATH"] = f"/usr/local/go/bin:{environment['PATH']}"
     _unshared(script, command, environment=environment, check=True, beside=upper.parent)
@@ -239,13 +287,21 @@ def _copy_tracked(source: str, place: Path) -> None:
 
 
 def _digest_of(sources: Sequence[str]) -> str:
-    parts = (f"{file.relative_to(ROOT)} {_digest(file)}" for one in sources for file in _tracked(one))
+    parts = (
+        f"{file.relative_to(ROOT)} {_digest(file)}" for one in sources for file in _tracked(one)
+    )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _digest(file: Path) -> str:
-    return hashlib.sha256(str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()).hexdigest()
+    return hashlib.sha256(
+        str(file.readlink()).encode() if file.is_symlink() else file.read_bytes()
+    ).hexdigest()
 
 
 def _bytes(directory: Path) -> int:
-    return sum(path.lstat().st_size for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(
+        path.lstat().st_size
+        for path in directory.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )

@@ -1,6 +1,7 @@
 """What the service's account was granted beside what it used, by the API server's own audit log.
 
-Add a scene to scenes.py when the service makes a request of a new kind, and its right to deploy/powers/ or deploy/rights/.
+Add a scene to scenes.py when the service makes a request of a new kind, and its right to
+deploy/powers/ or deploy/rights/.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """A verb on a resource (`daemonsets/status`) of an API group, in one namespace or (empty) in all; with a name of that alone."""
+    """A verb on a resource (`daemonsets/status`) of an API group, in one namespace or (empty) in
+    all; with a name of that alone.
+    """
 
     verb: str
     group: str
@@ -42,13 +45,18 @@ class Right:
 
 
 _RBAC = "rbac.authorization.k8s.io"
-# Asked by the API server itself while it answers another request, so that no line of the audit log is theirs: each beside the
-# request that is refused without it. The control plane of the tests runs the plugins that ask.
+# Asked by the API server itself while it answers another request, so that no line of the audit log
+# is theirs: each beside the request that is refused without it. The control plane of the tests runs
+# the plugins that ask.
 IMPLIED: Mapping[Right, Right] = {
-    # OwnerReferencesPermissionEnforcement, for a pod whose owner reference blocks its owner's deletion.
+    # OwnerReferencesPermissionEnforcement, for a pod whose owner reference blocks its owner's
+    # deletion.
     Right("update", "apps", "daemonsets/finalizers"): Right("create", "", "pods"),
     # A role with rights that the account itself has not got, and a binding to one.
-    **{Right("escalate", _RBAC, roles): Right("create", _RBAC, roles) for roles in ("roles", "clusterroles")},
+    **{
+        Right("escalate", _RBAC, roles): Right("create", _RBAC, roles)
+        for roles in ("roles", "clusterroles")
+    },
     Right("bind", _RBAC, "roles"): Right("create", _RBAC, "rolebindings"),
     Right("bind", _RBAC, "clusterroles"): Right("create", _RBAC, "clusterrolebindings"),
 }
@@ -62,22 +70,34 @@ class Outcome:
     unused: tuple[Right, ...]
 
     def __str__(self) -> str:
-        return f"refused: {', '.join(self.refused) or 'none'}; unused: {', '.join(map(str, self.unused)) or 'none'}"
+        return (
+            f"refused: {', '.join(self.refused) or 'none'}; unused: "
+            f"{', '.join(map(str, self.unused)) or 'none'}"
+        )
 
 
 NOTHING_AMISS = Outcome((), ())
-# What is in a Namespace that left Git: kinds that may not be listed are named by the guard that keeps it, until somebody approves.
+# What is in a Namespace that left Git: kinds that may not be listed are named by the guard that
+# keeps it, until somebody approves.
 _CONTENTS = re.compile(r"list /apis?/.*/namespaces/fleet/\w+\?limit=500$")
 
 
-def judge(plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = frozenset()) -> Outcome:
-    """What the account did since the audit log had that length, beside what it may do now; `but` may be left unused."""
+def judge(
+    plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = frozenset()
+) -> Outcome:
+    """What the account did since the audit log had that length, beside what it may do now; `but`
+    may be left unused.
+    """
     given = granted(plane)
     needed: set[Right] = set()
     refused: list[str] = []
     for told in _requests(plane.audit_log, since):
         is_ending = "being terminated" in told["responseStatus"].get("message", "")
-        if _code(told) == 403 and not is_ending and not _CONTENTS.match(f"{told['verb']} {told['requestURI']}"):
+        if (
+            _code(told) == 403
+            and not is_ending
+            and not _CONTENTS.match(f"{told['verb']} {told['requestURI']}")
+        ):
             refused.append(f"{told['verb']} {told['requestURI']}")
         for right in _asked(told):
             narrow = Right(right.verb, right.group, right.resource)
@@ -94,15 +114,21 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
         return list(plane.request("GET", f"{_GROUP}/{plural}")["items"])
 
     roles = {
-        (kind, role["metadata"].get("namespace", ""), role["metadata"]["name"]): role.get("rules") or ()
+        (kind, role["metadata"].get("namespace", ""), role["metadata"]["name"]): role.get("rules")
+        or ()
         for kind, plural in (("Role", "roles"), ("ClusterRole", "clusterroles"))
         for role in listed(plural)
     }
     found = set()
     for binding in (*listed("rolebindings"), *listed("clusterrolebindings")):
-        if any(who.get("name") == "gitops-ds" and who.get("namespace") == NAMESPACE for who in binding.get("subjects") or ()):
+        if any(
+            who.get("name") == "gitops-ds" and who.get("namespace") == NAMESPACE
+            for who in binding.get("subjects") or ()
+        ):
             space, role = binding["metadata"].get("namespace", ""), binding["roleRef"]
-            for rule in roles.get((role["kind"], space if role["kind"] == "Role" else "", role["name"]), ()):
+            for rule in roles.get(
+                (role["kind"], space if role["kind"] == "Role" else "", role["name"]), ()
+            ):
                 found |= {
                     Right(verb, group, resource, space, name)
                     for name in rule.get("resourceNames") or [""]
@@ -121,7 +147,10 @@ def _requests(log: Path, since: int) -> Iterator[dict[str, Any]]:
             if ACCOUNT.encode() not in line:
                 continue
             told = json.loads(line)
-            if told["user"].get("username") == ACCOUNT and told["stage"] in ("ResponseComplete", "ResponseStarted"):
+            if told["user"].get("username") == ACCOUNT and told["stage"] in (
+                "ResponseComplete",
+                "ResponseStarted",
+            ):
                 yield told
 
 
@@ -149,7 +178,9 @@ def _asked(told: Mapping[str, Any]) -> Iterator[Right]:
         yield Right("create", what.get("apiGroup", ""), resource, what.get("namespace", ""))
 
 
-def installed(plane: controlplane.ControlPlane, directory: Path, power: str, *components: str) -> int:
+def installed(
+    plane: controlplane.ControlPlane, directory: Path, power: str, *components: str
+) -> int:
     """deploy/ with the power, its rights in force; the length of the audit log then.
 
     Its own pods are only said to run here, so they take none of the rights that are looked at.
@@ -161,9 +192,18 @@ def installed(plane: controlplane.ControlPlane, directory: Path, power: str, *co
 
 
 def bound(plane: controlplane.ControlPlane, space: str, role: str) -> int:
-    """Binds a ClusterRole of deploy/ in a namespace, as its docs say; the length of the audit log when it is in force."""
+    """Binds a ClusterRole of deploy/ in a namespace, as its docs say; the length of the audit log
+    when it is in force.
+    """
     plane.kubectl(
-        "-n", space, "create", "rolebinding", f"{role}-too", "--clusterrole", role, "--serviceaccount=gitops-ds:gitops-ds"
+        "-n",
+        space,
+        "create",
+        "rolebinding",
+        f"{role}-too",
+        "--clusterrole",
+        role,
+        "--serviceaccount=gitops-ds:gitops-ds",
     )
     in_force(plane)
     return plane.audit_log.stat().st_size
@@ -172,9 +212,18 @@ def bound(plane: controlplane.ControlPlane, space: str, role: str) -> int:
 def _gathered(plane: controlplane.ControlPlane) -> bool:
     """Whether the role of all objects has the rules of those that are to be gathered."""
     roles = plane.request("GET", f"{_GROUP}/clusterroles")["items"]
-    parts = [one["rules"] for one in roles if "gitops-ds.io/aggregate-to-objects" in (one["metadata"].get("labels") or {})]
-    whole = [one.get("rules") or [] for one in roles if one["metadata"]["name"] == "gitops-ds-objects"]
-    return all(sorted(map(str, rules)) == sorted(str(rule) for part in parts for rule in part) for rules in whole)
+    parts = [
+        one["rules"]
+        for one in roles
+        if "gitops-ds.io/aggregate-to-objects" in (one["metadata"].get("labels") or {})
+    ]
+    whole = [
+        one.get("rules") or [] for one in roles if one["metadata"]["name"] == "gitops-ds-objects"
+    ]
+    return all(
+        sorted(map(str, rules)) == sorted(str(rule) for part in parts for rule in part)
+        for rules in whole
+    )
 
 
 def in_force(plane: controlplane.ControlPlane) -> None:
@@ -185,21 +234,42 @@ def in_force(plane: controlplane.ControlPlane) -> None:
 
 def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
     resource, _, sub = right.resource.partition("/")
-    asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": sub, "namespace": right.namespace}
+    asked = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": sub,
+        "namespace": right.namespace,
+    }
     asked["name"] = right.name
     group = "authorization.k8s.io/v1"
-    review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": {"user": ACCOUNT, "resourceAttributes": asked}}
-    return bool(plane.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"])
+    review = {
+        "apiVersion": group,
+        "kind": "SubjectAccessReview",
+        "spec": {"user": ACCOUNT, "resourceAttributes": asked},
+    }
+    return bool(
+        plane.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"]
+    )
 
 
 def removed(plane: controlplane.ControlPlane) -> None:
     """Takes away what `installed` and the service left, but the namespace."""
     plane.kubectl(
-        "-n", NAMESPACE, "delete", "--ignore-not-found", "--all", "roles,rolebindings,leases,configmaps,secrets,daemonsets"
+        "-n",
+        NAMESPACE,
+        "delete",
+        "--ignore-not-found",
+        "--all",
+        "roles,rolebindings,leases,configmaps,secrets,daemonsets",
     )
     for plural in ("clusterrolebindings", "clusterroles"):
         found = plane.request("GET", f"{_GROUP}/{plural}")["items"]
-        ours = [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith("gitops-ds")]
+        ours = [
+            one["metadata"]["name"]
+            for one in found
+            if one["metadata"]["name"].startswith("gitops-ds")
+        ]
         plane.kubectl("delete", plural, *ours)
 
 
@@ -225,11 +295,19 @@ class Replicas:
 
     def said(self, words: str, times: int = 1) -> None:
         """Waits until they said it."""
-        until(lambda: self.log().count(words) >= times, lambda: f"{words} was not said:\n{self.log()[-3000:]}", PATIENCE)
+        until(
+            lambda: self.log().count(words) >= times,
+            lambda: f"{words} was not said:\n{self.log()[-3000:]}",
+            PATIENCE,
+        )
 
     def stop_the_leader(self) -> None:
         """Ends it as the kubelet does, and waits until another leads."""
-        leads = [log for log in self.processes if log.read_text().count("leads by lease") > log.read_text().count("leads no more")]
+        leads = [
+            log
+            for log in self.processes
+            if log.read_text().count("leads by lease") > log.read_text().count("leads no more")
+        ]
         (leader,) = [log for log in leads if self.processes[log].poll() is None]
         before = self.log().count("leads by lease")
         self.processes[leader].terminate()
@@ -239,13 +317,28 @@ class Replicas:
 
 @contextlib.contextmanager
 def service(
-    plane: controlplane.ControlPlane, directory: Path, power: str, settings: Mapping[str, Any], replicas: int = 2
+    plane: controlplane.ControlPlane,
+    directory: Path,
+    power: str,
+    settings: Mapping[str, Any],
+    replicas: int = 2,
 ) -> Iterator[Replicas]:
     """The service with an election, its replicas next to each other."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "settings.yaml"
-    file.write_text(json.dumps({"log": {"format": "text"}, "election": {"enabled": True}, **settings}))
-    words = (PROGRAM, "run", "--settings", file, "--powers", power, "--kubeconfig", kubeconfig(plane, directory))
+    file.write_text(
+        json.dumps({"log": {"format": "text"}, "election": {"enabled": True}, **settings})
+    )
+    words = (
+        PROGRAM,
+        "run",
+        "--settings",
+        file,
+        "--powers",
+        power,
+        "--kubeconfig",
+        kubeconfig(plane, directory),
+    )
     processes = {}
     for number in range(replicas):
         log = directory / f"{number}.log"
@@ -273,9 +366,20 @@ def service(
 
 
 def doctor(directory: Path) -> dict[str, str]:
-    """What `doctor` says of the rights of a service that ran in this directory, by what they are for."""
-    words = (PROGRAM, "doctor", "--settings", directory / "settings.yaml", "--kubeconfig", directory / "service.kubeconfig")
+    """What `doctor` says of the rights of a service that ran in this directory, by what they are
+    for.
+    """
+    words = (
+        PROGRAM,
+        "doctor",
+        "--settings",
+        directory / "settings.yaml",
+        "--kubeconfig",
+        directory / "service.kubeconfig",
+    )
     environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache0")}
-    ended = subprocess.run((*words, "-o", "json"), env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(
+        (*words, "-o", "json"), env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
     told = json.loads(ended.stdout)["checks"]
     return {one["name"]: one["verdict"] for one in told if one["name"].startswith("rights")}

@@ -73,7 +73,9 @@ def companions(space: str, text: str) -> list[dict[str, Any]]:
 def agents(tag: int, text: str, space: str = "fleet") -> dict[str, str | bytes | None]:
     """The files of a fleet of two agents, one of which needs the other and has a configuration."""
     configured = daemonset("agent", image(tag), space)
-    configured["spec"]["template"]["spec"]["volumes"] = [{"name": "config", "configMap": {"name": "agent"}}]
+    configured["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "config", "configMap": {"name": "agent"}}
+    ]
     return {
         "gitops-ds.yaml": 'version: v1\nname: fleet\nmanifests: ["shared/*.json"]\n',
         "shared/more.json": documents(*companions(space, text)),
@@ -84,7 +86,9 @@ def agents(tag: int, text: str, space: str = "fleet") -> dict[str, str | bytes |
     }
 
 
-def a_fleet_lives(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+def a_fleet_lives(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
     """Scenes A1, B9, C15 to C17, C19, D21: made, changed, refused, corrected, put back."""
     service.said("created DaemonSet fleet/agent")
     program.rolled_out(plane, "fleet", "agent")
@@ -126,13 +130,19 @@ def a_pass(plane: controlplane.ControlPlane, service: Replicas) -> str:
     _annotate(plane, f"gitops-ds.io/requested-at={value}")
 
     def said() -> dict[str, str]:
-        return dict(plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")["metadata"]["annotations"])
+        return dict(
+            plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")["metadata"][
+                "annotations"
+            ]
+        )
 
     until(lambda: said().get("gitops-ds.io/handled-at") == value, service.log, PATIENCE)
     return said()["gitops-ds.io/outcome"]
 
 
-def somebody_asks(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+def somebody_asks(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
     """A pass now, nothing for a while, and on with it: annotations of the state."""
     a_pass(plane, service)
     _annotate(plane, "gitops-ds.io/suspend=true")
@@ -142,7 +152,9 @@ def somebody_asks(plane: controlplane.ControlPlane, upstream: gitservers.Upstrea
     _runs(plane, 4)
 
 
-def another_leads(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
+def another_leads(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
     """Scene E24: the leader ends, the other one goes on where it was."""
     service.stop_the_leader()
     upstream.commit(agents(5, "two"))
@@ -150,8 +162,12 @@ def another_leads(plane: controlplane.ControlPlane, upstream: gitservers.Upstrea
     program.rolled_out(plane, "fleet", "agent")
 
 
-def it_leaves_git(plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas) -> None:
-    """Scene C18: more nodes lose an agent than the guard allows, so somebody approves; one DaemonSet goes after the other."""
+def it_leaves_git(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
+    """Scene C18: more nodes lose an agent than the guard allows, so somebody approves; one
+    DaemonSet goes after the other.
+    """
     gone = {"agents/agent/agent.yaml": None, "agents/agent/config/agent.conf": None}
     namespace = documents({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
     gone |= {f"agents/{name}/daemonset.json": None for name in ("agent", "base")}
@@ -180,7 +196,16 @@ def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> No
     """The only replica that is left loses the lease, and takes it again when it is free."""
     service.stop_the_leader()
     before = service.log().count("leads by lease")
-    plane.kubectl("-n", NAMESPACE, "patch", "lease", "gitops-ds", "--type=merge", "-p", '{"spec": {"holderIdentity": "a-thief"}}')
+    plane.kubectl(
+        "-n",
+        NAMESPACE,
+        "patch",
+        "lease",
+        "gitops-ds",
+        "--type=merge",
+        "-p",
+        '{"spec": {"holderIdentity": "a-thief"}}',
+    )
     service.said("a-thief holds it")
     service.said("leads by lease", before + 1)
 
@@ -198,9 +223,14 @@ def secret(space: str, name: str, data: Mapping[str, str], **labels: str) -> dic
 def powerful(space: str, text: str) -> list[dict[str, Any]]:
     """A Secret, roles with rights that the service itself has not got, and their bindings."""
     group = "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": [text]}]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": [text]}
+    ]
     subjects = [{"kind": "ServiceAccount", "name": "agent", "namespace": space}]
-    found = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}, secret(space, "agent", {"text": text})]
+    found = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
+        secret(space, "agent", {"text": text}),
+    ]
     for kind, there in (("ClusterRole", {}), ("Role", {"namespace": space})):
         metadata = {"name": "agent", **there, "labels": {"text": text}}
         reference = {"apiGroup": group, "kind": kind, "name": "agent"}
@@ -242,7 +272,14 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
     for name in ("plain", "hidden"):
         service.said(f"created DaemonSet tools/{name}")
         program.rolled_out(plane, "tools", name)
-        plane.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", f"agentstatus/tools.{name}", "--timeout=90s")
+        plane.kubectl(
+            "-n",
+            NAMESPACE,
+            "wait",
+            "--for=condition=Ready",
+            f"agentstatus/tools.{name}",
+            "--timeout=90s",
+        )
     plane.kubectl("-n", "tools", "delete", "secret", "hidden")
     service.said("deleted DaemonSet tools/hidden")
 
@@ -250,9 +287,16 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
 def deployers(space: str) -> list[dict[str, Any]]:
     """Scene B12: an account for a namespace, and one for what is in none."""
     group, every = "rbac.authorization.k8s.io", ["get", "create", "patch", "delete"]
-    found: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}]
+    found: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+    ]
     for kind, name, home, resources in (
-        ("Role", "deployer", space, ["daemonsets", "configmaps", "serviceaccounts", "services", "networkpolicies"]),
+        (
+            "Role",
+            "deployer",
+            space,
+            ["daemonsets", "configmaps", "serviceaccounts", "services", "networkpolicies"],
+        ),
         ("ClusterRole", "cluster", NAMESPACE, ["namespaces", "priorityclasses"]),
     ):
         there = {"namespace": home} if kind == "Role" else {}
@@ -273,7 +317,16 @@ def deployers(space: str) -> list[dict[str, Any]]:
 def another_controller_was_here(plane: controlplane.ControlPlane) -> None:
     """It took up the DaemonSet that asks for rivals, while no replica ran: the next one asks anew."""
     patch = '{"status": {"observedGeneration": 1}}'
-    plane.kubectl("-n", NAMESPACE, "patch", "ds/gitops-ds-probe", "--subresource=status", "--type=merge", "-p", patch)
+    plane.kubectl(
+        "-n",
+        NAMESPACE,
+        "patch",
+        "ds/gitops-ds-probe",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        patch,
+    )
 
 
 _DENIED = {
@@ -301,15 +354,26 @@ def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) ->
     service.said("no-pods")
     wanted = program.eventually(lambda: _names_asked_for(plane), bool)
     for name in wanted:
-        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "other", "image": image(1)}], "nodeName": "node-000"}}
-        plane.request("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **body})
+        body = {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "other", "image": image(1)}], "nodeName": "node-000"},
+        }
+        plane.request(
+            "POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **body}
+        )
     plane.kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "no-pods")
     program.rolled_out(plane, "default", "denied")
 
     (name,) = (one["metadata"]["name"] for one in _revisions(plane, "denied"))
     plane.kubectl("delete", "ds/denied")
     program.eventually(lambda: _revisions(plane, "denied"), lambda found: not found)
-    other = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "data": {}, "revision": 1}
+    other = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": name},
+        "data": {},
+        "revision": 1,
+    }
     plane.request("POST", f"{APPS}/default/controllerrevisions", other)
     plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
     program.rolled_out(plane, "default", "denied")
@@ -346,7 +410,9 @@ def nodes_that_change(plane: controlplane.ControlPlane) -> None:
     program.rolled_out(plane, "default", "nodes")
 
     def pods() -> dict[str, str]:
-        items = plane.request("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dnodes")["items"]
+        items = plane.request("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dnodes")[
+            "items"
+        ]
         return {pod["spec"].get("nodeName", ""): pod["metadata"]["name"] for pod in items}
 
     plane.add_nodes([controlplane.node("node-new", {"disk": "ssd"})])
@@ -354,23 +420,34 @@ def nodes_that_change(plane: controlplane.ControlPlane) -> None:
     plane.kubectl("label", "node", "node-001", "disk-")
     program.eventually(pods, lambda found: found.keys() == {"node-002", "node-new"}, PATIENCE)
     name = pods()["node-002"]
-    plane.kubectl("patch", "pod", name, "--subresource=status", "-p", '{"status": {"phase": "Failed"}}')
+    plane.kubectl(
+        "patch", "pod", name, "--subresource=status", "-p", '{"status": {"phase": "Failed"}}'
+    )
     program.eventually(pods, lambda found: found.get("node-002", name) != name, PATIENCE)
 
 
 def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, Any]]:
     items = plane.request("GET", f"{APPS}/default/controllerrevisions")["items"]
-    return [one for one in items if one["metadata"]["name"].startswith(f"{name}-") and one["metadata"].get("ownerReferences")]
+    return [
+        one
+        for one in items
+        if one["metadata"]["name"].startswith(f"{name}-") and one["metadata"].get("ownerReferences")
+    ]
 
 
 def _names_asked_for(plane: controlplane.ControlPlane) -> set[str]:
     """The names of pods that the account tried to make and was not let."""
     told = map(json.loads, plane.audit_log.read_text().splitlines())
     pods = (
-        one for one in told if one["user"].get("username") == rights.ACCOUNT and one.get("objectRef", {}).get("resource") == "pods"
+        one
+        for one in told
+        if one["user"].get("username") == rights.ACCOUNT
+        and one.get("objectRef", {}).get("resource") == "pods"
     )
     return {
         one["objectRef"]["name"]
         for one in pods
-        if one["verb"] == "create" and one["responseStatus"]["code"] == 422 and "name" in one["objectRef"]
+        if one["verb"] == "create"
+        and one["responseStatus"]["code"] == 422
+        and "name" in one["objectRef"]
     }

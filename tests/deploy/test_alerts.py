@@ -1,4 +1,6 @@
-"""Alerts fire when they should, speak of metrics that there are, and lead to a page that says what to do."""
+"""Alerts fire when they should, speak of metrics that there are, and lead to a page that says what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,34 @@ def rules() -> list[dict[str, Any]]:
 
 @pytest.mark.system
 def test_every_alert_fires_when_it_should_and_not_before() -> None:
-    ended = subprocess.run(("promtool", "test", "rules", TESTS), capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        ("promtool", "test", "rules", TESTS), capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_every_alert_is_seen_to_fire_and_to_keep_still() -> None:
-    told = [one for test in YAML(typ="safe").load(TESTS.read_text())["tests"] for one in test["alert_rule_test"]]
+    told = [
+        one
+        for test in YAML(typ="safe").load(TESTS.read_text())["tests"]
+        for one in test["alert_rule_test"]
+    ]
     for firing in (True, False):
-        assert {one["alertname"] for one in told if bool(one["exp_alerts"]) is firing} == {rule["alert"] for rule in rules()}
+        assert {one["alertname"] for one in told if bool(one["exp_alerts"]) is firing} == {
+            rule["alert"] for rule in rules()
+        }
 
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
     dashboard = json.loads((deploy.DEPLOY / "monitoring/dashboard.json").read_text())
-    asked = [rule["expr"] for rule in rules()] + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    known = {line.split()[2] for line in metrics.Metrics().text().decode().splitlines() if line.startswith("# TYPE")}
+    asked = [rule["expr"] for rule in rules()] + [
+        target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
+    ]
+    known = {
+        line.split()[2]
+        for line in metrics.Metrics().text().decode().splitlines()
+        if line.startswith("# TYPE")
+    }
     assert {name for text in asked for name in NAME.findall(text)} <= known
 
 
@@ -45,7 +61,9 @@ def test_every_alert_leads_to_what_to_do() -> None:
     for rule in rules():
         file, anchor = rule["annotations"]["runbook"].split("#")
         headings = {
-            line.lstrip("# ").strip().lower() for line in (deploy.ROOT / file).read_text().splitlines() if line.startswith("#")
+            line.lstrip("# ").strip().lower()
+            for line in (deploy.ROOT / file).read_text().splitlines()
+            if line.startswith("#")
         }
         assert anchor == rule["alert"].lower()
         assert anchor in headings

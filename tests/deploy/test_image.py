@@ -1,4 +1,6 @@
-"""The image's steps are run, and what comes out starts as nobody on a read-only root, with all that it needs."""
+"""The image's steps are run, and what comes out starts as nobody on a read-only root, with all that
+it needs.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,23 @@ def image() -> containerfile.Image:
     return containerfile.Build().target("service")
 
 
-def test_it_has_what_the_service_starts_and_writes_only_where_it_may(image: containerfile.Image) -> None:
-    told = containerfile.run(image, "sh", "-c", "for one in git ssh gpg helm kustomize; do command -v $one || exit 9; done; id -u")
+def test_it_has_what_the_service_starts_and_writes_only_where_it_may(
+    image: containerfile.Image,
+) -> None:
+    told = containerfile.run(
+        image,
+        "sh",
+        "-c",
+        "for one in git ssh gpg helm kustomize; do command -v $one || exit 9; done; id -u",
+    )
     assert (told.returncode, told.stdout.split()[-1]) == (0, "65532"), told.stderr
     assert containerfile.run(image, "sh", "-c", "touch /opt/gitops-ds/x").returncode
     assert containerfile.run(image, "sh", "-c", "touch /tmp/x").returncode == 0
 
 
-def test_it_starts_quickly_from_bytecode_that_is_there(image: containerfile.Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_starts_quickly_from_bytecode_that_is_there(
+    image: containerfile.Image, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert image.entrypoint == ("gitops-ds",)
     assert image.command[0] == "run"
     began = time.monotonic()
@@ -34,17 +45,29 @@ def test_it_starts_quickly_from_bytecode_that_is_there(image: containerfile.Imag
     assert told.stdout.startswith("gitops-ds "), told.stderr
     assert containerfile.run(image, *image.entrypoint, "run", "--help").returncode == 0
     with capsys.disabled():
-        print(f"\nimage: {image.bytes / 2**20:.0f} MiB above its base, `version` in {seconds:.2f} s")
+        print(
+            f"\nimage: {image.bytes / 2**20:.0f} MiB above its base, `version` in {seconds:.2f} s"
+        )
     # What is missing would be compiled at each start, for it can't be written.
-    looked = "find /opt/gitops-ds/lib -name '*.py' -path '*/gitops_ds/*' ! -path '*/commands/init/repository/*' | while read f; do"
-    missing = "d=${f%/*}; b=${f##*/}; ls $d/__pycache__/${b%.py}.*.pyc > /dev/null 2>&1 || echo $f; done"
+    looked = (
+        "find /opt/gitops-ds/lib -name '*.py' -path '*/gitops_ds/*' ! -path "
+        "'*/commands/init/repository/*' | while read f; do"
+    )
+    missing = (
+        "d=${f%/*}; b=${f##*/}; ls $d/__pycache__/${b%.py}.*.pyc > /dev/null 2>&1 || echo $f; done"
+    )
     assert containerfile.run(image, "sh", "-c", f"{looked} {missing}").stdout == ""
 
 
-def test_it_checks_a_repository_that_it_may_only_read(tmp_path: Path, image: containerfile.Image) -> None:
+def test_it_checks_a_repository_that_it_may_only_read(
+    tmp_path: Path, image: containerfile.Image
+) -> None:
     (tmp_path / "agent.yaml").write_text(agent())
     tmp_path.chmod(0o755)
     told = containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")])
     assert told.returncode == 0, told.stdout + told.stderr
     (tmp_path / "agent.yaml").write_text(agent(label="other"))
-    assert containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")]).returncode == 1
+    assert (
+        containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")]).returncode
+        == 1
+    )

@@ -1,4 +1,6 @@
-"""The service's own life: it manages itself, is exchanged for a newer version, and goes; no agent's pod restarts."""
+"""The service's own life: it manages itself, is exchanged for a newer version, and goes; no agent's
+pod restarts.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ from tests.service.test_service import until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("rights")]
 
-# What a version from before there was an election wrote under powers full, after two commits: objects as it applied them, revisions
-# and pods as it made them (with UID and REPOSITORY where those were), and its state.
+# What a version from before there was an election wrote under powers full, after two commits:
+# objects as it applied them, revisions and pods as it made them (with UID and REPOSITORY where
+# those were), and its state.
 BEFORE = Path(__file__).parent / "written_before.json"
 IMAGE = f"gitops-ds:{gitops_ds.__version__}"
 CORE = "/api/v1/namespaces"
@@ -42,17 +45,32 @@ def restored(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) ->
         assert upstream.commit(one["files"], one["message"]) == one["id"]
     applied = scenes.documents(*told["applied"])
     plane.kubectl("apply", "--server-side", "--field-manager=gitops-ds", "-f", "-", stdin=applied)
-    until(lambda: scenes.live(plane, f"{CORE}/fleet/serviceaccounts/default") is not None, lambda: "no account for pods", PATIENCE)
+    until(
+        lambda: scenes.live(plane, f"{CORE}/fleet/serviceaccounts/default") is not None,
+        lambda: "no account for pods",
+        PATIENCE,
+    )
     uid = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")["metadata"]["uid"]
     made = [json.loads(json.dumps(body).replace('"UID"', f'"{uid}"')) for body in told["made"]]
     plane.kubectl("create", "-f", "-", stdin=scenes.documents(*made))
-    metadata = {"namespace": NAMESPACE, "name": scenes.STATE, "labels": {"app.kubernetes.io/managed-by": "gitops-ds"}}
+    metadata = {
+        "namespace": NAMESPACE,
+        "name": scenes.STATE,
+        "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
+    }
     data = base64.b64encode(gzip.compress(json.dumps(told["state"]).encode())).decode()
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {"state.json.gz": data}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "binaryData": {"state.json.gz": data},
+    }
     plane.request("POST", f"{CORE}/{NAMESPACE}/configmaps", body)
 
 
-def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(tmp_path: Path, plane_of_ours: controlplane.ControlPlane) -> None:
+def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
+    tmp_path: Path, plane_of_ours: controlplane.ControlPlane
+) -> None:
     plane, upstream = plane_of_ours, gitservers.Upstream(tmp_path / "fleet")
     rights.installed(plane, tmp_path / "overlay", "full")
     restored(plane, upstream)
@@ -62,7 +80,9 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(tmp_path: Path, plane_o
     def known() -> tuple[Any, list[str]]:
         found = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")
         items = plane.request("GET", f"{scenes.APPS}/fleet/controllerrevisions")["items"]
-        return (found["metadata"]["generation"], found["spec"]), sorted(one["metadata"]["name"] for one in items)
+        return (found["metadata"]["generation"], found["spec"]), sorted(
+            one["metadata"]["name"] for one in items
+        )
 
     was = known()
     with rights.service(plane, tmp_path / "run", "full", scenes.following(upstream)) as service:
@@ -74,7 +94,11 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(tmp_path: Path, plane_o
         service.stop_the_leader()
         scenes.a_pass(plane, service)
     now = pods(plane, "fleet")
-    assert (known(), before.items() <= now.items(), set(now.values())) == (was, True, set(before.values()))
+    assert (known(), before.items() <= now.items(), set(now.values())) == (
+        was,
+        True,
+        set(before.values()),
+    )
 
     done = test_uninstall.program(plane, NAMESPACE, "uninstall", "--yes")
     assert done.returncode == 0, done.stderr
@@ -93,31 +117,48 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
     program.eventually(lambda: running(plane), lambda found: len(found) == 2, PATIENCE)
     before = running(plane)
     agent = scenes.documents(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}}, daemonset("agent", namespace="own")
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}},
+        daemonset("agent", namespace="own"),
     )
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": agent, "gitops-ds.json": scenes.documents(*own)})
-    with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream, allow={"itself": True})) as service:
+    with rights.service(
+        plane, tmp_path / "run", "pace", scenes.following(upstream, allow={"itself": True})
+    ) as service:
         service.said("updated Deployment gitops-ds/gitops-ds")
         service.said("created DaemonSet own/agent")
         program.rolled_out(plane, "own", "agent")
         assert running(plane) == before
         agents = pods(plane, "own")
 
-        rest = [body for body in own if body["kind"] not in ("PodDisruptionBudget", "ResourceQuota", "FlowSchema")]
-        upstream.commit({"gitops-ds.json": scenes.documents(*rest).replace(IMAGE, "gitops-ds:next")})
+        rest = [
+            body
+            for body in own
+            if body["kind"] not in ("PodDisruptionBudget", "ResourceQuota", "FlowSchema")
+        ]
+        upstream.commit(
+            {"gitops-ds.json": scenes.documents(*rest).replace(IMAGE, "gitops-ds:next")}
+        )
         service.said("deleted ResourceQuota")
-        program.eventually(lambda: set(running(plane).values()), lambda found: found == {"gitops-ds:next"}, PATIENCE)
+        program.eventually(
+            lambda: set(running(plane).values()),
+            lambda found: found == {"gitops-ds:next"},
+            PATIENCE,
+        )
         upstream.commit({"gitops-ds.json": scenes.documents(*own)})
         service.said("created ResourceQuota")
-        program.eventually(lambda: set(running(plane).values()), lambda found: found == {IMAGE}, PATIENCE)
+        program.eventually(
+            lambda: set(running(plane).values()), lambda found: found == {IMAGE}, PATIENCE
+        )
         assert pods(plane, "own") == agents
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
 
 
 def objects_of(plane: controlplane.ControlPlane, overlay: Path) -> list[dict[str, Any]]:
     """The objects of an install, as somebody puts them into a repository."""
-    return [body for body in YAML(typ="safe").load_all(plane.kubectl("kustomize", str(overlay))) if body]
+    return [
+        body for body in YAML(typ="safe").load_all(plane.kubectl("kustomize", str(overlay))) if body
+    ]
 
 
 def running(plane: controlplane.ControlPlane) -> dict[str, str]:

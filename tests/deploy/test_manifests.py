@@ -1,4 +1,6 @@
-"""One install, written once: kustomize, the one file and the chart say the same, and what is generated is up to date."""
+"""One install, written once: kustomize, the one file and the chart say the same, and what is
+generated is up to date.
+"""
 
 from __future__ import annotations
 
@@ -22,39 +24,60 @@ Objects = dict[tuple[str, str, str], Any]
 def objects(text: str) -> Objects:
     """By kind, namespace and name."""
     found = [body for body in YAML(typ="safe").load_all(text) if body]
-    named = {(body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body for body in found}
+    named = {
+        (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body
+        for body in found
+    }
     assert len(named) == len(found)
     return named
 
 
 def normalised(text: str) -> Objects:
-    """Without what differs by intent: the hash in a ConfigMap's name against a checksum in the pods, and how YAML is spelled."""
+    """Without what differs by intent: the hash in a ConfigMap's name against a checksum in the
+    pods, and how YAML is spelled.
+    """
     told: Objects = {}
-    for (kind, space, name), body in objects(re.sub(r"\bsettings-[0-9a-z]{10}\b", "settings", text)).items():
+    for (kind, space, name), body in objects(
+        re.sub(r"\bsettings-[0-9a-z]{10}\b", "settings", text)
+    ).items():
         if kind == "Deployment":
             body["spec"]["template"]["metadata"].pop("annotations", None)
         if kind == "ConfigMap":
-            body["data"] = {key: YAML(typ="safe").load(value) for key, value in body["data"].items()}
+            body["data"] = {
+                key: YAML(typ="safe").load(value) for key, value in body["data"].items()
+            }
         told[kind, space, name] = body
     return told
 
 
 @pytest.mark.parametrize("power", ["observe", "pace", "full"])
 def test_the_chart_renders_the_same_objects_as_kustomize(tmp_path: Path, power: str) -> None:
-    settings = {"listen": {"address": ":8080"}, "log": {"format": "json"}, "repository": {"url": "https://git.example.com/fleet"}}
+    settings = {
+        "listen": {"address": ":8080"},
+        "log": {"format": "json"},
+        "repository": {"url": "https://git.example.com/fleet"},
+    }
     # Whoever only observes applies nothing, in nobody's name.
-    parts = sorted(part.name for part in (deploy.DEPLOY / "rights").iterdir() if power != "observe" or part.name != "impersonation")
+    parts = sorted(
+        part.name
+        for part in (deploy.DEPLOY / "rights").iterdir()
+        if power != "observe" or part.name != "impersonation"
+    )
     components = (*(f"rights/{part}" for part in parts), "monitoring")
     made = deploy.kustomized(deploy.overlay(tmp_path, power, json.dumps(settings), *components))
     options = (
         "createNamespace=true", "monitoring.enabled=true", f"powers={power}", "repository.url=https://git.example.com/fleet",
         *(f"rights.{part}=true" for part in parts),
     )  # fmt: skip
-    assert normalised(deploy.templated(*(word for option in options for word in ("--set", option)))) == normalised(made)
+    assert normalised(
+        deploy.templated(*(word for option in options for word in ("--set", option)))
+    ) == normalised(made)
 
 
 def test_the_chart_s_defaults_are_those_of_apply_k() -> None:
-    assert normalised(deploy.templated("--set", "createNamespace=true")) == normalised(deploy.kustomized(deploy.DEPLOY))
+    assert normalised(deploy.templated("--set", "createNamespace=true")) == normalised(
+        deploy.kustomized(deploy.DEPLOY)
+    )
 
 
 def test_the_chart_keeps_to_its_release_s_namespace() -> None:
@@ -62,12 +85,21 @@ def test_the_chart_keeps_to_its_release_s_namespace() -> None:
     spaces = {space for _, space, _ in told if space}
     subjects = {who["namespace"] for body in told.values() for who in body.get("subjects", ())}
     assert spaces == subjects == {"agents"}
-    settings = YAML(typ="safe").load(told["ConfigMap", "agents", "settings"]["data"]["settings.yaml"])
+    settings = YAML(typ="safe").load(
+        told["ConfigMap", "agents", "settings"]["data"]["settings.yaml"]
+    )
     assert service.parse(settings).cluster.namespace == "agents"
 
 
 @pytest.mark.parametrize(
-    "options", [("powers=all",), ("replica=3",), ("settings.controller.powers=full",), ("repository.url=",), ("rights.secrets=1",)]
+    "options",
+    [
+        ("powers=all",),
+        ("replica=3",),
+        ("settings.controller.powers=full",),
+        ("repository.url=",),
+        ("rights.secrets=1",),
+    ],
 )
 def test_the_chart_refuses_values_that_mean_nothing(options: tuple[str, ...]) -> None:
     with pytest.raises(subprocess.CalledProcessError):
@@ -81,13 +113,21 @@ def test_what_is_generated_is_up_to_date() -> None:
 def test_image_and_chart_have_the_version_of_the_program() -> None:
     chart = YAML(typ="safe").load((deploy.CHART / "Chart.yaml").read_text())
     told = objects((deploy.DEPLOY / "install.yaml").read_text())
-    (container,) = told["Deployment", "gitops-ds", "gitops-ds"]["spec"]["template"]["spec"]["containers"]
+    (container,) = told["Deployment", "gitops-ds", "gitops-ds"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     version = gitops_ds.__version__
-    assert (chart["version"], chart["appVersion"], container["image"]) == (version, version, f"gitops-ds:{version}")
+    assert (chart["version"], chart["appVersion"], container["image"]) == (
+        version,
+        version,
+        f"gitops-ds:{version}",
+    )
 
 
 SETTINGS = sorted(
-    str(path.relative_to(deploy.DEPLOY)) for path in deploy.DEPLOY.rglob("settings.yaml") if path.parent.name != "templates"
+    str(path.relative_to(deploy.DEPLOY))
+    for path in deploy.DEPLOY.rglob("settings.yaml")
+    if path.parent.name != "templates"
 )
 
 

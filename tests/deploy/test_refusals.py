@@ -1,4 +1,6 @@
-"""With the right to list events, and no other, the service tells why another controller's pods are refused, until they come."""
+"""With the right to list events, and no other, the service tells why another controller's pods are
+refused, until they come.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SPACE = "refused"
 @pytest.mark.controlplane
 @pytest.mark.system
 @pytest.mark.xdist_group("rights")
-def test_a_quota_is_the_cause_until_it_is_gone(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_a_quota_is_the_cause_until_it_is_gone(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
     proven = rights.granted(plane)
     since = rights.installed(plane, tmp_path / "overlay", "pace", "rights/refusals")

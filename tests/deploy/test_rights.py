@@ -1,4 +1,5 @@
-"""The service, with a token of its account and nothing else: no request is refused, and nothing that was granted is left unused.
+"""The service, with a token of its account and nothing else: no request is refused, and nothing
+that was granted is left unused.
 
 Each power plays the scenes that it is for; the API server's audit log is read at the end.
 """
@@ -20,15 +21,27 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_gr
 QUICK = {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms", "enabled": True}
 
 
-def all_are_used(plane: controlplane.ControlPlane, since: int, but: frozenset[rights.Right] = frozenset()) -> None:
+def all_are_used(
+    plane: controlplane.ControlPlane, since: int, but: frozenset[rights.Right] = frozenset()
+) -> None:
     """Waits for what is written beside the scenes: events, how agents stand."""
-    until(lambda: not rights.judge(plane, since, but).unused, lambda: str(rights.judge(plane, since, but)), PATIENCE)
+    until(
+        lambda: not rights.judge(plane, since, but).unused,
+        lambda: str(rights.judge(plane, since, but)),
+        PATIENCE,
+    )
 
 
-def test_observe_needs_no_more_than_it_is_granted(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_observe_needs_no_more_than_it_is_granted(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     since = rights.installed(plane, tmp_path / "overlay", "observe")
     with rights.service(plane, tmp_path / "run", "observe", {"election": QUICK}) as service:
-        plane.request("POST", "/apis/apps/v1/namespaces/default/daemonsets", daemonset("seen", scenes.image(1), "default"))
+        plane.request(
+            "POST",
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            daemonset("seen", scenes.image(1), "default"),
+        )
         program.rolled_out(plane, "default", "seen")
         service.said("DaemonSet default/seen: RolloutCompleted")
         scenes.a_lease_is_stolen(plane, service)
@@ -36,7 +49,9 @@ def test_observe_needs_no_more_than_it_is_granted(tmp_path: Path, plane: control
     assert rights.judge(plane, since) == NOTHING_AMISS
 
 
-def test_pace_needs_no_more_than_it_is_granted(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_pace_needs_no_more_than_it_is_granted(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     since = rights.installed(plane, tmp_path / "overlay", "pace")
     a_whole_life(plane, tmp_path, "pace", since)
     assert set(rights.doctor(tmp_path / "run").values()) == {"ok"}
@@ -56,12 +71,16 @@ def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, s
     plane.kubectl("delete", "namespace", "kept", "--wait=false")
 
 
-def test_full_needs_no_more_than_it_is_granted(tmp_path: Path, plane_of_ours: controlplane.ControlPlane) -> None:
+def test_full_needs_no_more_than_it_is_granted(
+    tmp_path: Path, plane_of_ours: controlplane.ControlPlane
+) -> None:
     plane = plane_of_ours
     since = rights.installed(plane, tmp_path / "overlay", "full")
     a_whole_life(plane, tmp_path, "full", since)
     scenes.another_controller_was_here(plane)
-    with rights.service(plane, tmp_path / "alone", "full", {"controller": {"scheduling": "direct"}}, replicas=1) as service:
+    with rights.service(
+        plane, tmp_path / "alone", "full", {"controller": {"scheduling": "direct"}}, replicas=1
+    ) as service:
         scenes.names_that_are_taken(plane, service)
         scenes.a_history(plane)
         scenes.pods_that_lost_their_owner(plane)
@@ -70,24 +89,37 @@ def test_full_needs_no_more_than_it_is_granted(tmp_path: Path, plane_of_ours: co
     assert rights.judge(plane, since) == NOTHING_AMISS
 
 
-def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
     proven = rights.granted(plane)
     plane.kubectl("apply", "-k", str(deploy.DEPLOY / "crd"))
     plane.kubectl("wait", "--for=condition=Established", "crd/agentstatuses.gitops-ds.io")
     plane.kubectl("create", "namespace", "tools")
-    parts = [f"rights/{part}" for part in ("secrets", "rbac", "credentials", "templates", "template-secrets")]
+    parts = [
+        f"rights/{part}"
+        for part in ("secrets", "rbac", "credentials", "templates", "template-secrets")
+    ]
     rights.installed(plane, tmp_path / "overlay", "pace", *parts)
     rights.bound(plane, "tools", "gitops-ds-templates")
     since = rights.bound(plane, "tools", "gitops-ds-template-secrets")
     with gitservers.http_git_server(tmp_path / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit({"all.json": scenes.documents(*scenes.powerful("more", "one"))})
-        login = {"username": server.user, "password": server.password, "ca.crt": server.authority.decode()}
+        login = {
+            "username": server.user,
+            "password": server.password,
+            "ca.crt": server.authority.decode(),
+        }
         scenes.keep(plane, scenes.secret(rights.NAMESPACE, "git-agents", login))
         scenes.keep_templates(plane)
         settings = {
-            "repository": {"url": f"{server.url}/fleet", "interval": "1s", "credentials": {"secretRef": {"name": "git-agents"}}},
+            "repository": {
+                "url": f"{server.url}/fleet",
+                "interval": "1s",
+                "credentials": {"secretRef": {"name": "git-agents"}},
+            },
             "apply": {"prune": True, "guards": {"maxNodesLost": "100%"}},
             "templates": {"namespaces": [rights.NAMESPACE, "tools"]},
         }
@@ -99,17 +131,26 @@ def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(tmp_path: Path
     plane.kubectl("delete", "-k", str(deploy.DEPLOY / "crd"))
 
 
-def test_in_the_name_of_others_the_service_only_looks(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_in_the_name_of_others_the_service_only_looks(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace", "rights/impersonation")
     scenes.keep(plane, *scenes.deployers("theirs"))
     rights.bound(plane, "theirs", "gitops-ds-impersonation")
     since = rights.bound(plane, rights.NAMESPACE, "gitops-ds-impersonation")
     given = rights.granted(plane)
-    writing = {right.resource for right in given if right.verb in ("create", "patch", "update", "delete") and not right.namespace}
+    writing = {
+        right.resource
+        for right in given
+        if right.verb in ("create", "patch", "update", "delete") and not right.namespace
+    }
     assert writing == {"events"}
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(scenes.agents(1, "one", "theirs"))
-    impersonate = {"serviceAccount": "deployer", "clusterServiceAccount": f"{rights.NAMESPACE}/cluster"}
+    impersonate = {
+        "serviceAccount": "deployer",
+        "clusterServiceAccount": f"{rights.NAMESPACE}/cluster",
+    }
     settings = scenes.following(upstream, impersonate=impersonate, guards={"maxNodesLost": "100%"})
     with rights.service(plane, tmp_path / "run", "pace", settings) as service:
         service.said("created DaemonSet theirs/agent")
@@ -120,7 +161,11 @@ def test_in_the_name_of_others_the_service_only_looks(tmp_path: Path, plane: con
             plane.kubectl("-n", "theirs", "delete", "ds/agent")
             service.said("created DaemonSet theirs/agent", times)
         upstream.commit(
-            {"agents/agent/agent.yaml": None, "agents/agent/daemonset.json": None, "agents/agent/config/agent.conf": None}
+            {
+                "agents/agent/agent.yaml": None,
+                "agents/agent/daemonset.json": None,
+                "agents/agent/config/agent.conf": None,
+            }
         )
         service.said("deleted DaemonSet theirs/agent")
         all_are_used(plane, since)

@@ -1,4 +1,6 @@
-"""The wheel as it is published: built from the source distribution, installed in an environment of its own, without an index."""
+"""The wheel as it is published: built from the source distribution, installed in an environment of
+its own, without an index.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,19 @@ import pytest
 
 from tests.ci_files.files import ROOT
 
-# https://peps.python.org/pep-0517/: the backend's own hooks, without a frontend that would fetch the backend.
+# https://peps.python.org/pep-0517/: the backend's own hooks, without a frontend that would fetch
+# the backend.
 BUILD = "import sys, hatchling.build as b; print(getattr(b, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
 def built(kind: str, source: Path, into: Path) -> Path:
-    done = subprocess.run([sys.executable, "-c", BUILD, kind, into], cwd=source, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, kind, into],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return into / done.stdout.split()[-1]
 
@@ -32,10 +41,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (unpacked,) = (path for path in house.iterdir() if path.is_dir())
     for name in ("tree", "sdist"):
         (house / name).mkdir()
-    return {"tree": built("wheel", ROOT, house / "tree"), "sdist": built("wheel", unpacked, house / "sdist")}
+    return {
+        "tree": built("wheel", ROOT, house / "tree"),
+        "sdist": built("wheel", unpacked, house / "sdist"),
+    }
 
 
-def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does(wheels: dict[str, Path]) -> None:
+def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does(
+    wheels: dict[str, Path],
+) -> None:
     names = {}
     for where, wheel in wheels.items():
         with zipfile.ZipFile(wheel) as packed:
@@ -43,7 +57,10 @@ def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does
             names[where] = set(packed.namelist())
     assert names["sdist"] == names["tree"]
     shipped = {
-        path.relative_to(ROOT) for folder in ("examples-repo", "schemas") for path in (ROOT / folder).rglob("*") if path.is_file()
+        path.relative_to(ROOT)
+        for folder in ("examples-repo", "schemas")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file()
     }
     assert {f"gitops_ds/{path}" for path in shipped} <= names["sdist"]
 
@@ -51,14 +68,30 @@ def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does
 def test_the_installed_wheel_runs_the_demo(wheels: dict[str, Path], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
     python = tmp_path / "bin/python"
-    installs = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheels["sdist"]]
+    installs = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        wheels["sdist"],
+    ]
     subprocess.run(installs, check=True)
     # What it needs is what we have: nothing is fetched.
     site = next((tmp_path / "lib").glob("python*/site-packages"))
     (site / "needed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     program = tmp_path / "bin/gitops-ds"
     done = subprocess.run(
-        [program, "demo", "--speed", "200"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        [program, "demo", "--speed", "200"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     where = [python, "-c", "import gitops_ds; print(gitops_ds.__file__)"]

@@ -1,4 +1,6 @@
-"""What a repository may try against the cluster and the service: each attempt is refused and told, and the rest goes on."""
+"""What a repository may try against the cluster and the service: each attempt is refused and told,
+and the rest goes on.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ metadata: {{name: login, namespace: default}}
 data: {{password: {base64.b64encode(HUSH.encode()).decode()}}}
 stringData: {{user: {HUSH}}}
 """
-ASKED = ApplyOptions(Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"})))
+ASKED = ApplyOptions(
+    Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"}))
+)
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 
 
@@ -53,7 +57,13 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
                 revision_selector.at_once(partial(prepare.prepare, namespace="default")),
             )
             timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
-            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), ASKED, heard.append, timing)
+            loop = deployer_loop.Loop(
+                source,
+                DeployTarget(client, "gitops-ds", "test", "memory"),
+                ASKED,
+                heard.append,
+                timing,
+            )
             history.push(agent("honest", namespace="default"))
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
@@ -88,13 +98,21 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         for record in scene.heard:
             told += [log_lines.line(record), log_lines.as_json(record)]
             if isinstance(record, deployment.Planned):
-                told += [printers.as_text(record.plan), printers.as_markdown(record.plan), printers.as_json(record.plan)]
+                told += [
+                    printers.as_text(record.plan),
+                    printers.as_markdown(record.plan),
+                    printers.as_json(record.plan),
+                ]
         shown = "\n".join(map(str, told))
         assert "Secret default/login" in shown
         assert "hush-hush" not in shown
         assert encoded[:8] not in shown
         found = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
-        about = [finding for finding in found if finding.object is not None and finding.object.kind == "Secret"]
+        about = [
+            finding
+            for finding in found
+            if finding.object is not None and finding.object.kind == "Secret"
+        ]
         assert about
         assert "hush-hush" not in "".join(finding.message for finding in about)
 
@@ -105,12 +123,27 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
     ("head", "rest", "key"),
     [
         ("v1/Namespace", "metadata: {name: gitops-ds}", "Namespace gitops-ds"),
-        ("v1/ConfigMap", "metadata: {name: gitops-ds-test, namespace: gitops-ds}", "ConfigMap gitops-ds/gitops-ds-test"),
-        ("v1/ConfigMap", "metadata: {name: settings, namespace: gitops-ds}", "ConfigMap gitops-ds/settings"),
-        ("coordination.k8s.io/v1/Lease", "metadata: {name: gitops-ds, namespace: gitops-ds}", "Lease gitops-ds/gitops-ds"),
+        (
+            "v1/ConfigMap",
+            "metadata: {name: gitops-ds-test, namespace: gitops-ds}",
+            "ConfigMap gitops-ds/gitops-ds-test",
+        ),
+        (
+            "v1/ConfigMap",
+            "metadata: {name: settings, namespace: gitops-ds}",
+            "ConfigMap gitops-ds/settings",
+        ),
+        (
+            "coordination.k8s.io/v1/Lease",
+            "metadata: {name: gitops-ds, namespace: gitops-ds}",
+            "Lease gitops-ds/gitops-ds",
+        ),
         (
             "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
-            "metadata: {name: gitops-ds-pace}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all}",
+            (
+                "metadata: {name: gitops-ds-pace}\nroleRef: {apiGroup: rbac.authorization.k8s.io, "
+                "kind: ClusterRole, name: all}"
+            ),
             "ClusterRoleBinding gitops-ds-pace",
         ),
     ],
@@ -140,7 +173,10 @@ def test_a_forged_owner_is_written_over_and_objects_of_others_stay_theirs() -> N
         assert forged["metadata"]["labels"][names.OWNER_LABEL] == "test"
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "theirs"}}
         labels = {names.OWNER_LABEL: "another"}
-        await scene.cluster.create(CONFIG_MAP, {**theirs, "metadata": {"name": "theirs", "namespace": "default", "labels": labels}})
+        await scene.cluster.create(
+            CONFIG_MAP,
+            {**theirs, "metadata": {"name": "theirs", "namespace": "default", "labels": labels}},
+        )
         mine = f"{theirs | {'data': {'a': 'mine'}, 'metadata': {'name': 'theirs', 'namespace': 'default', 'labels': labels}}}"
         scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{mine}")
         await scene.settle()
@@ -148,4 +184,8 @@ def test_a_forged_owner_is_written_over_and_objects_of_others_stay_theirs() -> N
         assert (await scene.cluster.get(CONFIG_MAP, "default", "theirs"))["data"] == {"a": "theirs"}
 
     labels = f"{{{names.OWNER_LABEL}: kube-system}}"
-    play(script, f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: forged, namespace: default, labels: {labels}}}\n")
+    play(
+        script,
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: forged, namespace: default, labels: "
+        f"{labels}}}\n",
+    )

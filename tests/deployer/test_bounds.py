@@ -1,6 +1,8 @@
-"""Whatever write of the deployer is refused, and for however long: few requests, and when it ends all is as Git says.
+"""Whatever write of the deployer is refused, and for however long: few requests, and when it ends
+all is as Git says.
 
-A table of every write, each with answers of the API server that stay for an hour, while nodes change all the time.
+A table of every write, each with answers of the API server that stay for an hour, while nodes
+change all the time.
 """
 
 from __future__ import annotations
@@ -53,16 +55,36 @@ class Write:
 
 WRITES = [
     Write("dry run", lambda r: r.verb == "apply" and r.dry_run and r.resource == DAEMONSET),
-    Write("apply of an object that is there", lambda r: r.verb == "apply" and not r.dry_run and r.resource == DAEMONSET),
-    Write("apply of a new object", lambda r: r.verb == "apply" and r.name == "more", AGENT.format(tag="1") + MORE),
-    Write("correction of drift", lambda r: r.verb == "apply" and not r.dry_run and r.resource == DAEMONSET, "", drifts=True),
-    Write("delete", lambda r: r.verb == "delete" and r.resource == CONFIG_MAP, AGENT.format(tag="1").partition("---")[0]),
+    Write(
+        "apply of an object that is there",
+        lambda r: r.verb == "apply" and not r.dry_run and r.resource == DAEMONSET,
+    ),
+    Write(
+        "apply of a new object",
+        lambda r: r.verb == "apply" and r.name == "more",
+        AGENT.format(tag="1") + MORE,
+    ),
+    Write(
+        "correction of drift",
+        lambda r: r.verb == "apply" and not r.dry_run and r.resource == DAEMONSET,
+        "",
+        drifts=True,
+    ),
+    Write(
+        "delete",
+        lambda r: r.verb == "delete" and r.resource == CONFIG_MAP,
+        AGENT.format(tag="1").partition("---")[0],
+    ),
     Write(
         "delete of a DaemonSet",
         lambda r: r.verb == "delete" and r.resource == DAEMONSET,
         AGENT.format(tag="1").partition("---\n")[2],
     ),
-    Write("taking over from kubectl", lambda r: r.verb == "patch" and r.resource == DAEMONSET, by_kubectl=True),
+    Write(
+        "taking over from kubectl",
+        lambda r: r.verb == "patch" and r.resource == DAEMONSET,
+        by_kubectl=True,
+    ),
     Write("save of the state", lambda r: r.verb == "patch" and is_state(r)),
     Write("first state", lambda r: r.verb == "create" and is_state(r), state_gone=True),
     Write("answer to a request", lambda r: r.verb == "patch" and is_state(r), "", requested=True),
@@ -75,10 +97,16 @@ ANSWERS: list[RequestFault] = [
 
 
 async def churn(scene: Scene) -> None:
-    """For three minutes, a node that changes each second, as with an autoscaler that marks nodes with the time."""
+    """For three minutes, a node that changes each second, as with an autoscaler that marks nodes
+    with the time.
+    """
     client = scene.cluster.client("autoscaler")
     for number in range(180):
-        patch = {"spec": {"taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]}}
+        patch = {
+            "spec": {
+                "taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]
+            }
+        }
         await client.patch(NODE, "", "node-0", patch, type=PatchType.MERGE)
         await asyncio.sleep(1)
 
@@ -88,14 +116,24 @@ async def wanted(scene: Scene, write: Write) -> None:
     name = state_store.config_map_name("test")
     if write.by_kubectl:
         patch = {"metadata": {"annotations": {"note": "x"}}}
-        await scene.cluster.client("kubectl-replace").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        await scene.cluster.client("kubectl-replace").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+        )
     if write.state_gone:
         await scene.cluster.delete(CONFIG_MAP, "gitops-ds", name)
     if write.commit:
         scene.history.push(write.commit)
     if write.drifts:
-        patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}}}}
-        await scene.cluster.client("kubectl-set").patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+        patch = {
+            "spec": {
+                "template": {
+                    "spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}
+                }
+            }
+        }
+        await scene.cluster.client("kubectl-set").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
+        )
     if write.requested:
         note = {"metadata": {"annotations": {names.REQUESTED_AT: "now"}}}
         await scene.cluster.client("people").patch(CONFIG_MAP, "gitops-ds", name, note)
@@ -105,7 +143,9 @@ async def settled(scene: Scene, write: Write) -> bool:
     """Whether all is as Git says."""
     text = write.commit or AGENT.format(tag="1")
     objects = {
-        body["metadata"]["name"] for body in (await scene.cluster.list(CONFIG_MAP)).items if "state.json.gz" not in str(body)
+        body["metadata"]["name"]
+        for body in (await scene.cluster.list(CONFIG_MAP)).items
+        if "state.json.gz" not in str(body)
     }
     images = [await scene.image()] if "DaemonSet" in text else []
     known = await state_store.load(scene.cluster, "gitops-ds", "test")
@@ -115,7 +155,9 @@ async def settled(scene: Scene, write: Write) -> bool:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer)))
+@pytest.mark.parametrize(
+    "answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer))
+)
 def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_is_made_when_it_may_be(
     write: Write, answer: RequestFault
 ) -> None:

@@ -33,8 +33,13 @@ PROBE = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one}\nspec: {
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "default"), ("Cluster", "")])
 def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str) -> None:
-    info = CommitInfo(CommitId("a" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "one")
-    files = {PurePosixPath("a.yaml"): DEFINITION.format(scope=scope).encode(), PurePosixPath("b.yaml"): PROBE.encode()}
+    info = CommitInfo(
+        CommitId("a" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "one"
+    )
+    files = {
+        PurePosixPath("a.yaml"): DEFINITION.format(scope=scope).encode(),
+        PurePosixPath("b.yaml"): PROBE.encode(),
+    }
     bundle = prepare.prepare(Snapshot(info, files), namespace="default").bundle
 
     async def main() -> None:
@@ -42,8 +47,14 @@ def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str)
             place = reconcile.DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
             for writes in (2, 0):
                 draft = await reconcile.draft(place, bundle, info, reconcile.ApplyOptions())
-                assert [change.key.namespace for change in draft.plan.changes if change.key.kind == "Probe"] == [namespace]
-                ended, _ = await reconcile.carry_out(place, draft, reconcile.ApplyOptions(), lambda _: None, cluster.server.now)
+                assert [
+                    change.key.namespace
+                    for change in draft.plan.changes
+                    if change.key.kind == "Probe"
+                ] == [namespace]
+                ended, _ = await reconcile.carry_out(
+                    place, draft, reconcile.ApplyOptions(), lambda _: None, cluster.server.now
+                )
                 assert [refusal.message for refusal in ended.refusals] == []
                 assert ended.writes == writes
 

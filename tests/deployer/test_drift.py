@@ -20,7 +20,11 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.pipeline import prepare
 from tests.deployer.test_loop import AGENT, Scene, play
 
-IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}}}}
+IMAGE = {
+    "spec": {
+        "template": {"spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}}
+    }
+}
 
 
 async def begun(scene: Scene) -> None:
@@ -30,7 +34,9 @@ async def begun(scene: Scene) -> None:
 
 
 async def changed(scene: Scene) -> None:
-    await scene.cluster.client("kubectl-set").patch(DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC)
+    await scene.cluster.client("kubectl-set").patch(
+        DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC
+    )
 
 
 def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
@@ -39,7 +45,10 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
         await changed(scene)
         await asyncio.sleep(2)  # nobody asked for a pass
         assert await scene.image() == "1"
-        assert [type(one) for one in scene.told(deployment.DriftFact)] == [deployment.DriftDetected, deployment.DriftCorrected]
+        assert [type(one) for one in scene.told(deployment.DriftFact)] == [
+            deployment.DriftDetected,
+            deployment.DriftCorrected,
+        ]
 
     play(script)
 
@@ -49,9 +58,13 @@ def test_our_label_is_put_back_when_somebody_takes_it(which: Resource) -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         nothing = {"metadata": {"labels": {names.OWNER_LABEL: None}}}
-        await scene.cluster.client("kubectl-label").patch(which, "default", "agent", nothing, type=PatchType.MERGE)
+        await scene.cluster.client("kubectl-label").patch(
+            which, "default", "agent", nothing, type=PatchType.MERGE
+        )
         await asyncio.sleep(2)
-        assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][names.OWNER_LABEL] == "test"
+        assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][
+            names.OWNER_LABEL
+        ] == "test"
 
     play(script)
 
@@ -97,21 +110,29 @@ def _image(body: Body) -> str:
 
 
 async def operator(scene: Scene, *, deletes: bool = False) -> None:
-    """Another controller, which puts its image back (or deletes the object) as soon as its watch shows another."""
+    """Another controller, which puts its image back (or deletes the object) as soon as its watch
+    shows another.
+    """
     client = scene.cluster.client("their-operator")
     while True:  # a watch ends after some minutes
         async for event in client.watch(DAEMONSET, ""):
-            if event.type not in (EventType.ADDED, EventType.MODIFIED) or _image(event.object).endswith(":9"):
+            if event.type not in (EventType.ADDED, EventType.MODIFIED) or _image(
+                event.object
+            ).endswith(":9"):
                 continue
             with contextlib.suppress(errors.NotFound):
                 if deletes:
                     await client.delete(DAEMONSET, "default", "agent")
                 else:
-                    await client.patch(DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC)
+                    await client.patch(
+                        DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC
+                    )
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_other_writer_is_named(deletes: bool) -> None:
+def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_other_writer_is_named(
+    deletes: bool,
+) -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         other = asyncio.create_task(operator(scene, deletes=deletes))
@@ -126,7 +147,11 @@ def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_othe
         told = scene.told(deployment.DriftContested)
         assert 1 <= len(told) <= len(corrections)
         if not deletes:
-            assert any("their-operator" in one.words for one in told if isinstance(one, deployment.DriftContested))
+            assert any(
+                "their-operator" in one.words
+                for one in told
+                if isinstance(one, deployment.DriftContested)
+            )
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
         await asyncio.sleep(700)
@@ -148,7 +173,9 @@ def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_correction
         scene.client.count.reset()
         for number in range(120):
             note = {"metadata": {"annotations": {"their/heartbeat": str(number)}}}
-            await scene.cluster.client("their-operator").patch(DAEMONSET, "default", "agent", note, type=PatchType.MERGE)
+            await scene.cluster.client("their-operator").patch(
+                DAEMONSET, "default", "agent", note, type=PatchType.MERGE
+            )
             await asyncio.sleep(1)
         assert scene.client.count.total - scene.client.count.of("watch") <= 20
         other.cancel()
@@ -179,9 +206,14 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await scene.settle()
         scene.loop.stop()
         heard: list[Record] = []
-        place = DeployTarget(scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git")
+        place = DeployTarget(
+            scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
+        )
         source = revision_selector.RevisionSource(
-            scene.history.tip, scene.history.snapshot, scene.history.movement, revision_selector.at_once(prepare.prepare)
+            scene.history.tip,
+            scene.history.snapshot,
+            scene.history.movement,
+            revision_selector.at_once(prepare.prepare),
         )
         timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
         loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)

@@ -85,8 +85,14 @@ def test_changes_in_the_cluster_do_not_ask_git() -> None:
         await scene.settle()
         looks = scene.history.looks
         for number in range(100):
-            patch = {"spec": {"taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]}}
-            await scene.cluster.client("autoscaler").patch(NODE, "", "node-0", patch, type=PatchType.MERGE)
+            patch = {
+                "spec": {
+                    "taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]
+                }
+            }
+            await scene.cluster.client("autoscaler").patch(
+                NODE, "", "node-0", patch, type=PatchType.MERGE
+            )
             await asyncio.sleep(0.6)
         await changed(scene)
         await asyncio.sleep(5)
@@ -102,7 +108,11 @@ def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -
         await scene.settle()
         scene.history.at = 0
         await scene.settle()
-        assert any("went back" in told.message for told in scene.heard if isinstance(told, deployment.PassFailed))
+        assert any(
+            "went back" in told.message
+            for told in scene.heard
+            if isinstance(told, deployment.PassFailed)
+        )
         await changed(scene)
         await asyncio.sleep(10)
         assert await scene.image() == "2"
@@ -120,7 +130,11 @@ class Signed:
         self.history, self.unsigned, self.movement = History(), set[str](), Movement.FORWARD
 
     async def verify(self, tip: CommitId, _: CommitId | None) -> Verified | Unverified:
-        return Unverified(tip, f"{tip} is not signed") if tip in self.unsigned else Verified("dev@example.com", "key")
+        return (
+            Unverified(tip, f"{tip} is not signed")
+            if tip in self.unsigned
+            else Verified("dev@example.com", "key")
+        )
 
     async def verify_kept(self, commit: CommitId) -> Verified | Unverified:
         return await self.verify(commit, None)
@@ -129,7 +143,9 @@ class Signed:
         return self.movement if last != tip else Movement.FORWARD
 
 
-async def loop_of(signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Record], *, follows: bool) -> deployer_loop.Loop:
+async def loop_of(
+    signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Record], *, follows: bool
+) -> deployer_loop.Loop:
     history = signed.history
     source = revision_selector.RevisionSource(
         history.tip,
@@ -190,8 +206,12 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
             await scene.settle()
             await changed(scene)
             await scene.settle()
-            assert await scene.image() == "9", "nothing that is not signed is applied, not even again"
-            assert any(isinstance(told, VerificationFailed) and told.commit == first for told in heard)
+            assert await scene.image() == "9", (
+                "nothing that is not signed is applied, not even again"
+            )
+            assert any(
+                isinstance(told, VerificationFailed) and told.commit == first for told in heard
+            )
             signed.unsigned.clear()
             await scene.settle()
             assert await scene.image() == "2"
@@ -201,7 +221,9 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     virtual_time.run(main())
 
 
-def begun_anew(scene: Scene, signed: Signed | None = None) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
+def begun_anew(
+    scene: Scene, signed: Signed | None = None
+) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
     """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
     history = scene.history
     source = revision_selector.RevisionSource(
@@ -211,7 +233,11 @@ def begun_anew(scene: Scene, signed: Signed | None = None) -> tuple[deployer_loo
         source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
     timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
     loop = deployer_loop.Loop(
-        source, DeployTarget(scene.client, "gitops-ds", "test", "memory"), ApplyOptions(patience=0.0), scene.heard.append, timing
+        source,
+        DeployTarget(scene.client, "gitops-ds", "test", "memory"),
+        ApplyOptions(patience=0.0),
+        scene.heard.append,
+        timing,
     )
     return loop, asyncio.create_task(loop.run())
 
@@ -224,7 +250,9 @@ async def ended(scene: Scene) -> None:
 
 
 async def healed(scene: Scene) -> bool:
-    """Whether an agent that is deleted now is there ten seconds later, at the version of the last good commit."""
+    """Whether an agent that is deleted now is there ten seconds later, at the version of the last
+    good commit.
+    """
     await scene.cluster.delete(DAEMONSET, "default", "agent")
     await asyncio.sleep(10)
     try:
@@ -284,7 +312,9 @@ def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers()
         await ended(scene)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         later = scene.history.push(AGENT.format(tag="2"))
-        await state_store.save(scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later))
+        await state_store.save(
+            scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later)
+        )
         loop, running = begun_anew(scene)
         await asyncio.sleep(10)
         assert loop.status is not None
@@ -338,7 +368,9 @@ def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_withou
     play(script)
 
 
-def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_is_corrected() -> None:
+def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_is_corrected() -> (
+    None
+):
     async def script(scene: Scene) -> None:
         await scene.settle()
         await ended(scene)
@@ -348,7 +380,10 @@ def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_
         assert not await healed(scene)
         assert loop.status is not None
         assert loop.status.condition is Condition.UNREACHABLE
-        assert f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy" in loop.status.message
+        assert (
+            f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
+            in loop.status.message
+        )
         assert "nothing is corrected" in loop.status.message
         loop.stop()
         await running
@@ -365,10 +400,15 @@ def test_the_end_of_a_loop_leaves_no_task_behind() -> None:
             place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
             timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
             source = revision_selector.RevisionSource(
-                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+                history.tip,
+                history.snapshot,
+                history.movement,
+                revision_selector.at_once(prepare.prepare),
             )
             for history.answers in (None, asyncio.Event()):
-                loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), lambda _: None, timing)
+                loop = deployer_loop.Loop(
+                    source, place, ApplyOptions(patience=0.0), lambda _: None, timing
+                )
                 running = asyncio.create_task(loop.run())
                 await asyncio.sleep(30)
                 running.cancel()

@@ -92,7 +92,13 @@ class History:
         index = int(commit, 16) - 1
         if self.files_away and index == self.at:
             raise errors.SourceUnreachable("the server gave no files")
-        info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", f"commit {index + 1}")
+        info = CommitInfo(
+            commit,
+            (),
+            datetime(2026, 1, 1, tzinfo=UTC),
+            "Ann <ann@example.com>",
+            f"commit {index + 1}",
+        )
         return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
 
     async def movement(self, last: CommitId, tip: CommitId) -> Movement:
@@ -122,18 +128,29 @@ class Scene:
 
 
 def loop_on(
-    cluster: simulator.SimulatedCluster, client: simulator.Client, history: History, heard: list[Record], asked: ApplyOptions
+    cluster: simulator.SimulatedCluster,
+    client: simulator.Client,
+    history: History,
+    heard: list[Record],
+    asked: ApplyOptions,
 ) -> deployer_loop.Loop:
     place = DeployTarget(client, "gitops-ds", "test", "memory")
     source = revision_selector.RevisionSource(
         history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
     )
     return deployer_loop.Loop(
-        source, place, asked, heard.append, deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
+        source,
+        place,
+        asked,
+        heard.append,
+        deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
     )
 
 
-def play(script: Callable[[Scene], Awaitable[None]], asked: ApplyOptions = ApplyOptions(patience=0.0)) -> None:  # noqa: B008
+def play(
+    script: Callable[[Scene], Awaitable[None]],
+    asked: ApplyOptions = ApplyOptions(patience=0.0),  # noqa: B008
+) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
@@ -226,13 +243,24 @@ def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_u
 
 async def edit(scene: Scene, tag: str) -> None:
     """What `kubectl set image` does."""
-    patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": f"example.com/agent:{tag}"}]}}}}
+    patch = {
+        "spec": {
+            "template": {
+                "spec": {"containers": [{"name": "agent", "image": f"example.com/agent:{tag}"}]}
+            }
+        }
+    }
     person = scene.cluster.client("kubectl-set")
     await person.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-@pytest.mark.parametrize(("drift", "image"), [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")])
-def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(drift: DriftPolicy, image: str) -> None:
+@pytest.mark.parametrize(
+    ("drift", "image"),
+    [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")],
+)
+def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(
+    drift: DriftPolicy, image: str
+) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await edit(scene, "9")
@@ -306,7 +334,9 @@ OF_A_NEW_KIND = ONE_PROBE.replace("name: one", "name: one, namespace: default")
 NEW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
 PROBE = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
 DEFINITIONS = RESOURCES["apiextensions.k8s.io", "CustomResourceDefinition"]
-DEFINITION = parser.read("probes.yaml", PROBES.format(scope="Namespaced").encode()).documents[0].value
+DEFINITION = (
+    parser.read("probes.yaml", PROBES.format(scope="Namespaced").encode()).documents[0].value
+)
 
 
 @pytest.mark.parametrize("every", [1.0, 30.0])
@@ -319,7 +349,12 @@ DEFINITION = parser.read("probes.yaml", PROBES.format(scope="Namespaced").encode
     ids=("namespace", "kind"),
 )
 def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(
-    text: str, times: int, resource: Resource, missing: Body, wanted: tuple[Resource, str, str], every: float
+    text: str,
+    times: int,
+    resource: Resource,
+    missing: Body,
+    wanted: tuple[Resource, str, str],
+    every: float,
 ) -> None:
     async def minutes(scene: Scene, count: int) -> None:
         for _ in range(int(count * 60 / every)):
@@ -334,7 +369,10 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
         before = scene.client.count.total - scene.client.count.of("watch")
         await minutes(scene, 60)
         heartbeats = 3600 / source_status_store.HEARTBEAT
-        assert scene.client.count.total - scene.client.count.of("watch") - before < 60 / 5 * 5 + heartbeats
+        assert (
+            scene.client.count.total - scene.client.count.of("watch") - before
+            < 60 / 5 * 5 + heartbeats
+        )
         assert len(scene.told(deployment.NotApplied) + scene.told(deployment.Withheld)) == times
         await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
@@ -343,7 +381,9 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
     play(script)
 
 
-def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> None:
+def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> (
+    None
+):
     secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
 
     def refused(request: SimulatedRequest) -> errors.ClusterError | None:
@@ -354,9 +394,11 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         scene.client.faults = refused
         scene.history.push(AGENT.format(tag="2") + secret)
         await scene.settle()
-        assert [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)] == [
-            "secrets is forbidden; without that right, take secrets out of the repository"
-        ]
+        assert [
+            told.message
+            for told in scene.told(deployment.PassFailed)
+            if isinstance(told, deployment.PassFailed)
+        ] == ["secrets is forbidden; without that right, take secrets out of the repository"]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
         await scene.settle()
@@ -377,7 +419,9 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
 def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
-        scene.client.faults = lambda r: failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
+        scene.client.faults = lambda r: (
+            failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
+        )
         scene.client.cut_watches()
         began = asyncio.get_running_loop().time()
         unchanged: list[float] = []
@@ -388,7 +432,11 @@ def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
             if len(scene.told(deployment.Unchanged)) > before:
                 unchanged.append(now)
         assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
-        failed = [told.message for told in scene.told(deployment.PassFailed) if isinstance(told, deployment.PassFailed)]
+        failed = [
+            told.message
+            for told in scene.told(deployment.PassFailed)
+            if isinstance(told, deployment.PassFailed)
+        ]
         assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
         scene.client.faults = lambda _request: None
         scene.history.push(AGENT.format(tag="2"))
@@ -444,7 +492,9 @@ def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_
         await scene.settle()
         coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
         standby = scene.cluster.client()
-        await requests.pass_on(standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now())
+        await requests.pass_on(
+            standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
+        )
         await asyncio.sleep(10)
         assert [told.commit for told in scene.told(PassedOn)] == [coming]
         assert scene.history.push(AGENT.format(tag="2")) == coming
@@ -504,7 +554,13 @@ def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
         scene.history.push(AGENT.format(tag="2"))
         doomed_heard: list[Record] = []
         doomed = asyncio.create_task(
-            loop_on(scene.cluster, scene.cluster.client(), scene.history, doomed_heard, ApplyOptions(patience=0.0)).run()
+            loop_on(
+                scene.cluster,
+                scene.cluster.client(),
+                scene.history,
+                doomed_heard,
+                ApplyOptions(patience=0.0),
+            ).run()
         )
         await asyncio.sleep(after)
         doomed.cancel()

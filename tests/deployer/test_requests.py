@@ -1,4 +1,6 @@
-"""What people ask of the service by annotations: a pass, a pause, an approval, a commit that is not to be applied. Virtual time."""
+"""What people ask of the service by annotations: a pass, a pause, an approval, a commit that is not
+to be applied. Virtual time.
+"""
 
 from __future__ import annotations
 
@@ -64,15 +66,26 @@ async def answered(scene: Scene, value: str) -> str:
 def test_a_request_is_answered_with_its_value_and_how_the_pass_ended() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
-        assert (await answered(scene, "1")) == f"success: commit {scene.history.id(0)[:12]} is applied: 0 written"
+        assert (
+            await answered(scene, "1")
+        ) == f"success: commit {scene.history.id(0)[:12]} is applied: 0 written"
         commit = scene.history.push(AGENT.format(tag="2"))
-        assert (await answered(scene, "2")).startswith(f"success: commit {commit[:12]} is applied: ")
+        assert (await answered(scene, "2")).startswith(
+            f"success: commit {commit[:12]} is applied: "
+        )
         assert await scene.image() == "2"
         bad = scene.history.push(AGENT.format(tag="3").replace("containers:", "containerz:"))
-        assert (await answered(scene, "3")).startswith(f"failure: commit {bad[:12]} is not applied; the last good one stays")
+        assert (await answered(scene, "3")).startswith(
+            f"failure: commit {bad[:12]} is not applied; the last good one stays"
+        )
         scene.history.unreachable = True
         assert (await answered(scene, "4")) == "failure: the server gave no answer"
-        assert [record.request for record in scene.heard if isinstance(record, Handled)] == ["1", "2", "3", "4"]
+        assert [record.request for record in scene.heard if isinstance(record, Handled)] == [
+            "1",
+            "2",
+            "3",
+            "4",
+        ]
 
     play(script)
 
@@ -99,7 +112,12 @@ def test_annotations_of_others_stay_when_the_state_is_saved() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         person = scene.cluster.client("kubectl-annotate")
-        await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": {"example.com/note": "ours"}}})
+        await person.patch(
+            CONFIG_MAP,
+            "gitops-ds",
+            NAME,
+            {"metadata": {"annotations": {"example.com/note": "ours"}}},
+        )
         commit = scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
         assert (await annotations(scene))["example.com/note"] == "ours"
@@ -121,7 +139,9 @@ def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert [key.kind for key in known.waiting] == ["DaemonSet"]
         assert known.last_attempted != commit
-        assert (await answered(scene, "x")) == f"suspended: 1 change of commit {commit[:12]} not applied"
+        assert (
+            await answered(scene, "x")
+        ) == f"suspended: 1 change of commit {commit[:12]} not applied"
 
         await annotate(scene, suspend=None)
         await asyncio.sleep(10)
@@ -148,7 +168,13 @@ async def again(scene: Scene) -> None:
     """Another process takes over, and passes once."""
     from tests.deployer.test_loop import loop_on
 
-    second = loop_on(scene.cluster, scene.cluster.client(), scene.history, scene.heard, ApplyOptions(patience=0.0))
+    second = loop_on(
+        scene.cluster,
+        scene.cluster.client(),
+        scene.history,
+        scene.heard,
+        ApplyOptions(patience=0.0),
+    )
     running = asyncio.create_task(second.run())
     await asyncio.sleep(60)
     second.stop()
@@ -157,7 +183,9 @@ async def again(scene: Scene) -> None:
 
 async def mark(scene: Scene, value: str | None) -> None:
     person = scene.cluster.client("kubectl-annotate")
-    await person.patch(DAEMONSET, "default", "agent", {"metadata": {"annotations": {names.SUSPEND: value}}})
+    await person.patch(
+        DAEMONSET, "default", "agent", {"metadata": {"annotations": {names.SUSPEND: value}}}
+    )
 
 
 def test_one_agent_is_suspended_and_the_others_go_on() -> None:
@@ -180,14 +208,23 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)
         assert shown.applied != commit
         assert "DaemonSet default/agent" in shown.message
-        syncs = {agent.key.name: agents.sync_of(agent)[0] for agent in await agents.look(scene.cluster, "gitops-ds", shown.written)}
+        syncs = {
+            agent.key.name: agents.sync_of(agent)[0]
+            for agent in await agents.look(scene.cluster, "gitops-ds", shown.written)
+        }
         assert syncs == {"agent": "OutOfSync", "more": "Synced"}
-        told = {event.reason: event.message for heard in scene.heard if (event := kube_events.deployed(heard, STATE)) is not None}
+        told = {
+            event.reason: event.message
+            for heard in scene.heard
+            if (event := kube_events.deployed(heard, STATE)) is not None
+        }
         assert shown.message in told["Suspended"]
         courses = commit_progress.Courses({})
         for heard in scene.heard:
             courses.hear(heard)
-        [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
+        [(_, stage)] = [
+            entry for entry in courses.due((), frozenset()) if entry[0].commit == commit
+        ]
         assert stage.step is commit_progress.StageKind.APPLYING
         assert stage.words.startswith("suspended: DaemonSet default/agent")
         await mark(scene, None)
@@ -203,9 +240,11 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
 def test_git_suspends_an_agent_with_a_last_commit_and_takes_it_back() -> None:
     def text(tag: str, *, suspended: bool) -> str:
         word = f', annotations: {{{{{names.SUSPEND}: "true"}}}}' if suspended else ""
-        return AGENT.replace("{{name: agent, namespace: default}}", f"{{{{name: agent, namespace: default{word}}}}}", 1).format(
-            tag=tag
-        )
+        return AGENT.replace(
+            "{{name: agent, namespace: default}}",
+            f"{{{{name: agent, namespace: default{word}}}}}",
+            1,
+        ).format(tag=tag)
 
     async def script(scene: Scene) -> None:
         await scene.settle()
@@ -217,7 +256,9 @@ def test_git_suspends_an_agent_with_a_last_commit_and_takes_it_back() -> None:
     play(script)
 
 
-def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_is_released() -> None:
+def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_is_released() -> (
+    None
+):
     async def script(scene: Scene) -> None:
         await scene.settle()
         held = scene.history.id(1)
@@ -229,7 +270,9 @@ def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_
         await asyncio.sleep(10)
         assert await scene.image() == "1"
         assert [record.commit for record in scene.heard if isinstance(record, CommitHeld)] == [held]
-        assert (await answered(scene, "x")).startswith(f"failure: commit {held[:12]} is not applied")
+        assert (await answered(scene, "x")).startswith(
+            f"failure: commit {held[:12]} is not applied"
+        )
         await annotate(scene, hold=None)
         await asyncio.sleep(10)
         assert await scene.image() == "2"
@@ -245,7 +288,11 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
         scene.history.push(without)
         await scene.settle()
         assert await scene.image() == "1"  # all nodes would lose it
-        (plan, *_) = [record.plan for record in reversed(scene.heard) if isinstance(record, deployment.Planned)]
+        (plan, *_) = [
+            record.plan
+            for record in reversed(scene.heard)
+            if isinstance(record, deployment.Planned)
+        ]
         await annotate(scene, approve="0" * len(plan.hash))
         await asyncio.sleep(10)
         assert await scene.image() == "1"
@@ -260,9 +307,19 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
 
 @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
 def test_the_words_of_people_are_understood(word: str) -> None:
-    said = {names.SUSPEND: word, names.REQUESTED_AT: "now", names.HOLD: "ABCDEF0, nope, 12, abcdef0", names.APPROVE: " h "}
-    assert requests.parse({"metadata": {"annotations": said}}) == Steering("now", True, "h", ("abcdef0",))
-    assert requests.parse({"metadata": {"annotations": {**said, names.HANDLED_AT: "now"}}}).requested == ""
+    said = {
+        names.SUSPEND: word,
+        names.REQUESTED_AT: "now",
+        names.HOLD: "ABCDEF0, nope, 12, abcdef0",
+        names.APPROVE: " h ",
+    }
+    assert requests.parse({"metadata": {"annotations": said}}) == Steering(
+        "now", True, "h", ("abcdef0",)
+    )
+    assert (
+        requests.parse({"metadata": {"annotations": {**said, names.HANDLED_AT: "now"}}}).requested
+        == ""
+    )
 
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"annotations": None}}])

@@ -1,4 +1,6 @@
-"""A followed repository has one condition, and every place that shows it agrees: SYNC, page, events, metrics, news."""
+"""A followed repository has one condition, and every place that shows it agrees: SYNC, page,
+events, metrics, news.
+"""
 
 from __future__ import annotations
 
@@ -73,24 +75,37 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         effect = EFFECTS[condition]
         state, why = await sync(scene)
         assert (state, bool(why)) == (effect.sync, True)
-        assert table.apart(await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())) == [
-            f"{state} (1 DaemonSet): {why}"
-        ]
+        assert table.apart(
+            await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        ) == [f"{state} (1 DaemonSet): {why}"]
         [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
-        assert (shown.condition, shown.applied, shown.message) == (condition, scene.history.id(0), why)
+        assert (shown.condition, shown.applied, shown.message) == (
+            condition,
+            scene.history.id(0),
+            why,
+        )
         assert scene.loop.status is not None
         assert scene.loop.status.condition is condition
         last = scene.told(SourceChanged)[-1]
         assert isinstance(last, SourceChanged)
         assert (log_lines.level(last), log_lines.tone(last)) == (effect.level, effect.tone)
-        reasons = {told.reason for heard in scene.heard if (told := kube_events.deployed(heard, STATE)) is not None}
+        reasons = {
+            told.reason
+            for heard in scene.heard
+            if (told := kube_events.deployed(heard, STATE)) is not None
+        }
         assert effect.reason in reasons
         counted = metrics.Metrics(metrics.Inside(sources=lambda: [shown]))
         for heard in scene.heard:
             counted.hear(heard)
         text = counted.text().decode()
-        assert f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0' in text
-        assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, "only what was applied as a whole"
+        assert (
+            f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0'
+            in text
+        )
+        assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, (
+            "only what was applied as a whole"
+        )
         assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
 
     play(script)
@@ -100,10 +115,19 @@ def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)
-        helm = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "x"}}
-        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "theirs", **helm}}
+        helm = {
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "x"},
+        }
+        theirs = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"namespace": "default", "name": "theirs", **helm},
+        }
         await scene.cluster.client("helm").create(CONFIG_MAP, theirs)
-        ours = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
+        ours = (
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
+        )
         commit = scene.history.push(AGENT.format(tag="2") + ours)
         await scene.settle()
         await asyncio.sleep(10)
@@ -114,7 +138,10 @@ def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied
     play(script)
 
 
-@pytest.mark.parametrize("condition", [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED])
+@pytest.mark.parametrize(
+    "condition",
+    [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED],
+)
 def test_people_are_notified_of_it(condition: Condition) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
@@ -130,7 +157,9 @@ def test_people_are_notified_of_it(condition: Condition) -> None:
     play(script)
 
 
-def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others() -> None:
+def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others() -> (
+    None
+):
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)
@@ -151,10 +180,14 @@ def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> N
         await scene.settle()
         await asyncio.sleep(source_status_store.HEARTBEAT * 4)
         assert (await sync(scene))[0] == "Synced", "a heartbeat keeps it current"
-        body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test"))
+        body = await scene.cluster.get(
+            CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test")
+        )
         now = virtual_time.clock()()
         found = await source_status_store.known(
-            scene.cluster, "gitops-ds", now + source_status_store.FRESH + source_status_store.HEARTBEAT
+            scene.cluster,
+            "gitops-ds",
+            now + source_status_store.FRESH + source_status_store.HEARTBEAT,
         )
         assert not found["test"].active
         assert body["data"]["condition"] == "Synced"
@@ -166,7 +199,9 @@ def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> Non
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)
-        place = reconcile.DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
+        place = reconcile.DeployTarget(
+            scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock()
+        )
 
         def snapshot(commit: str) -> Snapshot:
             return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
@@ -185,5 +220,12 @@ def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:
     assert set(EFFECTS) == set(Condition)
     assert {effect.tone for effect in EFFECTS.values()} <= {"good", "warn", "bad", "plain"}
     assert {effect.level for effect in EFFECTS.values()} <= set(log_lines.LEVELS)
-    undone = {"conflict", "unknown-kind", "no-namespace", "quarantined", "impersonation", "cross-namespace"}
+    undone = {
+        "conflict",
+        "unknown-kind",
+        "no-namespace",
+        "quarantined",
+        "impersonation",
+        "cross-namespace",
+    }
     assert all(guards.GUARDS[name].reason and guards.GUARDS[name].fails for name in undone)

@@ -1,4 +1,6 @@
-"""A deployer that stands by has everything at hand, writes nothing, tells nothing of commits, and goes on at once."""
+"""A deployer that stands by has everything at hand, writes nothing, tells nothing of commits, and
+goes on at once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ KEY = Key("apps", "DaemonSet", "default", "agent")
 
 @dataclass
 class Standby:
-    """A replica that leads, and one that stands by, on one cluster; each looks at a history of its own."""
+    """A replica that leads, and one that stands by, on one cluster; each looks at a history of its
+    own.
+    """
 
     cluster: simulator.SimulatedCluster
     leader: deployer_loop.Loop
@@ -69,7 +73,9 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
             loop.rest()
             running = [asyncio.create_task(one.run()) for one in (leader, loop)]
             await asyncio.sleep(5)
-            await script(Standby(cluster, leader, histories[0], clients[1], loop, histories[1], heard))
+            await script(
+                Standby(cluster, leader, histories[0], clients[1], loop, histories[1], heard)
+            )
             for one in (leader, loop):
                 one.stop()
             await asyncio.gather(*running)
@@ -114,7 +120,9 @@ def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
         await asyncio.sleep(1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(1)
-        assert [told.commit for told in scene.heard if isinstance(told, deployment.NewCommit)] == [scene.history.id(1)]
+        assert [told.commit for told in scene.heard if isinstance(told, deployment.NewCommit)] == [
+            scene.history.id(1)
+        ]
 
     play(script)
 
@@ -128,7 +136,11 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
         scene.loop.act()
         await asyncio.sleep(5)
         assert scene.written == 1  # that this replica follows the repository
-        assert not [told for told in scene.heard if isinstance(told, deployment.NewCommit | deployment.Applied)]
+        assert not [
+            told
+            for told in scene.heard
+            if isinstance(told, deployment.NewCommit | deployment.Applied)
+        ]
 
     play(script)
 

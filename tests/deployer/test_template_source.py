@@ -1,4 +1,6 @@
-"""Templates in ConfigMaps and Secrets of the simulated cluster: watched, rolled out, handed over to Git and back."""
+"""Templates in ConfigMaps and Secrets of the simulated cluster: watched, rolled out, handed over to
+Git and back.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 from tests.deployer.test_loop import History
 
-PRUNING = ApplyOptions(Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"})))
+PRUNING = ApplyOptions(
+    Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"}))
+)
 SECRET_IMAGE = "registry.example.com/hush-hush"
 
 
@@ -56,9 +60,20 @@ class Scene:
     git: History
     loops: list[deployer_loop.Loop] = field(default_factory=list)
 
-    async def put(self, name: str, keys: dict[str, str], *, namespace: str = "default", kind: Resource = CONFIG_MAP) -> None:
+    async def put(
+        self,
+        name: str,
+        keys: dict[str, str],
+        *,
+        namespace: str = "default",
+        kind: Resource = CONFIG_MAP,
+    ) -> None:
         """As `kubectl apply` of an object with templates."""
-        held = {key: base64.b64encode(text.encode()).decode() for key, text in keys.items()} if kind == SECRET else keys
+        held = (
+            {key: base64.b64encode(text.encode()).decode() for key, text in keys.items()}
+            if kind == SECRET
+            else keys
+        )
         metadata = {"name": name, "namespace": namespace, "labels": {names.TEMPLATE: "true"}}
         body = {"apiVersion": "v1", "kind": kind.kind, "metadata": metadata, "data": held}
         await self.people.apply(kind, body, manager="kubectl", force=True)
@@ -90,10 +105,14 @@ class Scene:
 
     async def owner(self, name: str = "agent") -> str:
         found = await self.daemonset(name)
-        return str(((found or {}).get("metadata") or {}).get("labels", {}).get(names.OWNER_LABEL, ""))
+        return str(
+            ((found or {}).get("metadata") or {}).get("labels", {}).get(names.OWNER_LABEL, "")
+        )
 
     async def version(self, name: str) -> str:
-        return str((await self.people.get(CONFIG_MAP, "default", name))["metadata"]["resourceVersion"])
+        return str(
+            (await self.people.get(CONFIG_MAP, "default", name))["metadata"]["resourceVersion"]
+        )
 
     async def pods(self) -> set[str]:
         return {str(pod["metadata"]["uid"]) for pod in (await self.people.list(POD)).items}
@@ -121,7 +140,13 @@ def play(
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
             scene = Scene(cluster, cluster.client("kubectl"), cluster.client(), [], History())
             chance = random.Random(1).random
-            controller = Controller(cluster.client(), Powers.FULL, lambda _: None, clock=cluster.server.now, chance=chance)
+            controller = Controller(
+                cluster.client(),
+                Powers.FULL,
+                lambda _: None,
+                clock=cluster.server.now,
+                chance=chance,
+            )
             claims = Claims({Rank.GIT: int(beside_git), Rank.TEMPLATES: 1})
             templates = begin(scene, claims, asked, chosen)
             if beside_git:
@@ -144,7 +169,9 @@ def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: Chosen) -> 
     tell = Discreet(scene.heard.append)
     source = Templates(scene.client, chosen, tell, clock)
     place = DeployTarget(scene.client, "gitops-ds", chosen.owner, "templates")
-    loop = deployer_loop.Loop(source.as_source(), place, asked, tell, deployer_loop.LoopTiming(5.0, clock, chance))
+    loop = deployer_loop.Loop(
+        source.as_source(), place, asked, tell, deployer_loop.LoopTiming(5.0, clock, chance)
+    )
     loop.join(claims, Rank.TEMPLATES)
     source.begin(loop.stirred, chance)
     scene.loops.append(loop)
@@ -165,22 +192,31 @@ def following(scene: Scene, claims: Claims, asked: ApplyOptions) -> deployer_loo
     return loop
 
 
-def test_a_template_is_rolled_out_when_it_comes_and_when_it_changes_and_notes_the_version_of_its_object() -> None:
+def test_a_template_is_rolled_out_when_it_comes_and_when_it_changes_and_notes_the_version_of_its_object() -> (
+    None
+):
     async def script(scene: Scene) -> None:
         await scene.put("agents", {"agent.yaml": agent()})
         assert await scene.image() == "agent:1"
         first = await scene.version("agents")
         assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{first}"
         assert await scene.annotation(names.PATH) == "configmap/default/agents/agent.yaml"
-        assert await scene.annotation(names.CHANGE_CAUSE) == "ConfigMap default/agents, key agent.yaml"
+        assert (
+            await scene.annotation(names.CHANGE_CAUSE) == "ConfigMap default/agents, key agent.yaml"
+        )
         held = await scene.people.get(CONFIG_MAP, "default", "agents")
         assert await scene.annotation(names.TEMPLATE_UID) == held["metadata"]["uid"]
 
         await scene.put("agents", {"agent.yaml": agent(image="agent:2")})
         assert await scene.image() == "agent:2"
-        known = (await state_store.load(scene.cluster, "gitops-ds", "templates-in-cluster")).revisions[key()]
+        known = (
+            await state_store.load(scene.cluster, "gitops-ds", "templates-in-cluster")
+        ).revisions[key()]
         second = await scene.version("agents")
-        assert known == {1: f"configmap/default/agents@{first}", 2: f"configmap/default/agents@{second}"}
+        assert known == {
+            1: f"configmap/default/agents@{first}",
+            2: f"configmap/default/agents@{second}",
+        }
 
         writes = scene.client.count.of("apply", "daemonsets")
         await scene.put("agents", {"agent.yaml": "# only a comment\n" + agent(image="agent:2")})
@@ -199,7 +235,13 @@ def test_several_keys_documents_and_objects_are_taken_and_what_is_no_template_is
     async def script(scene: Scene) -> None:
         items = "apiVersion: v1\nkind: List\nitems:\n- " + agent("c").replace("\n", "\n  ").rstrip()
         await scene.put(
-            "one", {"a": agent("a"), "several": f"{agent('b')}---\n{agent('b2')}", "notes": "kind words: none", "x.y": ":"}
+            "one",
+            {
+                "a": agent("a"),
+                "several": f"{agent('b')}---\n{agent('b2')}",
+                "notes": "kind words: none",
+                "x.y": ":",
+            },
         )
         await scene.put("two", {"list.yaml": items, "values.json": "{}"}, kind=SECRET)
         found = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
@@ -214,10 +256,18 @@ def test_an_object_with_a_mistake_is_quarantined_alone() -> None:
         await scene.put("good", {"agent.yaml": agent("good")})
         await scene.put("bad", {"agent": agent("bad"), "more.yaml": agent("bad-too")})
         before = await scene.pods()
-        await scene.put("bad", {"agent": agent("bad", "agent:2").replace("image:", "\n        imagee:")})
+        await scene.put(
+            "bad", {"agent": agent("bad", "agent:2").replace("image:", "\n        imagee:")}
+        )
         await scene.put("good", {"agent.yaml": agent("good", "agent:2")})
-        assert [await scene.image(name) for name in ("good", "bad", "bad-too")] == ["agent:2", "agent:1", "agent:1"]
-        assert "configmap/default/bad is not applied: configmap/default/bad/agent:10:9: " in scene.log
+        assert [await scene.image(name) for name in ("good", "bad", "bad-too")] == [
+            "agent:2",
+            "agent:1",
+            "agent:1",
+        ]
+        assert (
+            "configmap/default/bad is not applied: configmap/default/bad/agent:10:9: " in scene.log
+        )
         assert scene.log.count("configmap/default/bad is not applied") == 1
         assert ("quarantined", "DaemonSet default/bad") in scene.guards
         await asyncio.sleep(60)
@@ -237,7 +287,9 @@ def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
         assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
         await scene.drop("b")
         assert await scene.image("b") == "agent:1"
-        assert any(isinstance(told, deployment.PassEnded) and told.refusals[:1] for told in scene.heard)
+        assert any(
+            isinstance(told, deployment.PassEnded) and told.refusals[:1] for told in scene.heard
+        )
 
     play(script)
 
@@ -279,18 +331,24 @@ def test_git_wins_and_an_object_goes_to_and_fro_without_losing_a_pod() -> None:
 
         await scene.push(agent("other"))
         assert await scene.owner() == "templates-in-cluster"
-        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{await scene.version('agents')}"
+        assert (
+            await scene.annotation(names.COMMIT)
+            == f"configmap/default/agents@{await scene.version('agents')}"
+        )
         await asyncio.sleep(20)
         assert await scene.pods() == before
 
         await scene.drop("agents")
-        assert await scene.owner() == "templates-in-cluster"  # the last one: an empty render deletes nothing
+        # the last one: an empty render deletes nothing
+        assert await scene.owner() == "templates-in-cluster"
         assert await scene.owner("other") == "fleet"
 
     play(script, beside_git=True)
 
 
-def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_what_is_gits() -> None:
+def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_what_is_gits() -> (
+    None
+):
     async def script(scene: Scene) -> None:
         await scene.put("agents", {"agent": agent(), "more": agent("more")})
         await scene.push(agent("other") + "---\n" + agent(image="git:1"))
@@ -302,13 +360,28 @@ def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_
     play(script, beside_git=True)
 
 
-def test_a_template_names_only_objects_of_its_own_namespace_unless_it_is_in_the_services_own() -> None:
+def test_a_template_names_only_objects_of_its_own_namespace_unless_it_is_in_the_services_own() -> (
+    None
+):
     async def script(scene: Scene) -> None:
-        role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: all}\nrules: []\n"
-        await scene.put("a", {"a": agent("far", namespace="kube-system"), "b": agent("near"), "c": role})
-        assert [await scene.image("far", "kube-system"), await scene.image("near")] == ["", "agent:1"]
-        assert sorted(scene.guards) == [("not-allowed", "ClusterRole all"), ("not-allowed", "DaemonSet kube-system/far")]
-        await scene.put("trusted", {"a": agent("far", namespace="kube-system")}, namespace="gitops-ds")
+        role = (
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "
+            "all}\nrules: []\n"
+        )
+        await scene.put(
+            "a", {"a": agent("far", namespace="kube-system"), "b": agent("near"), "c": role}
+        )
+        assert [await scene.image("far", "kube-system"), await scene.image("near")] == [
+            "",
+            "agent:1",
+        ]
+        assert sorted(scene.guards) == [
+            ("not-allowed", "ClusterRole all"),
+            ("not-allowed", "DaemonSet kube-system/far"),
+        ]
+        await scene.put(
+            "trusted", {"a": agent("far", namespace="kube-system")}, namespace="gitops-ds"
+        )
         assert await scene.image("far", "kube-system") == "agent:1"
         await scene.put("b", {"a": agent("own", namespace="gitops-ds")}, namespace="gitops-ds")
         assert await scene.image("own", "gitops-ds") == ""
@@ -332,12 +405,20 @@ def test_nothing_that_a_secret_holds_is_told() -> None:
         await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:2")}, kind=SECRET)
         assert await scene.image() == f"{SECRET_IMAGE}:2"
         assert await scene.annotation(names.CHANGE_CAUSE) == "Secret default/hidden, key agent"
-        bad = agent(image=f"{SECRET_IMAGE}:3").replace("containers:", f"hostNetwork: {SECRET_IMAGE}\n      containers:")
+        bad = agent(image=f"{SECRET_IMAGE}:3").replace(
+            "containers:", f"hostNetwork: {SECRET_IMAGE}\n      containers:"
+        )
         await scene.put("hidden", {"agent": bad}, kind=SECRET)
         assert "secret/default/hidden is not applied: secret/default/hidden/agent:9:" in scene.log
         # What the API server refuses, in words that quote it.
         await scene.put(
-            "hidden", {"agent": agent(image=f"{SECRET_IMAGE}:4").replace("app: agent}}\n  t", "app: hush-hush}}\n  t")}, kind=SECRET
+            "hidden",
+            {
+                "agent": agent(image=f"{SECRET_IMAGE}:4").replace(
+                    "app: agent}}\n  t", "app: hush-hush}}\n  t"
+                )
+            },
+            kind=SECRET,
         )
         assert "hush-hush" not in repr(scene.heard)
         assert "hush-hush" not in scene.log

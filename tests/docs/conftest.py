@@ -1,4 +1,6 @@
-"""The installed program, as a person at a desk has it: a home of their own, no kubeconfig, nothing of this machine's settings."""
+"""The installed program, as a person at a desk has it: a home of their own, no kubeconfig, nothing
+of this machine's settings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ def environment(tmp_path: Path) -> dict[str, str]:
     home.mkdir()
     (home / ".gitconfig").write_text("[user]\n\tname = Dana\n\temail = dana@example.com\n")
     kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-    return {**kept, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "HOME": str(home), "KUBECONFIG": str(home / "none")}
+    return {
+        **kept,
+        "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "KUBECONFIG": str(home / "none"),
+    }
 
 
 @pytest.fixture
@@ -30,9 +37,17 @@ def run(tmp_path: Path, environment: Mapping[str, str]) -> Run:
     desk = tmp_path / "desk"
     desk.mkdir()
 
-    def given(*command: str | Path, cwd: Path = desk, **more: str) -> subprocess.CompletedProcess[str]:
+    def given(
+        *command: str | Path, cwd: Path = desk, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=cwd, env={**environment, **more}, capture_output=True, text=True, check=False, timeout=300
+            command,
+            cwd=cwd,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
 
     return given

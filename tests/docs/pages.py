@@ -1,11 +1,15 @@
-"""The pages of the documentation, taken apart: sections, fenced blocks, and what a block's output may look like.
+"""The pages of the documentation, taken apart: sections, fenced blocks, and what a block's output
+may look like.
 
 What a page may hold, and what becomes of it:
 
-- a `sh` block is run, those of a section (a `##` heading) one after the other in one shell, in a directory of its own;
-- a `yaml` or `json` block whose first line is a comment with a file's name (`# clusters/main.yaml`; in JSON a `<!-- file: … -->`
+- a `sh` block is run, those of a section (a `##` heading) one after the other in one shell, in a
+  directory of its own;
+- a `yaml` or `json` block whose first line is a comment with a file's name (`# clusters/main.yaml`;
+  in JSON a `<!-- file: … -->`
   before the block) is written there when its turn comes;
-- a `text` block is what the last `sh` block printed: each of its lines has to come, in that order. `…` stands for anything,
+- a `text` block is what the last `sh` block printed: each of its lines has to come, in that order.
+  `…` stands for anything,
   numbers and ids for others of their kind (the number of a revision excepted);
 - `<!-- needs: cluster -->` before a block: the section runs against a real control plane;
 - `<!-- demo -->` before a text block: lines of `gitops-ds demo`.
@@ -19,16 +23,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 
-_BLOCK = re.compile(r"^(?:<!-- (?P<comment>[^\n]*?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<comment>[^\n]*?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 _HEADING = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
 _FILE = re.compile(r"\A# (?P<path>[\w./-]+\.(?:ya?ml|json))\s")
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, what the comment before it says, its text, its line in the page."""
+    """One fenced block: its language, what the comment before it says, its text, its line in the
+    page.
+    """
 
     language: str
     comment: str
@@ -67,12 +81,18 @@ class Section:
 def sections(page: Path) -> Iterator[Section]:
     """The sections of a page, in order."""
     text = page.read_text("utf-8")
-    starts = [(0, "")] + [(found.start(), found["title"]) for found in _HEADING.finditer(_without_blocks(text))]
-    for (start, title), end in zip(starts, [start for start, _ in starts[1:]] + [len(text)], strict=True):
+    starts = [(0, "")] + [
+        (found.start(), found["title"]) for found in _HEADING.finditer(_without_blocks(text))
+    ]
+    for (start, title), end in zip(
+        starts, [start for start, _ in starts[1:]] + [len(text)], strict=True
+    ):
         part = text[start:end]
         first = text.count("\n", 0, start) + 1
         blocks = (
-            Block(b["language"], b["comment"] or "", b["text"], first + part.count("\n", 0, b.start()))
+            Block(
+                b["language"], b["comment"] or "", b["text"], first + part.count("\n", 0, b.start())
+            )
             for b in _BLOCK.finditer(part)
         )
         yield Section(page, title, tuple(blocks))
@@ -83,8 +103,12 @@ def _without_blocks(text: str) -> str:
     return _BLOCK.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 
-# What stands for others of its kind, the longest first: ids, the last characters of a pod's name, numbers.
-_LOOSE = re.compile(r"(?P<any>…)|(?P<revision>revisions? \d+)|(?P<id>\b[0-9a-f]{10,64}\b)|(?P<number>\d+)|(?P<space>\s+)")
+# What stands for others of its kind, the longest first: ids, the last characters of a pod's name,
+# numbers.
+_LOOSE = re.compile(
+    r"(?P<any>…)|(?P<revision>revisions? "
+    r"\d+)|(?P<id>\b[0-9a-f]{10,64}\b)|(?P<number>\d+)|(?P<space>\s+)"
+)
 _INSTEAD = {"any": ".*", "id": "[0-9a-f]{10,64}", "number": r"\d+", "space": r"\s+"}
 
 
@@ -93,13 +117,17 @@ def pattern(line: str) -> re.Pattern[str]:
     parts, at = [], 0
     for found in _LOOSE.finditer(line.strip()):
         parts.append(re.escape(line.strip()[at : found.start()]))
-        parts.append(_INSTEAD.get(str(found.lastgroup)) or re.escape(found.group()).replace(r"\ ", r"\s+"))
+        parts.append(
+            _INSTEAD.get(str(found.lastgroup)) or re.escape(found.group()).replace(r"\ ", r"\s+")
+        )
         at = found.end()
     return re.compile("".join([*parts, re.escape(line.strip()[at:])]) + r"\s*")
 
 
 def missing(expected: str, output: str) -> str:
-    """The first line of `expected` that does not come in `output` after the one before it; nothing when all come."""
+    """The first line of `expected` that does not come in `output` after the one before it; nothing
+    when all come.
+    """
     left = iter(output.splitlines())
     for line in filter(str.strip, expected.splitlines()):
         wanted = pattern(line)

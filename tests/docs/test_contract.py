@@ -64,7 +64,12 @@ def test_every_command_is_documented_and_no_other() -> None:
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_option_is_documented_and_no_other(name: str) -> None:
     command = dict(commands())[name]
-    real = {word for p in command.params if isinstance(p, click.Option) for word in (*p.opts, *p.secondary_opts)}
+    real = {
+        word
+        for p in command.params
+        if isinstance(p, click.Option)
+        for word in (*p.opts, *p.secondary_opts)
+    }
     assert documented()[name][1] == real
 
 
@@ -94,9 +99,15 @@ def test_every_variable_that_is_named_is_read() -> None:
 
 
 def test_every_label_and_annotation_is_documented_and_no_other() -> None:
-    known = {value for name, value in vars(names).items() if name.isupper() and str(value).startswith(f"{names.DOMAIN}/")}
+    known = {
+        value
+        for name, value in vars(names).items()
+        if name.isupper() and str(value).startswith(f"{names.DOMAIN}/")
+    }
     known.discard(names.API_VERSION)
-    said = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", parts()["Labels and annotations"]))
+    said = set(
+        re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", parts()["Labels and annotations"])
+    )
     assert said == known
 
 
@@ -105,7 +116,9 @@ def test_the_keys_of_json_are_those_of_the_schemas() -> None:
     rows = dict(re.findall(r"^\| `(\w+)`.*?\| \w+ \| (.*) \|$", parts()["JSON"], re.MULTILINE))
     for command, file in files.items():
         schema = json.loads((ROOT / f"schemas/{file}.schema.json").read_text())
-        assert set(schema["properties"]) - {"apiVersion", "kind"} == set(re.findall(r"`(\w+)`", rows[command])), command
+        assert set(schema["properties"]) - {"apiVersion", "kind"} == set(
+            re.findall(r"`(\w+)`", rows[command])
+        ), command
 
 
 def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> Iterator[str]:
@@ -127,8 +140,17 @@ def idle(name: str) -> bool:
 
 
 def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
-    table = (ROOT / "docs/operations.md").read_text("utf-8").partition("\n## Settings\n")[2].partition("\n## ")[0]
-    said = [name for row in re.findall(r"^\| (`[a-z][\w., `]+`) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)]
+    table = (
+        (ROOT / "docs/operations.md")
+        .read_text("utf-8")
+        .partition("\n## Settings\n")[2]
+        .partition("\n## ")[0]
+    )
+    said = [
+        name
+        for row in re.findall(r"^\| (`[a-z][\w., `]+`) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    ]
     assert len(said) == len(set(said))
     assert set(said) == {name for name in settings() if not idle(name)}
 
@@ -136,11 +158,23 @@ def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
 def test_the_settings_of_the_example_are_right() -> None:
     from gitops_ds.yaml import parser
 
-    blocks = [b for s in pages.sections(ROOT / "docs/operations.md") for b in s.blocks if b.file.endswith("settings.yaml")]
-    assert service.parse(parser.read("settings.yaml", blocks[0].text.encode()).documents[0].value).repositories[0].url
+    blocks = [
+        b
+        for s in pages.sections(ROOT / "docs/operations.md")
+        for b in s.blocks
+        if b.file.endswith("settings.yaml")
+    ]
+    assert (
+        service.parse(parser.read("settings.yaml", blocks[0].text.encode()).documents[0].value)
+        .repositories[0]
+        .url
+    )
     for block in blocks:
         parsed = parser.read(block.file, block.text.encode())
         assert not parsed.findings
         (document,) = parsed.documents
-        assert list(repository_files.check_own("settings", document, block.file, block.text.encode())) == []
+        assert (
+            list(repository_files.check_own("settings", document, block.file, block.text.encode()))
+            == []
+        )
         service.parse(document.value)

@@ -53,12 +53,17 @@ def test_a_line_says_what_to_do(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("repository:\n  url: ssh://git@git.example.com/x\n  intervall: 60s\n", 'settings.yaml:3:3: unknown key "intervall"'),
+        (
+            "repository:\n  url: ssh://git@git.example.com/x\n  intervall: 60s\n",
+            'settings.yaml:3:3: unknown key "intervall"',
+        ),
         ("cluster: {qps: 5}\n", "cluster.qps: known, but without effect in this version"),
         ("- a\n", "settings.yaml"),
     ],
 )
-def test_wrong_settings_are_told_at_their_line(run: Run, tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_settings_are_told_at_their_line(
+    run: Run, tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "desk" / "settings.yaml").write_text(text)
     told = run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json")
     assert told.returncode == 1
@@ -67,27 +72,42 @@ def test_wrong_settings_are_told_at_their_line(run: Run, tmp_path: Path, text: s
     assert message in line["message"]
 
 
-def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(run: Run, tmp_path: Path) -> None:
+def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(
+    run: Run, tmp_path: Path
+) -> None:
     url = repository(run, tmp_path).as_uri()
     settings = tmp_path / "desk" / "settings.yaml"
     settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true}}\n")
     found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
     assert (found["settings"]["verdict"], found["repository"]["verdict"]) == ("ok", "ok")
-    settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true, credentials: {{tokenFile: /nowhere}}}}\n")
+    settings.write_text(
+        f"repository: {{url: '{url}', branch: main, allowLocal: true, credentials: {{tokenFile: "
+        f"/nowhere}}}}\n"
+    )
     found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
     assert "tokenFile: /nowhere" in found["repository"]["message"]
 
 
 def test_what_stands_in_the_way_of_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
     made = repository(run, tmp_path)
-    assert checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]["message"] == "2 objects can be applied"
+    assert (
+        checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]["message"]
+        == "2 objects can be applied"
+    )
     (made / "clusters" / "other.yaml").write_text("kubernetes: ['1.36']\n")
-    (made / "agents" / "node-exporter" / "odd.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {nam: x}\n")
+    (made / "agents" / "node-exporter" / "odd.yaml").write_text(
+        "apiVersion: v1\nkind: Service\nmetadata: {nam: x}\n"
+    )
     run("git", "add", ".", cwd=made)
     run("git", "commit", "-q", "-m", "Two clusters", cwd=made)
     unnamed = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
-    assert (unnamed["verdict"], "choose one with --cluster: main, other" in unnamed["message"]) == ("bad", True)
-    wrong = checks(run("gitops-ds", "doctor", "-o", "json", "--cluster", "main", cwd=made).stdout)["manifests"]
+    assert (unnamed["verdict"], "choose one with --cluster: main, other" in unnamed["message"]) == (
+        "bad",
+        True,
+    )
+    wrong = checks(run("gitops-ds", "doctor", "-o", "json", "--cluster", "main", cwd=made).stdout)[
+        "manifests"
+    ]
     assert (wrong["verdict"], "must be fixed first" in wrong["message"]) == ("bad", True)
 
 
@@ -98,9 +118,16 @@ def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("version", "verdict"),
-    [(None, CheckVerdict.BAD), ((2, 38, 5), CheckVerdict.BAD), ((2, 39), CheckVerdict.OK), ((3, 0), CheckVerdict.OK)],
+    [
+        (None, CheckVerdict.BAD),
+        ((2, 38, 5), CheckVerdict.BAD),
+        ((2, 39), CheckVerdict.OK),
+        ((3, 0), CheckVerdict.OK),
+    ],
 )
-def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: CheckVerdict) -> None:
+def test_git_is_new_enough_from_2_39(
+    version: tuple[int, ...] | None, verdict: CheckVerdict
+) -> None:
     assert doctor_checks._git(version).verdict is verdict
 
 
@@ -113,42 +140,80 @@ def test_git_is_new_enough_from_2_39(version: tuple[int, ...] | None, verdict: C
         ("v1.38.0-alpha.1", CheckVerdict.WARNING),
     ],
 )
-def test_the_versions_of_kubernetes_that_were_tested_are_ok(version: str, verdict: CheckVerdict) -> None:
+def test_the_versions_of_kubernetes_that_were_tested_are_ok(
+    version: str, verdict: CheckVerdict
+) -> None:
     assert doctor_checks._version(version).verdict is verdict
 
 
 def test_rights_are_asked_where_the_objects_are() -> None:
     asked = {
         str(right)
-        for right in doctor_checks.applying([Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")])
+        for right in doctor_checks.applying(
+            [Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")]
+        )
     }
-    assert {"patch daemonsets.apps in logging", "create namespaces", "list daemonsets.apps"} <= asked
-    assert {str(right) for right in doctor_checks.pruning([Key("", "Namespace", "", "logging")])} == {
+    assert {
+        "patch daemonsets.apps in logging",
+        "create namespaces",
+        "list daemonsets.apps",
+    } <= asked
+    assert {
+        str(right) for right in doctor_checks.pruning([Key("", "Namespace", "", "logging")])
+    } == {
         "delete configmaps",
         "delete daemonsets.apps",
     }
-    assert all(right.resource in builtin_resources.RESOURCES.values() for right in doctor_checks.looking())
+    assert all(
+        right.resource in builtin_resources.RESOURCES.values() for right in doctor_checks.looking()
+    )
 
 
 @pytest.mark.controlplane
-def test_all_is_well_on_a_real_cluster(run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
-    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path), KUBECONFIG=str(control_plane.kubeconfig))
+def test_all_is_well_on_a_real_cluster(
+    run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
+    told = run(
+        "gitops-ds",
+        "doctor",
+        "-o",
+        "json",
+        cwd=repository(run, tmp_path),
+        KUBECONFIG=str(control_plane.kubeconfig),
+    )
     assert told.returncode == 0, told.stdout
     found = checks(told.stdout)
     assert found["cluster"]["message"].startswith("Kubernetes v1.37")
-    assert {check["verdict"] for name, check in found.items() if name.startswith("rights")} == {"ok"}
+    assert {check["verdict"] for name, check in found.items() if name.startswith("rights")} == {
+        "ok"
+    }
 
 
 @pytest.mark.controlplane
-def test_missing_rights_are_named(run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_missing_rights_are_named(
+    run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     name = f"reader-{tmp_path.name.lower().replace('_', '-')}"
     control_plane.kubectl("create", "serviceaccount", name)
-    control_plane.kubectl("create", "clusterrolebinding", name, "--clusterrole=view", f"--serviceaccount=default:{name}")
+    control_plane.kubectl(
+        "create",
+        "clusterrolebinding",
+        name,
+        "--clusterrole=view",
+        f"--serviceaccount=default:{name}",
+    )
     config = json.loads(control_plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", name).strip()}
     restricted = tmp_path / "kubeconfig"
     restricted.write_text(json.dumps(config))
-    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path), KUBECONFIG=str(restricted))
+    told = run(
+        "gitops-ds",
+        "doctor",
+        "-o",
+        "json",
+        cwd=repository(run, tmp_path),
+        KUBECONFIG=str(restricted),
+    )
     assert told.returncode == 1
     found = checks(told.stdout)
     assert "patch daemonsets.apps in node-agents" in found["rights to apply"]["message"]

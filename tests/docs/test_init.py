@@ -75,7 +75,9 @@ def test_every_file_of_ci_is_yaml_and_runs_check() -> None:
         assert not [f for f in parsed.findings if f.refused], name
         action = f"gitops-ds/gitops-ds@v{__version__}"
         assert "gitops-ds check" in files[name] or action in files[name]
-        assert "@" not in re.sub(rf"actions/(checkout|setup-python)@|{action}", "", files[name]), name
+        assert "@" not in re.sub(rf"actions/(checkout|setup-python)@|{action}", "", files[name]), (
+            name
+        )
 
 
 def test_the_hook_runs_before_a_commit(run: Run, tmp_path: Path) -> None:

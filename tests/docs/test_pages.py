@@ -28,7 +28,8 @@ def script(section: Section) -> str:
             steps += [f"echo '{MARK} {number}'", block.text]
         elif block.file:
             steps.append(
-                f"mkdir -p {shlex.quote(str(PurePosixPath(block.file).parent))}\ncat > {shlex.quote(block.file)} <<'END-OF-FILE'"
+                f"mkdir -p {shlex.quote(str(PurePosixPath(block.file).parent))}\ncat > "
+                f"{shlex.quote(block.file)} <<'END-OF-FILE'"
             )
             steps.append(f"{block.text}END-OF-FILE")
     return "\n".join(steps) + "\n"
@@ -47,36 +48,55 @@ def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
         timeout=300,
     )
     assert done.returncode == 0, f"{section} ended with {done.returncode}:\n{done.stdout}"
-    printed = {int(part.partition("\n")[0]): part.partition("\n")[2] for part in done.stdout.split(f"{MARK} ")[1:]}
+    printed = {
+        int(part.partition("\n")[0]): part.partition("\n")[2]
+        for part in done.stdout.split(f"{MARK} ")[1:]
+    }
     last = -1
     for number, block in enumerate(section.blocks):
         if block.language == "sh":
             last = number
         elif block.language == "text" and last >= 0:
             line = pages.missing(block.text, printed[last])
-            assert not line, f"{section.page.name}:{block.line}: not printed: {line!r}; but:\n{printed[last]}"
+            assert not line, (
+                f"{section.page.name}:{block.line}: not printed: {line!r}; but:\n{printed[last]}"
+            )
 
 
 @pytest.mark.parametrize("section", [s for s in SECTIONS if not s.needs_cluster], ids=str)
-def test_every_command_runs(section: Section, tmp_path: Path, environment: Mapping[str, str]) -> None:
+def test_every_command_runs(
+    section: Section, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
     play(section, tmp_path / "desk", environment)
 
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s.needs_cluster], ids=str)
-def test_every_command_runs_on_a_cluster(section: Section, tmp_path: Path, environment: Mapping[str, str]) -> None:
+def test_every_command_runs_on_a_cluster(
+    section: Section, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
     """On a control plane of its own: a newcomer's cluster has no other agents."""
     plane = controlplane.ControlPlane(tmp_path / "controlplane", controlplane.Wanted(nodes=3))
     path = f"{environment['PATH']}:{controlplane.programs()}"
     try:
         plane.start()
-        play(section, tmp_path / "desk", {**environment, "PATH": path, "KUBECONFIG": str(plane.kubeconfig)})
+        play(
+            section,
+            tmp_path / "desk",
+            {**environment, "PATH": path, "KUBECONFIG": str(plane.kubeconfig)},
+        )
     finally:
         plane.stop()
 
 
 def test_the_recording_in_the_readme_is_the_demo(run: Run) -> None:
-    recorded = [b for page in pages.PAGES for s in pages.sections(page) for b in s.blocks if b.comment == "demo"]
+    recorded = [
+        b
+        for page in pages.PAGES
+        for s in pages.sections(page)
+        for b in s.blocks
+        if b.comment == "demo"
+    ]
     assert recorded
     played = run("gitops-ds", "demo", "--speed", "50")
     assert played.returncode == 0, played.stderr
@@ -85,8 +105,15 @@ def test_the_recording_in_the_readme_is_the_demo(run: Run) -> None:
         assert not line, f"the demo does not say {line!r} there, but:\n{played.stdout}"
 
 
-def test_the_examples_of_the_repository_format_make_one_repository_that_is_right(run: Run, tmp_path: Path) -> None:
-    blocks = [b for s in pages.sections(ROOT / "docs/repository-format.md") for b in s.blocks if b.language in ("yaml", "json")]
+def test_the_examples_of_the_repository_format_make_one_repository_that_is_right(
+    run: Run, tmp_path: Path
+) -> None:
+    blocks = [
+        b
+        for s in pages.sections(ROOT / "docs/repository-format.md")
+        for b in s.blocks
+        if b.language in ("yaml", "json")
+    ]
     assert len(blocks) > 8
     desk = tmp_path / "desk"
     for block in blocks:
@@ -95,11 +122,18 @@ def test_the_examples_of_the_repository_format_make_one_repository_that_is_right
         assert not target.exists(), f"{block.file} stands there twice"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text)
-    checked = run("gitops-ds", "check")  # advice may be given about manifests that are short for the page's sake
+    # advice may be given about manifests that are short for the page's sake
+    checked = run("gitops-ds", "check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     rendered = run("gitops-ds", "render", "--cluster", "eu-1", "-o", "json")
-    objects = {(item["kind"], item["metadata"]["name"]) for item in json.loads(rendered.stdout)["items"]}
-    assert {("DaemonSet", "fluent-bit"), ("DaemonSet", "fluent-bit-gpu"), ("DaemonSet", "device-plugin")} <= objects
+    objects = {
+        (item["kind"], item["metadata"]["name"]) for item in json.loads(rendered.stdout)["items"]
+    }
+    assert {
+        ("DaemonSet", "fluent-bit"),
+        ("DaemonSet", "fluent-bit-gpu"),
+        ("DaemonSet", "device-plugin"),
+    } <= objects
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
@@ -127,7 +161,10 @@ def test_every_target_of_make_that_is_named_is_there() -> None:
 
 def test_every_path_of_the_project_that_is_named_in_contributing_is_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    named = re.findall(r"`((?:gitops_ds|tests|scripts|schemas|docs|benchmarks|examples-repo|deploy)/[\w./-]*)`", text)
+    named = re.findall(
+        r"`((?:gitops_ds|tests|scripts|schemas|docs|benchmarks|examples-repo|deploy)/[\w./-]*)`",
+        text,
+    )
     assert len(named) > 15
     assert [path for path in named if not (ROOT / path).exists()] == []
 
@@ -143,18 +180,32 @@ def test_every_path_of_the_project_that_is_named_in_contributing_is_there() -> N
         ("all", "all is well", "all"),
     ],
 )
-def test_output_is_compared_loosely_but_not_too_loosely(expected: str, output: str, left: str) -> None:
+def test_output_is_compared_loosely_but_not_too_loosely(
+    expected: str, output: str, left: str
+) -> None:
     assert pages.missing(expected, output) == left
 
 
 def test_a_comment_in_a_block_is_no_heading(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# T\n\n```sh\n## not a heading\ntrue\n```\n\n## One\n\n<!-- needs: cluster -->\n```sh\nfalse\n```\n")
+    page.write_text(
+        "# T\n\n```sh\n## not a heading\ntrue\n```\n\n## One\n\n<!-- needs: cluster "
+        "-->\n```sh\nfalse\n```\n"
+    )
     first, second = pages.sections(page)
-    assert (first.title, first.needs_cluster, second.title, second.needs_cluster) == ("", False, "One", True)
+    assert (first.title, first.needs_cluster, second.title, second.needs_cluster) == (
+        "",
+        False,
+        "One",
+        True,
+    )
     assert second.blocks == (Block("sh", "needs: cluster", "false\n", 10),)
 
 
 def test_the_readme_leads_to_every_page() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f"](docs/{page.name})" not in readme] == []
+    assert [
+        page.name
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        if f"](docs/{page.name})" not in readme
+    ] == []

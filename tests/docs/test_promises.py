@@ -17,7 +17,9 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 def names_in(file: str) -> frozenset[str]:
     """The names of the test functions of a file."""
     tree = ast.parse((ROOT / file).read_text("utf-8"))
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    found = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return frozenset(node.name for node in found if node.name.startswith("test_"))
 
 

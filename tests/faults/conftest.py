@@ -1,4 +1,6 @@
-"""A control plane that may be broken: an API server on which nothing acts by itself, with nodes that have room."""
+"""A control plane that may be broken: an API server on which nothing acts by itself, with nodes
+that have room.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.Con
         conditions = [{"type": "Ready", "status": "True"}]
         for n in range(NODES):
             status = {"status": {"allocatable": room, "capacity": room, "conditions": conditions}}
-            made.request("PATCH", f"/api/v1/nodes/node-{n:03d}/status", status, "application/merge-patch+json")
+            made.request(
+                "PATCH",
+                f"/api/v1/nodes/node-{n:03d}/status",
+                status,
+                "application/merge-patch+json",
+            )
         yield made
     finally:
         made.stop()
@@ -34,7 +41,9 @@ def space(plane: controlplane.ControlPlane) -> Iterator[str]:
     """A namespace, empty again afterwards: a service with full powers acts in all."""
     name = f"faults-{next(_numbers)}"
     plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    plane.request("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    plane.request(
+        "POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}}
+    )
     yield name
     for kind in (
         "apis/apps/v1/namespaces/{}/daemonsets",

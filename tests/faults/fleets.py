@@ -29,4 +29,7 @@ def there(plane: controlplane.ControlPlane, space: str) -> dict[str, Any]:
 
 def images(plane: controlplane.ControlPlane, space: str) -> dict[str, str]:
     found = there(plane, space)
-    return {name: body["spec"]["template"]["spec"]["containers"][0]["image"] for name, body in found.items()}
+    return {
+        name: body["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name, body in found.items()
+    }

@@ -1,4 +1,6 @@
-"""An API server that falls over, is away, or comes back as it was before: the installed service goes on, and floods nobody."""
+"""An API server that falls over, is away, or comes back as it was before: the installed service
+goes on, and floods nobody.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AGENTS = 40
 
 
 def owned(plane: controlplane.ControlPlane, space: str) -> list[Any]:
-    """The pods whose DaemonSet is there; what a lost one left behind is the garbage collector's, which this plane doesn't have."""
+    """The pods whose DaemonSet is there; what a lost one left behind is the garbage collector's,
+    which this plane doesn't have.
+    """
     living = {body["metadata"]["uid"] for body in there(plane, space).values()}
     found = plane.request("GET", f"/api/v1/namespaces/{space}/pods")["items"]
     return [pod for pod in found if pod["metadata"]["ownerReferences"][0]["uid"] in living]
@@ -30,7 +34,10 @@ def owned(plane: controlplane.ControlPlane, space: str) -> list[Any]:
 def pods(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
     """Agent and node of each pod, sorted."""
     found = owned(plane, space)
-    return sorted((pod["metadata"]["ownerReferences"][0]["name"], pod["spec"].get("nodeName", "")) for pod in found)
+    return sorted(
+        (pod["metadata"]["ownerReferences"][0]["name"], pod["spec"].get("nodeName", ""))
+        for pod in found
+    )
 
 
 def everywhere(count: int) -> list[tuple[str, str]]:
@@ -45,7 +52,8 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
         until(lambda: len(there(plane, space)) >= AGENTS // 4, log.read_text)
         plane.stop_api_server()
-        commit = upstream.commit(agents(space, AGENTS + 1))  # it has to ask, also where it was quicker than we
+        # it has to ask, also where it was quicker than we
+        commit = upstream.commit(agents(space, AGENTS + 1))
         until(lambda: "can't be reached" in log.read_text(), log.read_text)
         plane.start_api_server()
         survivors = there(plane, space)
@@ -53,7 +61,11 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
         found = there(plane, space)
         assert len(found) == AGENTS + 1
         # What was there is not written again.
-        versions = {name: body["metadata"]["generation"] for name, body in found.items() if name in survivors}
+        versions = {
+            name: body["metadata"]["generation"]
+            for name, body in found.items()
+            if name in survivors
+        }
         assert set(versions.values()) == {1}
         assert process.poll() is None
         assert "Traceback" not in log.read_text()
@@ -65,7 +77,9 @@ def asked_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
     for line in plane.audit_log.read_text().splitlines():
         if '"userAgent":"gitops-ds' in line:
             told = json.loads(line)
-            found[told["auditID"]] = datetime.datetime.fromisoformat(told["requestReceivedTimestamp"]).timestamp()
+            found[told["auditID"]] = datetime.datetime.fromisoformat(
+                told["requestReceivedTimestamp"]
+            ).timestamp()
     return sorted(at for at in found.values() if at >= since)
 
 
@@ -129,9 +143,13 @@ def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
         until(lambda: set(images(plane, space).values()) == {image(6)}, log.read_text)
         until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         after = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
-        assert {name for name in after if after[name] == before[name]} == {"agent-00", "agent-01"}  # the others were lost
-        # No watch is silent: what happens now is seen, though its version is one that was seen before.
-        patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": image(99)}]}}}}
+        # the others were lost
+        assert {name for name in after if after[name] == before[name]} == {"agent-00", "agent-01"}
+        # No watch is silent: what happens now is seen, though its version is one that was seen
+        # before.
+        patch = {
+            "spec": {"template": {"spec": {"containers": [{"name": "agent", "image": image(99)}]}}}
+        }
         path = f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-01"
         plane.request("PATCH", path, patch, "application/strategic-merge-patch+json")
         until(lambda: images(plane, space)["agent-01"] == image(6), log.read_text)

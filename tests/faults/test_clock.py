@@ -1,4 +1,6 @@
-"""A wall clock that jumps: what is compared, waited for and written goes on as if it had not, for waiting is not by that clock."""
+"""A wall clock that jumps: what is compared, waited for and written goes on as if it had not, for
+waiting is not by that clock.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,23 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="0"))
-            timing = deployer_loop.LoopTiming(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            timing = deployer_loop.LoopTiming(
+                5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
+            )
             source = deployer_loop.RevisionSource(
-                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+                history.tip,
+                history.snapshot,
+                history.movement,
+                revision_selector.at_once(prepare.prepare),
             )
             asked = ApplyOptions(patience=0.0)
-            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            loop = deployer_loop.Loop(
+                source,
+                DeployTarget(client, "gitops-ds", "test", "memory"),
+                asked,
+                heard.append,
+                timing,
+            )
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             for tag, hours in enumerate(JUMPS, 1):
@@ -64,12 +77,23 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
             cluster.add_nodes([NodeSpec("node-1")])
             history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
             history.push(AGENT.format(tag="1"))
-            timing = deployer_loop.LoopTiming(5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random)
+            timing = deployer_loop.LoopTiming(
+                5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
+            )
             source = deployer_loop.RevisionSource(
-                history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+                history.tip,
+                history.snapshot,
+                history.movement,
+                revision_selector.at_once(prepare.prepare),
             )
             asked = replace(ApplyOptions(patience=0.0), compare_every=300.0)
-            loop = deployer_loop.Loop(source, DeployTarget(client, "gitops-ds", "test", "memory"), asked, heard.append, timing)
+            loop = deployer_loop.Loop(
+                source,
+                DeployTarget(client, "gitops-ds", "test", "memory"),
+                asked,
+                heard.append,
+                timing,
+            )
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, client, history, loop, heard)
             await scene.settle()
@@ -88,8 +112,12 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
 def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> None:
     async def main() -> None:
         clock, skew, ticks = asyncio.get_running_loop().time, [0.0], list[float]()
-        trigger = git_schedule.trigger_of(RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=0.0))
-        schedule = git_schedule.Schedule(trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0])
+        trigger = git_schedule.trigger_of(
+            RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=0.0)
+        )
+        schedule = git_schedule.Schedule(
+            trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0]
+        )
         await asyncio.sleep(600)
         assert len(ticks) == 1
         for number, hours in enumerate(JUMPS, 2):

@@ -1,4 +1,6 @@
-"""A full disk below cache and journal: told in a sentence, what was applied stays, and all goes on when there is room again."""
+"""A full disk below cache and journal: told in a sentence, what was applied stays, and all goes on
+when there is room again.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,20 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_gr
 def on_a_small_disk(
     directory: Path, plane: controlplane.ControlPlane, *options: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
-    """The service, its log, and its disk of 1 MiB, which is a mount in a namespace of its own, so that no rights are needed."""
+    """The service, its log, and its disk of 1 MiB, which is a mount in a namespace of its own, so
+    that no rights are needed.
+    """
     disk, log = directory / "disk", directory / "log"
     disk.mkdir()
-    words = (PROGRAM, "run", "--kubeconfig", plane.kubeconfig, "--state-namespace", "service-test", *options)
+    words = (
+        PROGRAM,
+        "run",
+        "--kubeconfig",
+        plane.kubeconfig,
+        "--state-namespace",
+        "service-test",
+        *options,
+    )
     mounted = (
         "unshare",
         "--user",
@@ -36,7 +48,9 @@ def on_a_small_disk(
     )
     environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(disk / "cache")}
     with log.open("wb") as stream:
-        process = subprocess.Popen((*mounted, *words), stdout=stream, stderr=stream, env=environment)
+        process = subprocess.Popen(
+            (*mounted, *words), stdout=stream, stderr=stream, env=environment
+        )
     try:
         yield process, log, Path(f"/proc/{process.pid}/root{disk}")
     finally:
@@ -56,7 +70,14 @@ def test_a_commit_for_which_there_is_no_room_waits_and_the_last_one_stays(
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(agents(space, 1))
-    words = ("-C", str(upstream.path), "--interval", "1s", "--journal", str(tmp_path / "disk/journal"))
+    words = (
+        "-C",
+        str(upstream.path),
+        "--interval",
+        "1s",
+        "--journal",
+        str(tmp_path / "disk/journal"),
+    )
     with on_a_small_disk(tmp_path, plane, *words) as (process, log, disk):
         until(lambda: "is applied" in log.read_text(), log.read_text)
         fill(disk / "filler")
@@ -67,5 +88,6 @@ def test_a_commit_for_which_there_is_no_room_waits_and_the_last_one_stays(
         until(lambda: f"commit {second[:12]} is applied" in log.read_text(), log.read_text)
         assert images(plane, space) == {"agent-00": image(2)}
         assert process.poll() is None
-        assert log.read_text().count("no space is left on the disk") <= 2  # for the cache and for the journal, once each
+        # for the cache and for the journal, once each
+        assert log.read_text().count("no space is left on the disk") <= 2
         assert "Traceback" not in log.read_text()

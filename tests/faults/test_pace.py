@@ -40,7 +40,10 @@ def test_after_an_outage_requests_go_out_one_after_the_other_for_half_a_minute()
             paced.failed()
             await asyncio.sleep(10)
         times = await sent(paced, 200)
-        assert max(sum(at <= other < at + 1 for other in times) for at in times) <= reconnect_throttle.A_SECOND + 1
+        assert (
+            max(sum(at <= other < at + 1 for other in times) for at in times)
+            <= reconnect_throttle.A_SECOND + 1
+        )
         assert times[-1] < 200 / reconnect_throttle.A_SECOND + 0.1
         await asyncio.sleep(reconnect_throttle.SLOWLY)
         assert max(await sent(paced, 500)) == 0

@@ -1,4 +1,6 @@
-"""SIGTERM at any instant: the service ends within five seconds, leaves nothing half done, and the next one goes on."""
+"""SIGTERM at any instant: the service ends within five seconds, leaves nothing half done, and the
+next one goes on.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ AGENTS, TIMES = 30, 20
 COMMIT = "gitops-ds.io/commit"
 
 
-def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+def test_twenty_times_at_any_instant(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
     upstream, chance = gitservers.Upstream(tmp_path / "fleet"), random.Random(20)
     words = ("-C", str(upstream.path), "--interval", "1s")
     commits: dict[str, str] = {}
@@ -33,9 +37,12 @@ def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.Control
                 until(lambda log=log: "ready: " in log.read_text(), log.read_text)  # type: ignore[misc]
                 time.sleep(chance.uniform(0.0, 1.5))
                 assert asked_to_stop(process, log) == 0
-        for body in there(plane, space).values():  # each is whole: as one commit says, and as it says of itself
+        # each is whole: as one commit says, and as it says of itself
+        for body in there(plane, space).values():
             containers = body["spec"]["template"]["spec"]["containers"]
-            assert [container["image"] for container in containers] == [commits[body["metadata"]["annotations"][COMMIT]]]
+            assert [container["image"] for container in containers] == [
+                commits[body["metadata"]["annotations"][COMMIT]]
+            ]
         assert not list((tmp_path / "cache").rglob("access-*"))
         assert not list((tmp_path / "cache").rglob("*.lock"))
     with running(tmp_path, plane, *words) as (_, log):
@@ -45,7 +52,10 @@ def test_twenty_times_at_any_instant(tmp_path: Path, plane: controlplane.Control
 def test_while_the_git_server_hangs(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
     with (
         gitservers.silent_server() as port,
-        running(tmp_path, plane, "-C", f"https://127.0.0.1:{port}/fleet", "--interval", "1s") as (process, log),
+        running(tmp_path, plane, "-C", f"https://127.0.0.1:{port}/fleet", "--interval", "1s") as (
+            process,
+            log,
+        ),
     ):
         until(lambda: "ready: " in log.read_text(), log.read_text)
         until(lambda: bool(list((tmp_path / "cache").rglob("access-*"))), log.read_text)
@@ -54,7 +64,9 @@ def test_while_the_git_server_hangs(tmp_path: Path, plane: controlplane.ControlP
         assert not list((tmp_path / "cache").rglob("access-*"))
 
 
-def test_while_the_api_server_hangs(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+def test_while_the_api_server_hangs(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(agents(space, AGENTS))
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):

@@ -1,4 +1,6 @@
-"""Faults are put into a cluster, and each gets its class: whose fault it is, and what that makes of the agent's health."""
+"""Faults are put into a cluster, and each gets its class: whose fault it is, and what that makes of
+the agent's health.
+"""
 
 from __future__ import annotations
 
@@ -81,12 +83,16 @@ async def restart(there: Stand) -> None:
 
 def press(there: Stand) -> Awaitable[object]:
     conditions = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]
-    return there.people.patch(NODE, "", "node-1", {"status": {"conditions": conditions}}, subresource="status")
+    return there.people.patch(
+        NODE, "", "node-1", {"status": {"conditions": conditions}}, subresource="status"
+    )
 
 
 def annotate(name: str, value: str, then: str) -> Inject:
     async def both(there: Stand) -> None:
-        await there.people.patch(DAEMONSET, "default", "agent", {"metadata": {"annotations": {name: value}}})
+        await there.people.patch(
+            DAEMONSET, "default", "agent", {"metadata": {"annotations": {name: value}}}
+        )
         await there.edit(then)
 
     return both
@@ -103,14 +109,20 @@ async def nothing(_: Stand) -> None:
 
 def refusing(message: str) -> simulator_faults.Faults:
     def refuse(request: simulator_faults.SimulatedRequest) -> simulator_faults.RequestFault | None:
-        return errors.Forbidden(message, 403, "Forbidden") if (request.verb, request.resource) == ("create", POD) else None
+        return (
+            errors.Forbidden(message, 403, "Forbidden")
+            if (request.verb, request.resource) == ("create", POD)
+            else None
+        )
 
     return refuse
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to a well cluster of three nodes, when the cluster can know of it, and what is to be said then."""
+    """What is done to a well cluster of three nodes, when the cluster can know of it, and what is
+    to be said then.
+    """
 
     name: str
     inject: Inject
@@ -124,11 +136,20 @@ class Fault:
     faults: simulator_faults.Faults = simulator_faults.none
 
 
-H, P, D, F, S = HealthState.HEALTHY, HealthState.PROGRESSING, HealthState.DEGRADED, HealthState.FAILED, HealthState.SUSPENDED
+H, P, D, F, S = (
+    HealthState.HEALTHY,
+    HealthState.PROGRESSING,
+    HealthState.DEGRADED,
+    HealthState.FAILED,
+    HealthState.SUSPENDED,
+)
 T, N, C, W, U = Blame.TEMPLATE, Blame.NODE, Blame.CLUSTER, Blame.DESIGN, Blame.UNKNOWN
 OLD = ("Outdated", U)
 ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
-QUOTA = 'pods "agent-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3'
+QUOTA = (
+    'pods "agent-x" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=3, limited: '
+    "pods=3"
+)
 WEBHOOK = 'admission webhook "policy.example.com" denied the request: no digest'
 
 
@@ -137,10 +158,35 @@ def bad(trouble: Trouble, of: str = "bad", nodes: str = "*") -> tuple[simulator.
 
 
 FAULTS = [
-    Fault("the image is nowhere", image("bad"), F, {("ImagePullBackOff", T), OLD}, bad=bad(Trouble.NEVER_PULLED)),
-    Fault("the new agent crashes", image("bad"), F, {("CrashLoopBackOff", T), OLD}, bad=bad(Trouble.CRASHES)),
-    Fault("its probe never succeeds", image("bad"), F, {("NotReady", T), OLD}, notice=DEADLINE, bad=bad(Trouble.NEVER_READY)),
-    Fault("the first agent crashes", nothing, F, {("CrashLoopBackOff", T)}, bad=bad(Trouble.CRASHES, "agent:1")),
+    Fault(
+        "the image is nowhere",
+        image("bad"),
+        F,
+        {("ImagePullBackOff", T), OLD},
+        bad=bad(Trouble.NEVER_PULLED),
+    ),
+    Fault(
+        "the new agent crashes",
+        image("bad"),
+        F,
+        {("CrashLoopBackOff", T), OLD},
+        bad=bad(Trouble.CRASHES),
+    ),
+    Fault(
+        "its probe never succeeds",
+        image("bad"),
+        F,
+        {("NotReady", T), OLD},
+        notice=DEADLINE,
+        bad=bad(Trouble.NEVER_READY),
+    ),
+    Fault(
+        "the first agent crashes",
+        nothing,
+        F,
+        {("CrashLoopBackOff", T)},
+        bad=bad(Trouble.CRASHES, "agent:1"),
+    ),
     Fault(
         *("the image is not for the second kind of machine", nothing, F, {("ImagePullBackOff", T)}),
         bad=bad(Trouble.NEVER_PULLED, "agent:1", "arm-*"),
@@ -155,17 +201,31 @@ FAULTS = [
     Fault("a kubelet says that it is not ready", unready, D, {("NodeNotReady", N)}),
     Fault("a node is cordoned, and its agent runs on", node(unschedulable=True), H, set()),
     Fault(
-        *("an agent comes not up again on a cordoned node", node(unschedulable=True), D, {("NodeCordoned", N)}),
+        *(
+            "an agent comes not up again on a cordoned node",
+            node(unschedulable=True),
+            D,
+            {("NodeCordoned", N)},
+        ),
         bad=bad(Trouble.CRASHES, "agent:1", "node-1"),
     ),
-    Fault("a node's disk is full", press, D, {("DiskPressure", N)}, bad=bad(Trouble.CRASHES, "agent:1", "node-1")),
+    Fault(
+        "a node's disk is full",
+        press,
+        D,
+        {("DiskPressure", N)},
+        bad=bad(Trouble.CRASHES, "agent:1", "node-1"),
+    ),
     Fault(
         *("the agent fails on one node of three", nothing, D, {("CrashLoopBackOff", N)}),
         bad=bad(Trouble.CRASHES, "agent:1", "node-1"),
     ),
     Fault(
         *("a node has no room", nothing, D, {("Unschedulable", N)}),
-        nodes=(*named(range(2)), NodeSpec("node-2", room={"cpu": "8", "memory": "32Gi", "pods": "0"})),
+        nodes=(
+            *named(range(2)),
+            NodeSpec("node-2", room={"cpu": "8", "memory": "32Gi", "pods": "0"}),
+        ),
     ),
     Fault("a node joins and pulls for a while", join(), H, {("Joining", U)}, pull=30),
     Fault(
@@ -184,7 +244,12 @@ FAULTS = [
     Fault("a node is taken away", remove, H, set()),
     Fault("an agent is restarted", restart, H, set()),
     Fault("OnDelete waits", image("agent:2"), H, {("Outdated", W)}, spec=ON_DELETE),
-    Fault("a suspended rollout waits", annotate(names.SUSPEND, "true", "agent:2"), S, {("Outdated", W)}),
+    Fault(
+        "a suspended rollout waits",
+        annotate(names.SUSPEND, "true", "agent:2"),
+        S,
+        {("Outdated", W)},
+    ),
     Fault("a slow rollout goes on", image("agent:2"), P, {("Starting", U), OLD}, pull=30),
     Fault("a quota refuses", nothing, D, {("Refused", C)}, faults=refusing(QUOTA)),
     Fault("a webhook refuses", nothing, D, {("Refused", C)}, faults=refusing(WEBHOOK)),
@@ -216,7 +281,10 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
 
 
 def _is_right(fault: Fault, judged: Health) -> None:
-    assert (judged.state, {(node.reason, node.blame) for node in judged.nodes}) == (fault.state, fault.said), judged
+    assert (judged.state, {(node.reason, node.blame) for node in judged.nodes}) == (
+        fault.state,
+        fault.said,
+    ), judged
 
 
 def _never_wrong(fault: Fault, judged: Health) -> None:
@@ -228,7 +296,9 @@ def _never_wrong(fault: Fault, judged: Health) -> None:
         assert judged.state is not F, judged
 
 
-def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commit_begins_the_wait_anew() -> None:
+def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commit_begins_the_wait_anew() -> (
+    None
+):
     async def scene() -> None:
         async with stand(3) as there:
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
@@ -283,7 +353,10 @@ def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
             assert standings.agents()[0].health.state is P
             await asyncio.sleep(10)
             judged = standings.agents()[0].health
-            assert (judged.state, judged.message) == (F, "no controller has taken up generation 1 yet, for 60 s")
+            assert (judged.state, judged.message) == (
+                F,
+                "no controller has taken up generation 1 yet, for 60 s",
+            )
             running.cancel()
 
     play(scene)

@@ -1,4 +1,6 @@
-"""Nodes that lose their agent without a commit are told once, with number, pool and cause; what is explained is not told."""
+"""Nodes that lose their agent without a commit are told once, with number, pool and cause; what is
+explained is not told.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from tests.simulator.stand import (
 )
 
 POOL = "cloud.google.com/gke-nodepool"
-NODES = [NodeSpec(f"node-{n:02d}", {"disk": "ssd", POOL: "gpu" if n < 8 else "cpu"}) for n in range(20)]
+NODES = [
+    NodeSpec(f"node-{n:02d}", {"disk": "ssd", POOL: "gpu" if n < 8 else "cpu"}) for n in range(20)
+]
 
 
 @dataclass
@@ -44,7 +48,11 @@ class Watched:
 def ours(commit: str = "a" * 40, **spec: Any) -> dict[str, Any]:
     body = daemonset(**spec)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
-    metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: commit}}
+    metadata = {
+        **body["metadata"],
+        "labels": {names.OWNER_LABEL: "fleet"},
+        "annotations": {names.COMMIT: commit},
+    }
     return {**body, "metadata": metadata}
 
 
@@ -56,7 +64,10 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         full = quota[0] and (request.verb, request.resource) == ("create", POD)
         return errors.Forbidden("exceeded quota: pods", 403, "Forbidden") if full else None
 
-    async with stand(nodes, ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}})) as there:
+    async with stand(
+        nodes,
+        ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}),
+    ) as there:
         controller = there.begin(client=there.cluster.client(faults=refuse))
         await controller.synced.wait()
         standings = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
@@ -98,19 +109,41 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
     (
         relabel,
         Cover.LABEL,
-        "5 of 20 nodes lost their agent without a commit: pool gpu: 3 (label disk=ssd was removed); pool cpu: 2",
+        (
+            "5 of 20 nodes lost their agent without a commit: pool gpu: 3 (label disk=ssd was "
+            "removed); pool cpu: 2"
+        ),
     ),
-    (taint, Cover.TAINT, "1 of 20 nodes lost their agent without a commit: pool cpu: 1 (taint team=ml:NoExecute was set)"),
-    (edit, Cover.TEMPLATE, "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template was edited"),
+    (
+        taint,
+        Cover.TAINT,
+        (
+            "1 of 20 nodes lost their agent without a commit: pool cpu: 1 (taint team=ml:NoExecute "
+            "was set)"
+        ),
+    ),
+    (
+        edit,
+        Cover.TEMPLATE,
+        (
+            "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template was "
+            "edited"
+        ),
+    ),
     (
         refuse,
         Cover.REFUSED,
-        "2 of 20 nodes lost their agent without a commit: pool gpu: 2 (a new pod is refused: exceeded quota: pods)",
+        (
+            "2 of 20 nodes lost their agent without a commit: pool gpu: 2 (a new pod is refused: "
+            "exceeded quota: pods)"
+        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES])
+@pytest.mark.parametrize(
+    ("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES]
+)
 def test_a_loss_is_told_once_with_number_pool_and_cause(
     lose: Callable[[Watched], Awaitable[None]], cause: Cover, words: str
 ) -> None:
@@ -131,7 +164,10 @@ def test_a_loss_is_told_once_with_number_pool_and_cause(
 async def commit(found: Watched) -> None:
     body = ours("b" * 40)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "nvme"}
-    patch = {"metadata": {"annotations": body["metadata"]["annotations"]}, "spec": {"template": body["spec"]["template"]}}
+    patch = {
+        "metadata": {"annotations": body["metadata"]["annotations"]},
+        "spec": {"template": body["spec"]["template"]},
+    }
     await found.there.people.patch(DAEMONSET, "default", "agent", patch)
 
 
@@ -153,9 +189,17 @@ async def there_and_back(found: Watched) -> None:
 
 async def move_to_another_variant(found: Watched) -> None:
     body = ours(selector={"matchLabels": {"app": "agent", names.VARIANT: "big"}})
-    spec = body["spec"]["template"]["spec"] = {**body["spec"]["template"]["spec"], "nodeSelector": {"disk": "big"}}
-    body["spec"]["template"] = {"metadata": {"labels": {"app": "agent", names.VARIANT: "big"}}, "spec": spec}
-    await found.there.people.create(DAEMONSET, {**body, "metadata": {**body["metadata"], "name": "agent-big"}})
+    spec = body["spec"]["template"]["spec"] = {
+        **body["spec"]["template"]["spec"],
+        "nodeSelector": {"disk": "big"},
+    }
+    body["spec"]["template"] = {
+        "metadata": {"labels": {"app": "agent", names.VARIANT: "big"}},
+        "spec": spec,
+    }
+    await found.there.people.create(
+        DAEMONSET, {**body, "metadata": {**body["metadata"], "name": "agent-big"}}
+    )
     await asyncio.sleep(5)
     await label(found.there, 1, disk="big")
 
@@ -164,7 +208,9 @@ async def delete(found: Watched) -> None:
     await found.there.people.delete(DAEMONSET, "default", "agent")
 
 
-@pytest.mark.parametrize("do", [commit, leave, die, there_and_back, move_to_another_variant, delete])
+@pytest.mark.parametrize(
+    "do", [commit, leave, die, there_and_back, move_to_another_variant, delete]
+)
 def test_what_is_explained_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
     async def scene() -> None:
         async with watched() as found:
@@ -193,10 +239,15 @@ def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
         nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]
         async with watched(nodes) as found:
             for n in range(20):
-                await found.there.people.patch(NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}})
+                await found.there.people.patch(
+                    NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}}
+                )
             await asyncio.sleep(15)
             (told,) = found.told
-            words = "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd became hdd)"
+            words = (
+                "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
+                "became hdd)"
+            )
             assert kube_events.losses_in_words(told.losses, told.of) == words
 
     play(scene)

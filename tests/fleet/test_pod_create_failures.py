@@ -1,4 +1,6 @@
-"""Pods that somebody else's controller can't make: the cause is taken from its events, asked for only while nodes wait."""
+"""Pods that somebody else's controller can't make: the cause is taken from its events, asked for
+only while nodes wait.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time
 from tests.simulator.stand import Stand, play, stand
 
-REFUSED = 'Error creating: pods "agent-{}" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0'
+REFUSED = (
+    'Error creating: pods "agent-{}" is forbidden: exceeded quota: none, requested: pods=1, used: '
+    "pods=0, limited: pods=0"
+)
 
 
 class Asked:
@@ -40,10 +45,25 @@ class Asked:
 
 
 async def refuse(there: Stand, number: int, uid: str) -> None:
-    about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "default", "name": "agent", "uid": uid}
+    about = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "namespace": "default",
+        "name": "agent",
+        "uid": uid,
+    }
     now = timestamps.text(virtual_time.clock()())
-    body = {"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "default", "name": f"agent.{number}"}}
-    told = {"involvedObject": about, "reason": "FailedCreate", "type": "Warning", "lastTimestamp": now}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "default", "name": f"agent.{number}"},
+    }
+    told = {
+        "involvedObject": about,
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "lastTimestamp": now,
+    }
     await there.people.create(EVENT, {**body, **told, "message": REFUSED.format(number)})
 
 
@@ -57,7 +77,10 @@ async def begun(there: Stand, asked: Asked) -> tuple[StatusTracker, list[asyncio
     body = await there.people.get(DAEMONSET, "default", "agent")
     taken_up = {"status": {"observedGeneration": body["metadata"]["generation"]}}
     await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
-    running = [asyncio.create_task(one.run()) for one in (found, Complaints(looking, found, virtual_time.clock()))]
+    running = [
+        asyncio.create_task(one.run())
+        for one in (found, Complaints(looking, found, virtual_time.clock()))
+    ]
     return found, running, str(body["metadata"]["uid"])
 
 
@@ -79,10 +102,13 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
             await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
             (agent,) = found.agents()
             assert agent.health.state is HealthState.DEGRADED
-            assert {(node.reason, node.blame) for node in agent.health.nodes} == {("Refused", Blame.CLUSTER)}
+            assert {(node.reason, node.blame) for node in agent.health.nodes} == {
+                ("Refused", Blame.CLUSTER)
+            }
             assert (
                 agent.health.nodes[0].message
-                == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"
+                == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
+                "limited: pods=0"
             )
             assert agent.health.tally.refused == 2
             await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
@@ -141,7 +167,10 @@ def test_an_api_server_that_fails_is_asked_again() -> None:
     ("event", "words"),
     [
         ({"message": REFUSED.format("x")}, "pods are forbidden"),
-        ({"message": 'admission webhook "policy.example.com" denied the request'}, 'admission webhook "policy.example.com" denied'),
+        (
+            {"message": 'admission webhook "policy.example.com" denied the request'},
+            'admission webhook "policy.example.com" denied',
+        ),
         ({"reason": "SuccessfulCreate"}, ""),
         ({"lastTimestamp": "2026-01-01T00:00:00Z"}, ""),
         ({"lastTimestamp": None, "series": {"lastObservedTime": "2026-03-01T00:00:00.5Z"}}, "no"),
@@ -151,7 +180,13 @@ def test_an_api_server_that_fails_is_asked_again() -> None:
 )
 def test_what_an_event_says(event: dict[str, Any], words: str) -> None:
     about = {"kind": "DaemonSet", "uid": "u"}
-    told = {"reason": "FailedCreate", "involvedObject": about, "lastTimestamp": "2026-03-01T00:00:00Z", "message": "no", **event}
+    told = {
+        "reason": "FailedCreate",
+        "involvedObject": about,
+        "lastTimestamp": "2026-03-01T00:00:00Z",
+        "message": "no",
+        **event,
+    }
     since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
     found = failed_create_events.latest([told], since).get("u", "")
     assert (words in found) == (bool(words) == bool(found))
@@ -165,7 +200,10 @@ def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
             await asyncio.sleep(3 * pod_create_failures.EVERY)
             [service] = found.agents()
             [looked] = await agents.look(there.people, "gitops-ds", virtual_time.clock()())
-            assert (looked.health.state, looked.health.message) == (service.health.state, service.health.message)
+            assert (looked.health.state, looked.health.message) == (
+                service.health.state,
+                service.health.message,
+            )
             assert looked.health.state is HealthState.DEGRADED
             assert "exceeded quota" in looked.health.message
             assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}

@@ -1,4 +1,6 @@
-"""Each agent's small status object: right, written only on change, read by other tools, and gone with the agent."""
+"""Each agent's small status object: right, written only on change, read by other tools, and gone
+with the agent.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Scene:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self) -> None:
-        writing = StatusWriter(self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock())
+        writing = StatusWriter(
+            self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock()
+        )
         self.tasks.append(asyncio.create_task(writing.run()))
 
     def remember(self, **states: State) -> None:
@@ -68,33 +72,55 @@ class Scene:
 
     async def status(self) -> dict[str, Any]:
         (body,) = await self.objects()
-        return dict(body["status"]) if self.kind == AGENT_STATUS else dict(json.loads(body["data"]["status.json"]))
+        return (
+            dict(body["status"])
+            if self.kind == AGENT_STATUS
+            else dict(json.loads(body["data"]["status.json"]))
+        )
 
 
 def followed(states: dict[str, State]) -> dict[str, SourceStatus]:
     def one(id: str, known: State) -> SourceStatus:
         whole = known.last_good == known.last_attempted
         condition = Condition.SYNCED if whole else Condition.PARTLY_APPLIED
-        return SourceStatus(id, condition=condition, message=f"commit {short(known.last_attempted)} is applied in part")
+        return SourceStatus(
+            id,
+            condition=condition,
+            message=f"commit {short(known.last_attempted)} is applied in part",
+        )
 
     return {id: one(id, known) for id, known in states.items()}
 
 
 @contextlib.asynccontextmanager
-async def scene(kind: Resource, faults: simulator_faults.Faults = simulator_faults.none) -> AsyncIterator[Scene]:
+async def scene(
+    kind: Resource, faults: simulator_faults.Faults = simulator_faults.none
+) -> AsyncIterator[Scene]:
     body = daemonset()
-    metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: COMMIT}}
+    metadata = {
+        **body["metadata"],
+        "labels": {names.OWNER_LABEL: "fleet"},
+        "annotations": {names.COMMIT: COMMIT},
+    }
     async with stand(3, {**body, "metadata": metadata}) as there:
-        await there.people.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+        await there.people.create(
+            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
+        )
         if kind == AGENT_STATUS:
             definition = definition_of_agent_statuses()
-            crd = (await there.people.resources())[definition["apiVersion"].partition("/")[0], definition["kind"]]
+            crd = (await there.people.resources())[
+                definition["apiVersion"].partition("/")[0], definition["kind"]
+            ]
             await there.people.create(crd, definition)
         controller = there.begin()
         await controller.synced.wait()
         states: dict[str, State] = {}
-        standings = StatusTracker(controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states))
-        made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), standings)
+        standings = StatusTracker(
+            controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states)
+        )
+        made = Scene(
+            there, kind, controller, states, there.cluster.client(faults=faults), standings
+        )
         made.tasks.append(asyncio.create_task(standings.run()))
         made.begin()
         yield made
@@ -106,7 +132,9 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {told["type"]: (told["status"], told["reason"]) for told in status["conditions"]}
 
 
-KINDS = pytest.mark.parametrize("kind", [CONFIG_MAP, AGENT_STATUS], ids=["ConfigMap", "AgentStatus"])
+KINDS = pytest.mark.parametrize(
+    "kind", [CONFIG_MAP, AGENT_STATUS], ids=["ConfigMap", "AgentStatus"]
+)
 
 
 @KINDS
@@ -119,14 +147,31 @@ def test_it_tells_how_the_agent_stands_and_follows_it(kind: Resource) -> None:
             await asyncio.sleep(10)
             status = await made.status()
             assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
-            told = {name: status[name] for name in ("health", "commit", "revision", "sync", "observedGeneration")}
-            assert told == {"health": "Healthy", "commit": COMMIT, "revision": 1, "sync": "Synced", "observedGeneration": 1}
+            told = {
+                name: status[name]
+                for name in ("health", "commit", "revision", "sync", "observedGeneration")
+            }
+            assert told == {
+                "health": "Healthy",
+                "commit": COMMIT,
+                "revision": 1,
+                "sync": "Synced",
+                "observedGeneration": 1,
+            }
             assert status["nodes"]["updated"] == 3
-            assert status["daemonSet"] == {"namespace": "default", "name": "agent", "generation": 1, "observedGeneration": 1}
+            assert status["daemonSet"] == {
+                "namespace": "default",
+                "name": "agent",
+                "generation": 1,
+                "observedGeneration": 1,
+            }
             await made.there.edit("bad")
             await asyncio.sleep(20)
             status = await made.status()
-            assert conditions(status) == {"Ready": ("False", "HealthCheckFailed"), "Stalled": ("True", "HealthCheckFailed")}
+            assert conditions(status) == {
+                "Ready": ("False", "HealthCheckFailed"),
+                "Stalled": ("True", "HealthCheckFailed"),
+            }
             assert (status["nodes"]["templateFault"], status["nodes"]["old"]) == (1, 2)
             await made.there.edit("agent:3")
             await asyncio.sleep(4)
@@ -196,7 +241,10 @@ def test_a_missing_agent_is_told_until_it_is_no_longer_asked_for() -> None:
             await made.there.people.delete(DAEMONSET, "default", "agent")
             await asyncio.sleep(10)
             status = await made.status()
-            assert (status["health"], conditions(status)["Ready"]) == ("Missing", ("False", "Missing"))
+            assert (status["health"], conditions(status)["Ready"]) == (
+                "Missing",
+                ("False", "Missing"),
+            )
             made.remember(fleet=State())
             await asyncio.sleep(10)
             assert await made.objects() == []
@@ -207,7 +255,11 @@ def test_a_missing_agent_is_told_until_it_is_no_longer_asked_for() -> None:
 def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
     async def play_it() -> None:
         async with scene(CONFIG_MAP) as made:
-            made.remember(fleet=State(last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})))
+            made.remember(
+                fleet=State(
+                    last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})
+                )
+            )
             await asyncio.sleep(30)
             (body,) = await made.objects()
             assert conditions(await made.status())["Ready"] == ("False", "ReconciliationFailed")
@@ -241,15 +293,25 @@ def test_an_upgrade_to_the_custom_kind_leaves_no_config_map_behind() -> None:
             await asyncio.sleep(30)
             made.tasks.pop().cancel()
             definition = definition_of_agent_statuses()
-            crd = (await made.there.people.resources())["apiextensions.k8s.io", "CustomResourceDefinition"]
+            crd = (await made.there.people.resources())[
+                "apiextensions.k8s.io", "CustomResourceDefinition"
+            ]
             await made.there.people.create(crd, definition)
             made.begin()
             await asyncio.sleep(30)
             assert await made.objects() == []
-            assert [body["status"]["health"] for body in (await made.there.people.list(AGENT_STATUS)).items] == ["Healthy"]
-            # Conditions are no reason to write: a patch of labels by somebody else changes nothing of ours.
+            assert [
+                body["status"]["health"]
+                for body in (await made.there.people.list(AGENT_STATUS)).items
+            ] == ["Healthy"]
+            # Conditions are no reason to write: a patch of labels by somebody else changes nothing
+            # of ours.
             await made.there.people.patch(
-                AGENT_STATUS, "gitops-ds", "default.agent", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
+                AGENT_STATUS,
+                "gitops-ds",
+                "default.agent",
+                {"metadata": {"labels": {"a": "b"}}},
+                type=PatchType.MERGE,
             )
 
     play(play_it)

@@ -1,4 +1,6 @@
-"""How agents stand is kept current by what the watches show, and costs nothing while nothing changes."""
+"""How agents stand is kept current by what the watches show, and costs nothing while nothing
+changes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LOST = Key("apps", "DaemonSet", "default", "lost")
 
 
 @contextlib.asynccontextmanager
-async def standing(there: Stand, states: dict[str, State] | None = None) -> AsyncIterator[StatusTracker]:
+async def standing(
+    there: Stand, states: dict[str, State] | None = None
+) -> AsyncIterator[StatusTracker]:
     controller = there.begin()
     await controller.synced.wait()
     found = StatusTracker(controller, lambda: states or {}, virtual_time.clock())
@@ -67,7 +71,9 @@ def test_only_what_changed_is_told_and_looked_at() -> None:
         async with stand(3) as there, standing(there) as found:
             other = daemonset(selector={"matchLabels": {"app": "other"}})
             other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
-            await there.people.create(DAEMONSET, {**other, "metadata": {"name": "other", "namespace": "default"}})
+            await there.people.create(
+                DAEMONSET, {**other, "metadata": {"name": "other", "namespace": "default"}}
+            )
             await asyncio.sleep(30)
             before = {agent.key: agent for agent in found.agents()}
             changes = found.changed()
@@ -87,7 +93,8 @@ def test_while_nothing_changes_nothing_is_looked_at_though_nodes_are_listed_agai
             await asyncio.sleep(30)
             before = found.agents()
             await asyncio.sleep(3600)
-            assert sum(isinstance(told, Decided) for told in there.records) > 12  # the turns of each new list
+            # the turns of each new list
+            assert sum(isinstance(told, Decided) for told in there.records) > 12
             assert found.agents()[0] is before[0]
 
     play(scene)
@@ -100,7 +107,10 @@ def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
             there.cluster.kill_node("node-1")
             await asyncio.sleep(65)
             (agent,) = found.agents()
-            assert (agent.health.state, agent.health.nodes[0].reason) == (HealthState.DEGRADED, "NodeNotReady")
+            assert (agent.health.state, agent.health.nodes[0].reason) == (
+                HealthState.DEGRADED,
+                "NodeNotReady",
+            )
 
     play(scene)
 
@@ -113,7 +123,9 @@ def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it()
             found.hear(PassEnded(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert LOST in await drain(changes)
-            assert {agent.key: agent.health.state for agent in found.agents()}[LOST] is HealthState.MISSING
+            assert {agent.key: agent.health.state for agent in found.agents()}[
+                LOST
+            ] is HealthState.MISSING
             states["fleet"] = State()
             found.hear(PassEnded(0.0, None, 0, ()))
             await asyncio.sleep(5)
@@ -125,7 +137,11 @@ def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it()
 def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
     async def scene() -> None:
         body = daemonset()
-        metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}, "annotations": {names.COMMIT: "a" * 40}}
+        metadata = {
+            **body["metadata"],
+            "labels": {names.OWNER_LABEL: "fleet"},
+            "annotations": {names.COMMIT: "a" * 40},
+        }
         async with stand(1, {**body, "metadata": metadata}) as there:
             controller = there.begin()
             await controller.synced.wait()

@@ -1,4 +1,6 @@
-"""A real Gitea on a free port of this machine, built by `scripts/gitea`: users, tokens, repositories, pull requests."""
+"""A real Gitea on a free port of this machine, built by `scripts/gitea`: users, tokens,
+repositories, pull requests.
+"""
 
 from __future__ import annotations
 
@@ -135,19 +137,26 @@ class Gitea:
         name = secrets.token_hex(4)
         words = ("--username", user, "--token-name", name, "--scopes", scopes, "--raw")
         told = self._run("admin", "user", "generate-access-token", *words)
-        return next(line for line in told.split() if re.fullmatch("[0-9a-f]{40}", line))  # a warning may be printed beside it
+        # a warning may be printed beside it
+        return next(line for line in told.split() if re.fullmatch("[0-9a-f]{40}", line))
 
     def api(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         """One request; raises urllib's HTTPError."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"token {token or self.admin}", "Content-Type": "application/json"}
+        headers = {
+            "Authorization": f"token {token or self.admin}",
+            "Content-Type": "application/json",
+        }
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.loads(reply.read() or b"null")
 
     def clone(self, repository: str, directory: Path, token: str = "") -> Clone:
         """A work tree that pushes with the token."""
-        return Clone(self.url.replace("://", f"://git:{token or self.admin}@") + f"/{repository}.git", directory)
+        return Clone(
+            self.url.replace("://", f"://git:{token or self.admin}@") + f"/{repository}.git",
+            directory,
+        )
 
     def _command(self, *words: str) -> list[str]:
         return [str(programs() / "gitea"), "--config", str(self.directory / "app.ini"), *words]
@@ -162,7 +171,13 @@ class Gitea:
         return {"PATH": os.environ["PATH"], **own}
 
     def _run(self, *words: str) -> str:
-        done = subprocess.run(self._command(*words), env=self._environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self._command(*words),
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -172,7 +187,9 @@ class Gitea:
         while time.monotonic() < deadline:
             assert self.process is not None
             if self.process.poll() is not None:
-                raise RuntimeError(f"Gitea ended: {(self.directory / 'out.log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"Gitea ended: {(self.directory / 'out.log').read_text()[-2000:]}"
+                )
             with contextlib.suppress(OSError):
                 self.api("GET", "/version")
                 return
@@ -185,11 +202,20 @@ class Clone:
 
     def __init__(self, url: str, directory: Path) -> None:
         self.directory = directory
-        subprocess.run(("git", "clone", "--quiet", url, str(directory)), env=GIT_ENVIRONMENT, check=True)
+        subprocess.run(
+            ("git", "clone", "--quiet", url, str(directory)), env=GIT_ENVIRONMENT, check=True
+        )
 
     def git(self, *words: str) -> str:
         """What git prints."""
-        done = subprocess.run(("git", *words), cwd=self.directory, env=GIT_ENVIRONMENT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ("git", *words),
+            cwd=self.directory,
+            env=GIT_ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

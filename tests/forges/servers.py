@@ -1,4 +1,6 @@
-"""GitHub and GitLab as they document themselves, on a port of this machine: users, rights, pages, limits, failures on demand."""
+"""GitHub and GitLab as they document themselves, on a port of this machine: users, rights, pages,
+limits, failures on demand.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class User:
 
 @dataclass
 class Fault:
-    """What the next request that matches gets instead of its answer; `applied`: it was carried out, and the answer got lost."""
+    """What the next request that matches gets instead of its answer; `applied`: it was carried out,
+    and the answer got lost.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -99,8 +103,22 @@ class Server:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         text = await request.text()
-        self.seen.append(Seen(request.method, request.path_qs, dict(request.headers), json.loads(text) if text else None))
-        fault = next((one for one in self.faults if one.method in ("", request.method) and one.path in request.path), None)
+        self.seen.append(
+            Seen(
+                request.method,
+                request.path_qs,
+                dict(request.headers),
+                json.loads(text) if text else None,
+            )
+        )
+        fault = next(
+            (
+                one
+                for one in self.faults
+                if one.method in ("", request.method) and one.path in request.path
+            ),
+            None,
+        )
         if fault:
             self.faults.remove(fault)
             if fault.applied:
@@ -141,7 +159,9 @@ class Server:
         return web.json_response({"id": comment.id})
 
     def _page(self, request: web.Request) -> tuple[list[Comment], dict[str, str]]:
-        """https://docs.github.com/rest/using-the-rest-api/using-pagination-in-the-rest-api, GitLab alike: at most 100."""
+        """https://docs.github.com/rest/using-the-rest-api/using-pagination-in-the-rest-api, GitLab
+        alike: at most 100.
+        """
         size = min(int(request.query.get("per_page", "30")), 100)
         page = int(request.query.get("page", "1"))
         found = self.comments[(page - 1) * size : page * size]
@@ -175,7 +195,9 @@ class GitHub(Server):
     def who(self, request: web.Request, right: str) -> User:
         if not request.headers.get("User-Agent", "").startswith("gitops-ds/"):
             raise Refused(403, "Request forbidden by administrative rules")
-        return self._user(request, right, request.headers.get("Authorization", "").removeprefix("Bearer "))
+        return self._user(
+            request, right, request.headers.get("Authorization", "").removeprefix("Bearer ")
+        )
 
     async def viewer(self, request: web.Request) -> web.Response:
         user = self.who(request, "read")
@@ -184,18 +206,32 @@ class GitHub(Server):
 
     async def pull(self, request: web.Request) -> web.Response:
         self.who(request, "read")
-        return web.json_response({"number": 7, "head": {"sha": self.head}, "merge_commit_sha": "b" * 40})
+        return web.json_response(
+            {"number": 7, "head": {"sha": self.head}, "merge_commit_sha": "b" * 40}
+        )
 
     async def pulls(self, request: web.Request) -> web.Response:
         self.who(request, "read")
-        fits = request.query.get("head") == "contributor:fix" and request.query.get("state") == "open"
+        fits = (
+            request.query.get("head") == "contributor:fix" and request.query.get("state") == "open"
+        )
         return web.json_response([{"number": 7, "head": {"sha": self.head}}] if fits else [])
 
     async def list(self, request: web.Request) -> web.Response:
         self.who(request, "read")
         found, headers = self._page(request)
-        items = [{"id": one.id, "user": {"login": one.author.login, "id": one.author.id}, "body": one.body} for one in found]
-        return web.json_response([{**items[0], "user": None, "id": 1, "body": "a ghost"}, *items] if items else [], headers=headers)
+        items = [
+            {
+                "id": one.id,
+                "user": {"login": one.author.login, "id": one.author.id},
+                "body": one.body,
+            }
+            for one in found
+        ]
+        return web.json_response(
+            [{**items[0], "user": None, "id": 1, "body": "a ghost"}, *items] if items else [],
+            headers=headers,
+        )
 
     async def status(self, request: web.Request) -> web.Response:
         self.who(request, "status")
@@ -238,9 +274,13 @@ class GitLab(Server):
 
     async def list(self, request: web.Request) -> web.Response:
         self.who(request, "read")
-        assert request.query["sort"] == "asc"  # else the newest come first, and pages move while they are read
+        # else the newest come first, and pages move while they are read
+        assert request.query["sort"] == "asc"
         found, headers = self._page(request)
-        items = [{"id": one.id, "author": {"id": one.author.id}, "body": one.body, "system": False} for one in found]
+        items = [
+            {"id": one.id, "author": {"id": one.author.id}, "body": one.body, "system": False}
+            for one in found
+        ]
         return web.json_response(items, headers=headers)
 
     async def status(self, request: web.Request) -> web.Response:
@@ -249,6 +289,10 @@ class GitLab(Server):
         assert body["state"] in ("pending", "running", "success", "failed", "canceled", "skipped")
         last = self.statuses[-1] if self.statuses else None
         if last and last["name"] == body["name"] and last["state"] == body["state"]:
-            raise Refused(400, f"Cannot transition status via :run from :{last['state']} (Reason(s): Status cannot transition)")
+            raise Refused(
+                400,
+                f"Cannot transition status via :run from :{last['state']} (Reason(s): Status "
+                "cannot transition)",
+            )
         self.statuses.append({**body, "sha": request.match_info["sha"]})
         return web.json_response({}, status=201)

@@ -1,4 +1,6 @@
-"""One comment and one status, whatever GitHub and GitLab do: pages, other people, limits, failures, lost answers, redirects."""
+"""One comment and one status, whatever GitHub and GitLab do: pages, other people, limits, failures,
+lost answers, redirects.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ T = TypeVar("T")
 MARKER = "<!-- gitops-ds:report key=check v=1 -->"
 FIRST = Sticky(MARKER, "first\n", HEAD, (1, 1))
 SECOND = Sticky(MARKER, "second\n", HEAD, (2, 1))
-STATUS = CommitStatus("gitops-ds/check", StatusState.FAILURE, "1 error, 0 warnings, 0 info", "https://ci.example/1")
+STATUS = CommitStatus(
+    "gitops-ds/check", StatusState.FAILURE, "1 error, 0 warnings, 0 info", "https://ci.example/1"
+)
 SERVERS = pytest.mark.parametrize("kind", [ForgeKind.GITHUB, ForgeKind.GITLAB])
 
 
@@ -59,7 +63,9 @@ def run(
     async def inner() -> T:
         async with on.running():
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
-            access = ForgeAccess(kind, requests.api_address(kind, on.url), ForgeToken("TOKEN", token), project)
+            access = ForgeAccess(
+                kind, requests.api_address(kind, on.url), ForgeToken("TOKEN", token), project
+            )
             async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
                 return await work(forge)
 
@@ -67,16 +73,24 @@ def run(
 
 
 async def both(forge: Forge) -> list[Posted]:
-    return [await forge.comment(7, FIRST), await forge.comment(7, SECOND), await forge.comment(7, SECOND)]
+    return [
+        await forge.comment(7, FIRST),
+        await forge.comment(7, SECOND),
+        await forge.comment(7, SECOND),
+    ]
 
 
 @SERVERS
-def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(kind: ForgeKind) -> None:
+def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(
+    kind: ForgeKind,
+) -> None:
     on = server(kind)
     assert run(kind, on, both) == [Posted.CREATED, Posted.UPDATED, Posted.UNCHANGED]
     (comment,) = on.comments
     assert comment.body == SECOND.body
-    assert comment.body.startswith(f"{MARKER}\n<!-- gitops-ds:posted commit={HEAD} run=2.1 -->\nsecond")
+    assert comment.body.startswith(
+        f"{MARKER}\n<!-- gitops-ds:posted commit={HEAD} run=2.1 -->\nsecond"
+    )
 
 
 @SERVERS
@@ -104,7 +118,9 @@ def test_anothers_comment_with_our_marker_is_left_alone(kind: ForgeKind) -> None
 @SERVERS
 def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
     on = server(kind)
-    other = on.add(on.users["good-token"], Sticky("<!-- gitops-ds:report key=fleet v=1 -->", "x\n", HEAD).body)
+    other = on.add(
+        on.users["good-token"], Sticky("<!-- gitops-ds:report key=fleet v=1 -->", "x\n", HEAD).body
+    )
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
     assert "key=fleet" in other.body
 
@@ -121,7 +137,9 @@ def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
         (Sticky(MARKER, "nobody knows when\n", HEAD), Posted.UPDATED),
     ],
 )
-def test_the_report_of_a_later_run_for_the_same_commit_stays(kind: ForgeKind, there: Sticky, posted: Posted) -> None:
+def test_the_report_of_a_later_run_for_the_same_commit_stays(
+    kind: ForgeKind, there: Sticky, posted: Posted
+) -> None:
     on = server(kind)
     comment = on.add(on.users["good-token"], there.body)
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is posted
@@ -152,12 +170,28 @@ def test_what_passes_is_waited_for(kind: ForgeKind, fault: Fault, pauses: list[f
     ("fault", "pause"),
     [
         (
-            Fault(403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000030"}, {"message": "API rate limit exceeded"}),
+            Fault(
+                403,
+                {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000030"},
+                {"message": "API rate limit exceeded"},
+            ),
             31.0,
         ),
-        (Fault(403, {"Retry-After": "20"}, {"message": "You have exceeded a secondary rate limit."}), 20.0),
+        (
+            Fault(
+                403, {"Retry-After": "20"}, {"message": "You have exceeded a secondary rate limit."}
+            ),
+            20.0,
+        ),
         (Fault(403, {}, {"message": "You have exceeded a secondary rate limit."}), 60.0),
-        (Fault(429, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1799999990"}, {"message": "too many"}), 1.0),
+        (
+            Fault(
+                429,
+                {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1799999990"},
+                {"message": "too many"},
+            ),
+            1.0,
+        ),
     ],
 )
 def test_the_limits_of_github_are_waited_out_as_it_asks(fault: Fault, pause: float) -> None:
@@ -192,7 +226,17 @@ def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: ForgeKind)
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, cut: bool) -> None:
     on = server(kind)
-    on.faults = [Fault(502, {}, {}, "POST", "comments" if kind is ForgeKind.GITHUB else "notes", applied=True, cut=cut)]
+    on.faults = [
+        Fault(
+            502,
+            {},
+            {},
+            "POST",
+            "comments" if kind is ForgeKind.GITHUB else "notes",
+            applied=True,
+            cut=cut,
+        )
+    ]
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
     assert [one.body for one in on.comments] == [FIRST.body]
 
@@ -201,11 +245,19 @@ def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, c
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
-        ({"read"}, {ForgeKind.GITHUB: "`pull-requests: write`", ForgeKind.GITLAB: "the scope `api` and the role Reporter"}),
+        (
+            {"read"},
+            {
+                ForgeKind.GITHUB: "`pull-requests: write`",
+                ForgeKind.GITLAB: "the scope `api` and the role Reporter",
+            },
+        ),
         (set(), {ForgeKind.GITHUB: "`pull-requests: read`", ForgeKind.GITLAB: "the scope `api`"}),
     ],
 )
-def test_a_token_without_the_right_is_told_which(kind: ForgeKind, rights: set[str], words: dict[ForgeKind, str]) -> None:
+def test_a_token_without_the_right_is_told_which(
+    kind: ForgeKind, rights: set[str], words: dict[ForgeKind, str]
+) -> None:
     on = server(kind)
     on.users["weak"] = User("weak", 5, frozenset(rights))
     with pytest.raises(errors.ForgeDenied) as refused:
@@ -278,7 +330,9 @@ def test_a_server_that_is_no_forge_is_told(kind: ForgeKind) -> None:
 
 
 def test_a_status_says_what_each_forge_takes() -> None:
-    long = CommitStatus("gitops-ds/check", StatusState.FAILURE, "x" * 300, "https://ci.example/1", "77")
+    long = CommitStatus(
+        "gitops-ds/check", StatusState.FAILURE, "x" * 300, "https://ci.example/1", "77"
+    )
     on: Server = GitHub()
     run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, long))
     (told,) = on.statuses
@@ -292,7 +346,12 @@ def test_a_status_says_what_each_forge_takes() -> None:
     on = GitLab()
     run(ForgeKind.GITLAB, on, lambda forge: forge.status(HEAD, long))
     (told,) = on.statuses
-    assert (told["state"], told["name"], told["pipeline_id"], len(told["description"])) == ("failed", "gitops-ds/check", 77, 255)
+    assert (told["state"], told["name"], told["pipeline_id"], len(told["description"])) == (
+        "failed",
+        "gitops-ds/check",
+        77,
+        255,
+    )
 
 
 def test_a_status_that_gitlab_has_already_is_no_failure() -> None:
@@ -310,13 +369,18 @@ def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
     on = GitHub()
     assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:fix", HEAD)) == 7
     assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:fix", "b" * 40)) == 0
-    assert run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:&head=acme:main", HEAD)) == 0
+    assert (
+        run(ForgeKind.GITHUB, on, lambda forge: forge.find("contributor:&head=acme:main", HEAD))
+        == 0
+    )
 
 
 def test_a_projects_name_is_one_part_of_a_path() -> None:
     place = requests.PullRequestRef("acme/agents?x=1#y", 7)
     assert requests.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
-    assert requests.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
+    assert (
+        requests.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
+    )
 
 
 def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:
@@ -329,7 +393,12 @@ def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:
         await site.start()
         port = app.addresses[0][1]
         await app.cleanup()
-        access = ForgeAccess(ForgeKind.GITEA, f"http://127.0.0.1:{port}/api/v1", ForgeToken("TOKEN", "good-token"), "acme/agents")
+        access = ForgeAccess(
+            ForgeKind.GITEA,
+            f"http://127.0.0.1:{port}/api/v1",
+            ForgeToken("TOKEN", "good-token"),
+            "acme/agents",
+        )
         async with Forge(access, 10, clock=time.clock()) as forge:
             await forge.head(7)
 

@@ -1,4 +1,6 @@
-"""A pull request is opened as each forge documents it, and its forge is found by the repository's address."""
+"""A pull request is opened as each forge documents it, and its forge is found by the repository's
+address.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ AS_GITLAB = {
         (ForgeKind.GITLAB, "projects/a%2Fb/merge_requests", AS_GITLAB, "web_url"),
     ],
 )
-def test_each_forge_is_asked_as_it_wants(kind: ForgeKind, path: str, body: dict[str, Any], reply: str) -> None:
+def test_each_forge_is_asked_as_it_wants(
+    kind: ForgeKind, path: str, body: dict[str, Any], reply: str
+) -> None:
     dialect = requests.dialect(kind)
     request = dialect.open(PullRequestRef("a/b"), OPENING)
     assert (request.method, request.path, request.body) == ("POST", path, body)
@@ -46,8 +50,16 @@ def test_each_forge_is_asked_as_it_wants(kind: ForgeKind, path: str, body: dict[
 @pytest.mark.parametrize(
     ("repository", "named", "found"),
     [
-        ("https://github.com/a/b.git", NamedForge(), DiscoveredForge(ForgeKind.GITHUB, "https://api.github.com", "a/b")),
-        ("git@gitlab.example:a/b/c.git", NamedForge(), DiscoveredForge(ForgeKind.GITLAB, "https://gitlab.example/api/v4", "a/b/c")),
+        (
+            "https://github.com/a/b.git",
+            NamedForge(),
+            DiscoveredForge(ForgeKind.GITHUB, "https://api.github.com", "a/b"),
+        ),
+        (
+            "git@gitlab.example:a/b/c.git",
+            NamedForge(),
+            DiscoveredForge(ForgeKind.GITLAB, "https://gitlab.example/api/v4", "a/b/c"),
+        ),
         (
             "https://git.example/a/b",
             NamedForge(ForgeKind.GITEA),
@@ -69,9 +81,15 @@ def test_a_forge_is_found(repository: str, named: NamedForge, found: DiscoveredF
     [
         ("https://git.example/a/b", NamedForge(), "--forge github, gitlab, gitea or forgejo"),
         ("/srv/fleet", NamedForge(ForgeKind.GITEA), "is local"),
-        ("https://git.example/a/b", NamedForge(ForgeKind.GITEA, "http://git.example"), "--allow-http"),
+        (
+            "https://git.example/a/b",
+            NamedForge(ForgeKind.GITEA, "http://git.example"),
+            "--allow-http",
+        ),
     ],
 )
-def test_one_that_can_not_be_found_is_asked_for(repository: str, named: NamedForge, said: str) -> None:
+def test_one_that_can_not_be_found_is_asked_for(
+    repository: str, named: NamedForge, said: str
+) -> None:
     with pytest.raises(errors.UsageError, match=said):
         forge_discovery.find(address.parse(repository, allow_local=True), named)

@@ -1,4 +1,6 @@
-"""`gitops-ds comment` against a real Gitea: a pull request by a real push, and what its people see of it."""
+"""`gitops-ds comment` against a real Gitea: a pull request by a real push, and what its people see
+of it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Review:
 
     @property
     def head(self) -> str:
-        return str(self.gitea.api("GET", f"/repos/{self.project}/pulls/{self.number}")["head"]["sha"])
+        return str(
+            self.gitea.api("GET", f"/repos/{self.project}/pulls/{self.number}")["head"]["sha"]
+        )
 
     def push(self, label: str) -> str:
         """A new commit of the pull request: with the label `agent` it is right, with another not."""
@@ -42,18 +46,33 @@ class Review:
 
     def check(self, report: Path) -> int:
         """Checks the work tree as a job of that pull request does."""
-        return self._run("check", str(self.work.directory), "-q", "-o", f"markdown={report}", token="").returncode
+        return self._run(
+            "check", str(self.work.directory), "-q", "-o", f"markdown={report}", token=""
+        ).returncode
 
-    def comment(self, report: Path, *words: str, token: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    def comment(
+        self, report: Path, *words: str, token: str | None = None, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """The command in a job of that pull request."""
-        return self._run("comment", "--report", str(report), *words, token=self.token if token is None else token, **more)
+        return self._run(
+            "comment",
+            "--report",
+            str(report),
+            *words,
+            token=self.token if token is None else token,
+            **more,
+        )
 
     def comments(self) -> list[dict[str, Any]]:
         return list(self.gitea.api("GET", f"/repos/{self.project}/issues/{self.number}/comments"))
 
     def statuses(self, sha: str) -> dict[str, tuple[str, str]]:
-        found = self.gitea.api("GET", f"/repos/{self.project}/commits/{urllib.parse.quote(sha)}/status")
-        return {one["context"]: (one["status"], one["description"]) for one in found["statuses"] or ()}
+        found = self.gitea.api(
+            "GET", f"/repos/{self.project}/commits/{urllib.parse.quote(sha)}/status"
+        )
+        return {
+            one["context"]: (one["status"], one["description"]) for one in found["statuses"] or ()
+        }
 
     def _run(self, *words: str, token: str, **more: str) -> subprocess.CompletedProcess[str]:
         environment = {
@@ -69,7 +88,14 @@ class Review:
             **more,
         }
         environment |= {"GITEA_TOKEN": token} if token else {}
-        done = subprocess.run([PROGRAM, *words], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            [PROGRAM, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         assert not token or token not in done.stdout + done.stderr
         return done
 
@@ -81,19 +107,28 @@ def review(gitea: Gitea, tmp_path: Path) -> Review:
     for user in (owner, bot):
         gitea.user(user)
     own = gitea.token(owner, "all")
-    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, own)
+    gitea.api(
+        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, own
+    )
     gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, own)
     work = gitea.clone(f"{owner}/{name}", tmp_path / "work", own)
     (work.directory / "agent.yaml").write_text(agent())
     work.push("main", "an agent")
     made = Review(gitea, f"{owner}/{name}", 0, work, gitea.token(bot, BOT_SCOPES))
     made.push("another")
-    pull = gitea.api("POST", f"/repos/{owner}/{name}/pulls", {"head": "change", "base": "main", "title": "A change"}, own)
+    pull = gitea.api(
+        "POST",
+        f"/repos/{owner}/{name}/pulls",
+        {"head": "change", "base": "main", "title": "A change"},
+        own,
+    )
     made.number = pull["number"]
     return made
 
 
-def test_a_report_is_posted_written_anew_and_the_commit_has_its_status(review: Review, tmp_path: Path) -> None:
+def test_a_report_is_posted_written_anew_and_the_commit_has_its_status(
+    review: Review, tmp_path: Path
+) -> None:
     report = tmp_path / "report.md"
     assert review.check(report) == 1
     first = review.comment(report)
@@ -111,14 +146,18 @@ def test_a_report_is_posted_written_anew_and_the_commit_has_its_status(review: R
     mended = review.push("agent")
     assert review.check(report) == 0
     again = review.comment(report)
-    assert again.stdout.splitlines()[0] == f"comment updated on {review.project}#{review.number}", again.stderr
+    assert again.stdout.splitlines()[0] == f"comment updated on {review.project}#{review.number}", (
+        again.stderr
+    )
     (updated,) = review.comments()
     assert updated["id"] == posted["id"]
     assert "DS101" not in updated["body"]
     assert review.statuses(mended)["gitops-ds/check"][0] == "success"
 
 
-def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(review: Review, tmp_path: Path) -> None:
+def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(
+    review: Review, tmp_path: Path
+) -> None:
     report = tmp_path / "report.md"
     review.check(report)
     old = review.head
@@ -133,7 +172,9 @@ def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(review: 
     assert review.statuses(newer) == {}
 
 
-def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(review: Review, tmp_path: Path) -> None:
+def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(
+    review: Review, tmp_path: Path
+) -> None:
     report = tmp_path / "report.md"
     review.check(report)
     review.push("agent")
@@ -143,7 +184,9 @@ def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(review: Re
     assert review.comments() == []
 
 
-def test_somebody_elses_comment_with_our_marker_is_left_alone(review: Review, tmp_path: Path) -> None:
+def test_somebody_elses_comment_with_our_marker_is_left_alone(
+    review: Review, tmp_path: Path
+) -> None:
     path = f"/repos/{review.project}/issues/{review.number}/comments"
     theirs = review.gitea.api("POST", path, {"body": f"{markdown.marker('check')}\nall is well"})
     report = tmp_path / "report.md"
@@ -188,7 +231,9 @@ def test_a_token_without_a_right_is_told_which_one(
     assert ("status" in done) is bool(review.statuses(review.head))
 
 
-def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(review: Review, tmp_path: Path) -> None:
+def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(
+    review: Review, tmp_path: Path
+) -> None:
     report = tmp_path / "report.md"
     review.check(report)
     stranger = f"{review.project.partition('/')[2]}-stranger"
@@ -204,7 +249,9 @@ def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(revie
     assert "GITEA_TOKEN" in none.stderr
 
 
-def test_a_push_without_a_pull_request_has_a_status_and_no_comment(review: Review, tmp_path: Path) -> None:
+def test_a_push_without_a_pull_request_has_a_status_and_no_comment(
+    review: Review, tmp_path: Path
+) -> None:
     report = tmp_path / "report.md"
     review.check(report)
     done = review.comment(report, GITHUB_REF="refs/heads/change")
@@ -230,6 +277,8 @@ def test_the_biggest_report_is_taken(review: Review, tmp_path: Path) -> None:
     text = f"{markdown.marker('check')}\n**gitops-ds check: no findings** in 1 file, 1 object.\n"
     filler = "x" * 99 + "\n"
     foot = f"\n<sub>Checked `{review.head[:12]}`</sub>\n"
-    report.write_text(text + filler * ((markdown.COMMENT - len(text) - len(foot)) // len(filler)) + foot)
+    report.write_text(
+        text + filler * ((markdown.COMMENT - len(text) - len(foot)) // len(filler)) + foot
+    )
     assert review.comment(report).returncode == 0
     assert review.comment(report).stdout.startswith("comment unchanged")

@@ -1,4 +1,6 @@
-"""From a report, a CI's environment and options to a comment and a status: what is meant, what is missing, what does not fit."""
+"""From a report, a CI's environment and options to a comment and a status: what is meant, what is
+missing, what does not fit.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,27 @@ OTHER = "c" * 40
 FOUND = "1 error, 0 warnings, 0 info"
 
 
-def written(directory: Path, *, head: str = HEAD[:12], found: str = FOUND, key: str = "check") -> str:
+def written(
+    directory: Path, *, head: str = HEAD[:12], found: str = FOUND, key: str = "check"
+) -> str:
     """The name of a report of that commit."""
     file = directory / "report.md"
     foot = f"\n<sub>Checked `{head}`; against `main`; gitops-ds 1</sub>\n" if head else ""
-    file.write_text(f"{markdown.marker(key)}\n**gitops-ds check: {found}** in 1 file, 1 object.\n{foot}")
+    file.write_text(
+        f"{markdown.marker(key)}\n**gitops-ds check: {found}** in 1 file, 1 object.\n{foot}"
+    )
     return str(file)
 
 
 def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> dict[str, str]:
     """The environment of a job of GitHub Actions."""
     (directory / "event.json").write_text(json.dumps(event))
-    return {**ACTIONS, "GITHUB_EVENT_PATH": str(directory / "event.json"), "GITHUB_TOKEN": "good-token", **more}
+    return {
+        **ACTIONS,
+        "GITHUB_EVENT_PATH": str(directory / "event.json"),
+        "GITHUB_TOKEN": "good-token",
+        **more,
+    }
 
 
 def done(on: Server, wanted: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
@@ -45,7 +56,9 @@ def done(on: Server, wanted: CommentOptions, environ: Mapping[str, str]) -> Comm
     async def inner() -> CommentResult:
         async with on.running():
             there = {name: value.replace("URL", on.url) for name, value in environ.items()}
-            return await pull_request_comment.carry_out(pull_request_comment.task(wanted, there), there, 5)
+            return await pull_request_comment.carry_out(
+                pull_request_comment.task(wanted, there), there, 5
+            )
 
     return asyncio.run(inner())
 
@@ -62,17 +75,29 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
     on = GitHub()
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert told.refused == ()
-    assert told.told == ("comment created on acme/agents#7", f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}")
+    assert told.told == (
+        "comment created on acme/agents#7",
+        f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
+    )
     (comment,) = on.comments
-    assert comment.body.splitlines()[:2] == [markdown.marker("check"), f"<!-- gitops-ds:posted commit={HEAD} run=100.2 -->"]
+    assert comment.body.splitlines()[:2] == [
+        markdown.marker("check"),
+        f"<!-- gitops-ds:posted commit={HEAD} run=100.2 -->",
+    ]
     (status,) = on.statuses
-    assert (status["sha"], status["target_url"]) == (HEAD, "https://github.com/acme/agents/actions/runs/100")
+    assert (status["sha"], status["target_url"]) == (
+        HEAD,
+        "https://github.com/acme/agents/actions/runs/100",
+    )
 
 
 def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitLab()
     told = done(on, CommentOptions(written(tmp_path)), on_gitlab())
-    assert told.told == ("comment created on 42!7", f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}")
+    assert told.told == (
+        "comment created on 42!7",
+        f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
+    )
     assert on.statuses[0]["pipeline_id"] == 100
 
 
@@ -94,7 +119,9 @@ def test_the_status_is_set_though_the_comment_was_refused_and_the_other_way(tmp_
     assert (len(told.told), len(told.refused), len(on.comments)) == (1, 1, 1)
 
 
-@pytest.mark.parametrize(("only", "comments", "statuses"), [("", 1, 1), ("comment", 1, 0), ("status", 0, 1)])
+@pytest.mark.parametrize(
+    ("only", "comments", "statuses"), [("", 1, 1), ("comment", 1, 0), ("status", 0, 1)]
+)
 def test_only_what_was_asked_for(tmp_path: Path, only: str, comments: int, statuses: int) -> None:
     on = GitHub()
     done(on, CommentOptions(written(tmp_path), only=only), on_github(tmp_path))
@@ -113,10 +140,18 @@ def test_a_pull_request_that_moved_on_keeps_its_comment(tmp_path: Path) -> None:
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
     on = GitHub()
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
+    told = done(
+        on,
+        CommentOptions(written(tmp_path)),
+        on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
+    )
     assert told.told[0] == "comment created on acme/agents#7"
     on.head = OTHER
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"))
+    told = done(
+        on,
+        CommentOptions(written(tmp_path)),
+        on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
+    )
     assert "no pull request is at this commit" in told.told[0]
 
 
@@ -134,14 +169,18 @@ def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
     assert on.statuses[0]["sha"] == HEAD
 
 
-def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_known(tmp_path: Path) -> None:
+def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_known(
+    tmp_path: Path,
+) -> None:
     on = GitHub()
     on.head = OTHER
 
     async def inner() -> CommentResult:
         async with on.running():
             wanted = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
-            return await pull_request_comment.carry_out(pull_request_comment.task(wanted, {}), {"GH_TOKEN": "good-token"}, 5)
+            return await pull_request_comment.carry_out(
+                pull_request_comment.task(wanted, {}), {"GH_TOKEN": "good-token"}, 5
+            )
 
     told = asyncio.run(inner())
     assert "moved on" in told.told[0]
@@ -160,8 +199,12 @@ def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_kn
         (Severity.INFO, "no findings", StatusState.SUCCESS),
     ],
 )
-def test_the_status_is_that_of_the_check(tmp_path: Path, fail_on: Severity, found: str, state: StatusState) -> None:
-    task = pull_request_comment.task(CommentOptions(written(tmp_path, found=found), fail_on=fail_on), github(tmp_path))
+def test_the_status_is_that_of_the_check(
+    tmp_path: Path, fail_on: Severity, found: str, state: StatusState
+) -> None:
+    task = pull_request_comment.task(
+        CommentOptions(written(tmp_path, found=found), fail_on=fail_on), github(tmp_path)
+    )
     assert task.status
     assert (task.status.state, task.status.description) == (state, found)
 
@@ -171,7 +214,9 @@ def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
     task = pull_request_comment.task(CommentOptions(report), github(tmp_path))
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("fleet"), "gitops-ds/fleet")
-    task = pull_request_comment.task(CommentOptions(report, key="a b", status="mine"), github(tmp_path))
+    task = pull_request_comment.task(
+        CommentOptions(report, key="a b", status="mine"), github(tmp_path)
+    )
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("a b"), "mine")
 
@@ -181,7 +226,9 @@ def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Pa
     wanted = CommentOptions(written(tmp_path), project="acme/other", number=3)
     task = pull_request_comment.task(wanted, environ)
     assert (task.project, task.number, task.sha) == ("acme/other", 3, "")
-    elsewhere = pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA, url="https://git.example"), environ)
+    elsewhere = pull_request_comment.task(
+        replace(wanted, kind=ForgeKind.GITEA, url="https://git.example"), environ
+    )
     assert (elsewhere.url, elsewhere.number, elsewhere.sha) == ("https://git.example/api/v1", 3, "")
     with pytest.raises(errors.UsageError, match="name the server's address"):
         pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA), environ)
@@ -200,7 +247,9 @@ def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Pa
         ({}, {**ACTIONS, "GITHUB_SHA": OTHER}, "but this job is about cccccccccccc"),
     ],
 )
-def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path, more: dict[str, Any], environ: dict[str, str], words: str) -> None:
+def test_what_is_missing_or_does_not_fit_is_told(
+    tmp_path: Path, more: dict[str, Any], environ: dict[str, str], words: str
+) -> None:
     with pytest.raises(errors.UsageError, match=words) as refused:
         pull_request_comment.task(CommentOptions(written(tmp_path), **more), environ)
     assert "\x1b" not in str(refused.value)

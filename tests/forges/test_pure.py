@@ -1,4 +1,6 @@
-"""What is decided without a server: where a job runs, which token, which address, which report, when to try again."""
+"""What is decided without a server: where a job runs, which token, which address, which report,
+when to try again.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,12 @@ GITLAB = {
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
     found = ci_environment.read(ACTIONS, OF_PULL)
-    assert (found.kind, found.url, found.project, found.number) == (ForgeKind.GITHUB, "https://api.github.com", "acme/agents", 7)
+    assert (found.kind, found.url, found.project, found.number) == (
+        ForgeKind.GITHUB,
+        "https://api.github.com",
+        "acme/agents",
+        7,
+    )
     assert (found.sha, found.run) == (HEAD, (100, 2))
     assert found.link == "https://github.com/acme/agents/actions/runs/100"
     assert ci_environment.read(ACTIONS, {}).number == 7
@@ -68,16 +75,28 @@ def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None
 
 def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
     found = ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
-    assert (found.number, found.sha, found.branch, found.run) == (0, HEAD, "contributor:fix", (90, 1))
+    assert (found.number, found.sha, found.branch, found.run) == (
+        0,
+        HEAD,
+        "contributor:fix",
+        (90, 1),
+    )
     own = {"workflow_run": {**OF_RUN["workflow_run"], "pull_requests": [{"number": 9}]}}
     assert ci_environment.read(ACTIONS, own).number == 9
     push = {"workflow_run": {**OF_RUN["workflow_run"], "event": "push"}}
     assert ci_environment.read(ACTIONS, push).branch == ""
 
 
-@pytest.mark.parametrize(("mark", "kind"), [("GITEA_ACTIONS", ForgeKind.GITEA), ("FORGEJO_ACTIONS", ForgeKind.FORGEJO)])
+@pytest.mark.parametrize(
+    ("mark", "kind"), [("GITEA_ACTIONS", ForgeKind.GITEA), ("FORGEJO_ACTIONS", ForgeKind.FORGEJO)]
+)
 def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: ForgeKind) -> None:
-    there = {**ACTIONS, "GITHUB_SERVER_URL": "https://git.example", "GITHUB_REF": "refs/pull/7/head", mark: "true"}
+    there = {
+        **ACTIONS,
+        "GITHUB_SERVER_URL": "https://git.example",
+        "GITHUB_REF": "refs/pull/7/head",
+        mark: "true",
+    }
     del there["GITHUB_API_URL"]
     found = ci_environment.read(there, {})
     assert (found.kind, found.url, found.number) == (kind, "https://git.example/api/v1", 7)
@@ -85,22 +104,41 @@ def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: ForgeKind) -> N
 
 def test_a_job_of_gitlab() -> None:
     found = ci_environment.read(GITLAB, {})
-    assert (found.kind, found.project, found.number, found.sha, found.run) == (ForgeKind.GITLAB, "42", 7, HEAD, (100, 200))
-    merged = {**GITLAB, "CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD, "CI_MERGE_REQUEST_PROJECT_ID": "41"}
+    assert (found.kind, found.project, found.number, found.sha, found.run) == (
+        ForgeKind.GITLAB,
+        "42",
+        7,
+        HEAD,
+        (100, 200),
+    )
+    merged = {
+        **GITLAB,
+        "CI_COMMIT_SHA": MERGE,
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
+        "CI_MERGE_REQUEST_PROJECT_ID": "41",
+    }
     assert ci_environment.read(merged, {}).sha == HEAD
     assert ci_environment.read(merged, {}).project == "41"
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(["number", "head", "sha", "id", "login"]), below),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.sampled_from(["number", "head", "sha", "id", "login"]), below)
+    ),
     max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["pull_request", "workflow_run"]), json_values), st.text(max_size=20))
+@given(
+    st.dictionaries(st.sampled_from(["pull_request", "workflow_run"]), json_values),
+    st.text(max_size=20),
+)
 def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: str) -> None:
-    found = ci_environment.read(dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event)
+    found = ci_environment.read(
+        dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event
+    )
     assert not found.sha or requests.is_commit(found.sha)
     assert found.number >= 0
 
@@ -116,7 +154,9 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
         (ForgeKind.GITEA, {"GITHUB_TOKEN": "x", "GITHUB_REPOSITORY": "a/b"}, "GITHUB_TOKEN"),
     ],
 )
-def test_each_forge_has_its_own_variable(kind: ForgeKind, environ: dict[str, str], name: str) -> None:
+def test_each_forge_has_its_own_variable(
+    kind: ForgeKind, environ: dict[str, str], name: str
+) -> None:
     found = access.token(kind, environ)
     assert found.name == name
     assert found.value not in repr(found).replace(name, "")
@@ -134,7 +174,9 @@ def test_each_forge_has_its_own_variable(kind: ForgeKind, environ: dict[str, str
         (ForgeKind.GITHUB, {"GITHUB_TOKEN": "x\r\nHost: evil"}),
     ],
 )
-def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kind: ForgeKind, environ: dict[str, str]) -> None:
+def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(
+    kind: ForgeKind, environ: dict[str, str]
+) -> None:
     with pytest.raises(errors.UsageError) as refused:
         access.token(kind, environ)
     assert "evil" not in str(refused.value)
@@ -153,18 +195,32 @@ def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(kin
         (ForgeKind.FORGEJO, "http://[::1]:3000/", "http://[::1]:3000/api/v1"),
     ],
 )
-def test_the_address_of_the_api_follows_from_the_servers(kind: ForgeKind, url: str, found: str) -> None:
+def test_the_address_of_the_api_follows_from_the_servers(
+    kind: ForgeKind, url: str, found: str
+) -> None:
     assert access.address(kind, url, allow_http=False) == found
 
 
 def test_graphql_lies_beside_the_rest() -> None:
     assert requests.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
-    assert requests.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
-    assert requests.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
+    assert (
+        requests.address("https://git.example/api/v3", "graphql")
+        == "https://git.example/api/graphql"
+    )
+    assert (
+        requests.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
+    )
 
 
 @pytest.mark.parametrize(
-    "url", ["", "git.example", "ftp://git.example", "https://me:secret@git.example", "https://git.example/?a=b"]
+    "url",
+    [
+        "",
+        "git.example",
+        "ftp://git.example",
+        "https://me:secret@git.example",
+        "https://git.example/?a=b",
+    ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(errors.UsageError, match="name the server's address") as refused:
@@ -173,7 +229,12 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 
 def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
-    for url in ("http://git.example", "http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
+    for url in (
+        "http://git.example",
+        "http://localhost.example",
+        "http://127.0.0.1.example",
+        "http://10.0.0.1",
+    ):
         with pytest.raises(errors.UsageError, match="--allow-http"):
             access.address(ForgeKind.GITEA, url, allow_http=False)
         assert access.address(ForgeKind.GITEA, url, allow_http=True) == f"{url}/api/v1"
@@ -200,7 +261,9 @@ def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
         (422, {}, "", None),
     ],
 )
-def test_when_a_request_is_sent_again(status: int, headers: dict[str, str], message: str, wait: float | None) -> None:
+def test_when_a_request_is_sent_again(
+    status: int, headers: dict[str, str], message: str, wait: float | None
+) -> None:
     assert retries.wait(status, headers, message, 2, 1_800_000_000.0) == wait
 
 
@@ -211,10 +274,17 @@ def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() 
 
 
 @pytest.mark.parametrize(
-    "line", ["", "<!-- gitops-ds:posted commit=zz run=1 -->", f"<!-- gitops-ds:posted commit={HEAD} run={'9' * 9999} -->"]
+    "line",
+    [
+        "",
+        "<!-- gitops-ds:posted commit=zz run=1 -->",
+        f"<!-- gitops-ds:posted commit={HEAD} run={'9' * 9999} -->",
+    ],
 )
 def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
-    assert not sticky_comment.newer(Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD))
+    assert not sticky_comment.newer(
+        Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD)
+    )
 
 
 @made.some_reports
@@ -229,18 +299,28 @@ def test_every_report_is_read_back(report: Any) -> None:
 
 
 def test_what_counts_is_the_footer_not_what_a_file_says() -> None:
-    text = "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked `0123456`</sub>\n```\n"
+    text = (
+        "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked "
+        "`0123456`</sub>\n```\n"
+    )
     assert comment_page.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
 
 
-GOOD = f"{markdown.marker('check')}\n**gitops-ds check: 1 error, 2 warnings, 0 info** in 3 files, 2 objects.\n"
+GOOD = (
+    f"{markdown.marker('check')}\n**gitops-ds check: 1 error, 2 warnings, 0 info** in 3 files, 2 "
+    "objects.\n"
+)
 
 
 @pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
 def test_how_loud_a_report_is(level: str, loud: bool) -> None:
     assert comment_page.read(GOOD.encode()).loud(Severity(level)) is loud
-    assert comment_page.read(GOOD.replace("1 error", "0 errors").encode()).loud(Severity(level)) is (level != "error")
-    assert not comment_page.read(GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()).loud(Severity(level))
+    assert comment_page.read(GOOD.replace("1 error", "0 errors").encode()).loud(
+        Severity(level)
+    ) is (level != "error")
+    assert not comment_page.read(
+        GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()
+    ).loud(Severity(level))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +343,10 @@ def test_what_no_check_wrote_is_refused(data: bytes) -> None:
 
 
 def test_nothing_in_a_report_acts_on_a_bot_or_calls_anybody() -> None:
-    evil = GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, image@sha256:ab\n\x1b[31mred\u202e\n"
+    evil = (
+        GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, "
+        "image@sha256:ab\n\x1b[31mred\u202e\n"
+    )
     text = comment_page.read(evil.encode()).text
     assert not any(line.lstrip().startswith("/") for line in text.splitlines())
     assert "@everyone" not in text

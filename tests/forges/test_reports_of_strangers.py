@@ -1,4 +1,6 @@
-"""A report of the job of a stranger's pull request, in the job that comments: JSON is data, and the page is rendered here."""
+"""A report of the job of a stranger's pull request, in the job that comments: JSON is data, and the
+page is rendered here.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,19 @@ from tests.report import made
 from tests.report.made import finding
 
 HOSTILE = (
-    "[click](https://evil.example) ![x](https://evil.example/x.png) <img src=https://evil.example> <a href=//evil.example>a</a> "
-    "Closes #1 @acme/owners www.evil.example https://evil.example\n/merge\n</details><script>x</script> `` ` ``` \u202e\x1b[31m"
+    "[click](https://evil.example) ![x](https://evil.example/x.png) <img "
+    "src=https://evil.example> <a href=//evil.example>a</a> "
+    "Closes #1 @acme/owners www.evil.example "
+    "https://evil.example\n/merge\n</details><script>x</script> `` ` ``` \u202e\x1b[31m"
 )
 
 
 def report(**page: Any) -> dict[str, Any]:
     """What a check writes, as JSON."""
     found = findings.with_changes(
-        made.report(finding(), finding(line=9)), [findings.ReportedChange(("eu-1",), ("~ update x",))], {}
+        made.report(finding(), finding(line=9)),
+        [findings.ReportedChange(("eu-1",), ("~ update x",))],
+        {},
     )
     document = json.loads(formats.written(formats.ReportFormat.JSON, found, made.about()))
     document["page"] |= {"head": HEAD[:12], **page}
@@ -59,7 +65,19 @@ def test_nothing_in_a_json_report_of_a_stranger_acts_on_its_reader(tmp_path: Pat
     outside = re.sub(r"(?s)(`{3,})[a-z]*\n.*?\n\1\n", "", shown)
     outside = re.sub(r"(?s)(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
     assert "evil" in outside
-    for sign in ("](", "![", "<img", "<a ", "<script", "https://e", "www.e", "#1", "@acme", "\x1b", "\u202e"):
+    for sign in (
+        "](",
+        "![",
+        "<img",
+        "<a ",
+        "<script",
+        "https://e",
+        "www.e",
+        "#1",
+        "@acme",
+        "\x1b",
+        "\u202e",
+    ):
         assert sign not in outside, sign
     assert not re.search(r"(?m)^\s*/\w", outside)
     assert outside.count("<details>") == outside.count("</details>")
@@ -68,13 +86,19 @@ def test_nothing_in_a_json_report_of_a_stranger_acts_on_its_reader(tmp_path: Pat
 def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Path) -> None:
     found = findings.with_changes(
         made.report(finding(), finding(line=9)),
-        [findings.ReportedChange(("eu-1",), ("~ update x\n    a: 1",), 1, 2, 3, "about a minute", "+1 core")],
+        [
+            findings.ReportedChange(
+                ("eu-1",), ("~ update x\n    a: 1",), 1, 2, 3, "about a minute", "+1 core"
+            )
+        ],
         {},
         notes=["3 nodes"],
         drift=[("eu-1", ["≠ x"])],
     )
     about = made.about(head=HEAD[:12])
-    (tmp_path / "report.md").write_text(formats.written(formats.ReportFormat.MARKDOWN, found, about))
+    (tmp_path / "report.md").write_text(
+        formats.written(formats.ReportFormat.MARKDOWN, found, about)
+    )
     (tmp_path / "report.json").write_text(formats.written(formats.ReportFormat.JSON, found, about))
     pages = [
         pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path)).page
@@ -87,7 +111,15 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "data", ["{", "{}", '{"kind": "CheckReport"}', '{"kind": "Plan", "findings": [], "page": {}}', "[" * 10**5, '{"a":' * 10**5]
+    "data",
+    [
+        "{",
+        "{}",
+        '{"kind": "CheckReport"}',
+        '{"kind": "Plan", "findings": [], "page": {}}',
+        "[" * 10**5,
+        '{"a":' * 10**5,
+    ],
 )
 def test_what_no_check_wrote_is_refused(tmp_path: Path, data: str) -> None:
     (tmp_path / "report.json").write_text(data)
@@ -96,17 +128,29 @@ def test_what_no_check_wrote_is_refused(tmp_path: Path, data: str) -> None:
 
 
 def test_large_numbers_cost_nothing(tmp_path: Path) -> None:
-    assert "objects" in page(tmp_path, report(files=10**18, checked={str(number): 10**18 for number in range(100)}))
+    assert "objects" in page(
+        tmp_path, report(files=10**18, checked={str(number): 10**18 for number in range(100)})
+    )
 
 
 def test_a_check_writes_what_comment_takes(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
     alone: dict[str, str | None] = {"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
-    wrote = CliRunner(env=alone).invoke(cli.cli, ["init", str(tmp_path / "fleet/a")], standalone_mode=False)
+    wrote = CliRunner(env=alone).invoke(
+        cli.cli, ["init", str(tmp_path / "fleet/a")], standalone_mode=False
+    )
     assert wrote.exception is None
     words = ["check", str(tmp_path / "fleet/a"), "-q", "-o", f"json={tmp_path / 'report.json'}"]
     assert CliRunner(env=alone).invoke(cli.cli, words, standalone_mode=False).exception is None
-    words = ["comment", "--report", str(tmp_path / "report.json"), "--forge", "gitea", "--url", "https://git.example.com"]
+    words = [
+        "comment",
+        "--report",
+        str(tmp_path / "report.json"),
+        "--forge",
+        "gitea",
+        "--url",
+        "https://git.example.com",
+    ]
     words += ["--project", "a/b", "--number", "7", "--sha", HEAD, "--dry-run"]
     done = CliRunner(env=alone).invoke(cli.cli, words, standalone_mode=False)
     assert "would comment on a/b#7" in done.output

@@ -15,7 +15,12 @@ from tests.forges.gitea import Gitea
 from tests.service.test_following import agent, image, runs
 from tests.service.test_service import running, until
 
-pytestmark = [pytest.mark.forge, pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("gitea")]
+pytestmark = [
+    pytest.mark.forge,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("gitea"),
+]
 SECRET = "a secret that nobody guesses"
 
 
@@ -43,7 +48,9 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
     owner, port = f"{name}-owner", controlplane.free_port()
     gitea.user(owner)
     token = gitea.token(owner, "all")
-    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token)
+    gitea.api(
+        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token
+    )
     work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
 
     def push(tag: int, branch: str = "main") -> str:
@@ -57,11 +64,16 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
     settings = {
         "repository": {"url": str(bare), "allowLocal": True, "branch": "main", "interval": "1h"},
         "cluster": {"namespace": f"{name}-home"},
-        "listen": {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(tmp_path / "secret")}},
+        "listen": {
+            "address": f"127.0.0.1:{port}",
+            "webhook": {"secretFile": str(tmp_path / "secret")},
+        },
     }
     file = tmp_path / "settings.yaml"
     file.write_text(json.dumps(settings))
-    with running(tmp_path, api_server, "--state-namespace", f"{name}-home", "--settings", str(file)) as (_, log):
+    with running(
+        tmp_path, api_server, "--state-namespace", f"{name}-home", "--settings", str(file)
+    ) as (_, log):
         until(lambda: answers(port) and runs(api_server, name) == image(1), log.read_text)
         url = f"http://127.0.0.1:{port}/hook"
         for secret in ("wrong", SECRET):
@@ -70,8 +82,11 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
             gitea.api("POST", f"/repos/{owner}/{name}/hooks", hook, token)
         push(2)
         until(lambda: runs(api_server, name) == image(2), log.read_text)
-        # One of each for a push. Gitea's queue may hold the news of the first until hooks are there, and then tells of it too.
-        until(lambda: requests(port, "unauthorized") == requests(port, "accepted") >= 1, log.read_text)
+        # One of each for a push. Gitea's queue may hold the news of the first until hooks are
+        # there, and then tells of it too.
+        until(
+            lambda: requests(port, "unauthorized") == requests(port, "accepted") >= 1, log.read_text
+        )
         assert "a webhook (gitea) told of a push" in log.read_text()
 
         forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")

@@ -1,4 +1,6 @@
-"""`python -m tests.fuzz TARGET [libFuzzer's options]`: coverage-guided, by atheris, from a corpus of the target's seeds."""
+"""`python -m tests.fuzz TARGET [libFuzzer's options]`: coverage-guided, by atheris, from a corpus
+of the target's seeds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ with atheris.instrument_imports(include=["gitops_ds"], enable_loader_override=Fa
 
 
 def main() -> None:
-    """Runs one target until its options say so; an input that breaks a property ends it and is written to the current directory."""
+    """Runs one target until its options say so; an input that breaks a property ends it and is
+    written to the current directory.
+    """
     name, *options = sys.argv[1:] or [""]
     if name not in targets.TARGETS:
         raise SystemExit(f"name a target: {', '.join(targets.TARGETS)}")
@@ -25,7 +29,9 @@ def main() -> None:
         dictionary = Path(directory) / "words"
         quoted = ("".join(f"\\x{byte:02x}" for byte in word) for word in targets.words(name))
         dictionary.write_text("".join(f'"{word}"\n' for word in quoted))
-        atheris.Setup([sys.argv[0], *options, f"-dict={dictionary}", str(corpus)], targets.TARGETS[name])
+        atheris.Setup(
+            [sys.argv[0], *options, f"-dict={dictionary}", str(corpus)], targets.TARGETS[name]
+        )
         atheris.Fuzz()
 
 

@@ -1,4 +1,6 @@
-"""What is fuzzed. Each target takes bytes; whatever they are, it ends, soon, and nothing that is printed acts on its reader."""
+"""What is fuzzed. Each target takes bytes; whatever they are, it ends, soon, and nothing that is
+printed acts on its reader.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,14 @@ from tests.report import made, test_findings, test_forges, test_junit, test_mark
 Files = Mapping[PurePosixPath, bytes]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-# CPU seconds for one input: a hundred times what the largest of them takes on a slow machine, and far less than a bomb would.
+# CPU seconds for one input: a hundred times what the largest of them takes on a slow machine, and
+# far less than a bomb would.
 PATIENCE: Final = 20.0
 # A file of a repository begins where a line says its name.
 _FILE: Final = re.compile(rb"^=== ([ -~]{1,80})\n", re.MULTILINE)
 
-# The properties of the reports in all formats, as tests/report has them; here they get what a check of the bytes says.
+# The properties of the reports in all formats, as tests/report has them; here they get what a check
+# of the bytes says.
 _OF_REPORTS: Final = (
     test_findings.test_no_control_character_reaches_a_terminal,
     test_findings.test_plain_text_and_json_hold_no_workflow_command,
@@ -42,7 +46,9 @@ _OF_REPORTS: Final = (
 
 
 def checked(files: Files) -> CheckResult:
-    """The check of a repository with these files, for all its clusters, as `gitops-ds check` makes it."""
+    """The check of a repository with these files, for all its clusters, as `gitops-ds check` makes
+    it.
+    """
     snapshot = Snapshot(None, files)
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
@@ -55,11 +61,20 @@ def holds(files: Files) -> None:
     start = time.process_time()
     found = checked(files)
     report = check_output.report(found, "")
-    written = {format: formats.written(format, report, made.about()) for format in formats.ReportFormat}
+    written = {
+        format: formats.written(format, report, made.about()) for format in formats.ReportFormat
+    }
     assert time.process_time() - start < PATIENCE
     crashed = [one.message for one in found.findings if one.rule == "DS904"]
     assert not crashed, crashed
-    assert all(written[format] for format in (formats.ReportFormat.JSON, formats.ReportFormat.SARIF, formats.ReportFormat.JUNIT))
+    assert all(
+        written[format]
+        for format in (
+            formats.ReportFormat.JSON,
+            formats.ReportFormat.SARIF,
+            formats.ReportFormat.JUNIT,
+        )
+    )
     _runs_only_ours(written[formats.ReportFormat.GITHUB])
     keeps_quiet(report)
 
@@ -72,10 +87,14 @@ def keeps_quiet(report: Report) -> None:
 
 
 def _runs_only_ours(log: str) -> None:
-    """What a runner of GitHub Actions takes for commands is annotations, and a list that is stopped and started again."""
+    """What a runner of GitHub Actions takes for commands is annotations, and a list that is stopped
+    and started again.
+    """
     tokens = re.findall("::stop-commands::([0-9a-f]{64})\n", log)
     names = {one.name for one in made.commands(log)}
-    assert names <= {"error", "warning", "notice", "group", "endgroup", "stop-commands", *tokens}, names
+    assert names <= {"error", "warning", "notice", "group", "endgroup", "stop-commands", *tokens}, (
+        names
+    )
 
 
 def _inner(property: Any) -> Callable[[Report], None]:
@@ -84,7 +103,9 @@ def _inner(property: Any) -> Callable[[Report], None]:
 
 
 def files(data: bytes) -> Files:
-    """The files that the bytes spell: each begins with a line `=== NAME`; what stands before the first is a manifest."""
+    """The files that the bytes spell: each begins with a line `=== NAME`; what stands before the
+    first is a manifest.
+    """
     parts = _FILE.split(data)
     named = {PurePosixPath("manifest.yaml"): parts[0]}
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -152,31 +173,60 @@ TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
 
 
 def seeds(target: str) -> Iterator[bytes]:
-    """What a target begins with: the manifests of the tests, the repositories of the examples, and what was found before."""
-    yield from (path.read_bytes() for path in sorted((Path(__file__).parent / "found" / target).glob("*")))
+    """What a target begins with: the manifests of the tests, the repositories of the examples, and
+    what was found before.
+    """
+    yield from (
+        path.read_bytes() for path in sorted((Path(__file__).parent / "found" / target).glob("*"))
+    )
     if target == "manifest":
         for path in sorted((ROOT / "tests/checks/cases").glob("*/input.yaml")):
             yield path.read_bytes()
             yield from (part.encode() for part in path.read_text().split("\n---\n"))
     elif target == "repository":
-        for root in sorted(path for path in (ROOT / "tests/render/cases").iterdir() if path.is_dir()):
+        for root in sorted(
+            path for path in (ROOT / "tests/render/cases").iterdir() if path.is_dir()
+        ):
             yield _spelled(root)
         yield _spelled(ROOT / "examples-repo")
     elif target == "answers":
-        yield from (b"DS505=reads the log", b"DS505,DS502 = why; until=2030-12-31", b"DS999", b"x\nDS410: y; until: 1")
+        yield from (
+            b"DS505=reads the log",
+            b"DS505,DS502 = why; until=2030-12-31",
+            b"DS999",
+            b"x\nDS410: y; until: 1",
+        )
     else:
         yield from (text.encode("utf-8", "replace") for text in made.EVIL)
 
 
 def _spelled(root: Path) -> bytes:
-    named = (path for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size < 20_000)
-    return b"".join(b"=== " + path.relative_to(root).as_posix().encode() + b"\n" + path.read_bytes() + b"\n" for path in named)
+    named = (
+        path for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size < 20_000
+    )
+    return b"".join(
+        b"=== " + path.relative_to(root).as_posix().encode() + b"\n" + path.read_bytes() + b"\n"
+        for path in named
+    )
 
 
 def words(target: str) -> list[bytes]:
     """A dictionary for the fuzzer: what files of ours and of Kubernetes are made of."""
-    found = set(re.findall(rb"[A-Za-z][\w./-]{2,40}:?|[\[\]{}&*|>#!%-]+", b"\n".join(seeds(target))))
+    found = set(
+        re.findall(rb"[A-Za-z][\w./-]{2,40}:?|[\[\]{}&*|>#!%-]+", b"\n".join(seeds(target)))
+    )
     return sorted(
         found
-        | {b"\n=== clusters/a.yaml\n", b"<<: *a", b"&a ", b"!!binary", b"\xef\xbb\xbf", b"? ", b"---\n", b"0x", b".inf", b"${a}"}
+        | {
+            b"\n=== clusters/a.yaml\n",
+            b"<<: *a",
+            b"&a ",
+            b"!!binary",
+            b"\xef\xbb\xbf",
+            b"? ",
+            b"---\n",
+            b"0x",
+            b".inf",
+            b"${a}",
+        }
     )

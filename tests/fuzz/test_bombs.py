@@ -1,4 +1,6 @@
-"""A repository that wants to eat the machine: small files that become large, long lines, deep nests, files that never end."""
+"""A repository that wants to eat the machine: small files that become large, long lines, deep
+nests, files that never end.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ import pytest
 
 from tests.fuzz import targets
 
-# CPU seconds; what follows takes one or two on a slow machine, and would take hours without the limits.
+# CPU seconds; what follows takes one or two on a slow machine, and would take hours without the
+# limits.
 PATIENCE = 60.0
 SIZE = 300_000
 
@@ -87,10 +90,15 @@ def test_a_file_of_one_thing_again_and_again_ends_soon(name: str) -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_a_text_of_one_thing_again_and_again_in_an_agent_ends_soon(name: str) -> None:
-    text = json.dumps((LINES[name] * (SIZE // 10 // len(LINES[name]))).decode("utf-8", "replace")).encode()
+    text = json.dumps(
+        (LINES[name] * (SIZE // 10 // len(LINES[name]))).decode("utf-8", "replace")
+    ).encode()
     started = time.process_time()
     targets.holds(
-        {PurePosixPath("agent.yaml"): AGENT % {b"text": text}, PurePosixPath("gitops-ds.yaml"): b"manifests: ['*.yaml']\n"}
+        {
+            PurePosixPath("agent.yaml"): AGENT % {b"text": text},
+            PurePosixPath("gitops-ds.yaml"): b"manifests: ['*.yaml']\n",
+        }
     )
     assert time.process_time() - started < PATIENCE
 
@@ -101,11 +109,8 @@ def test_nests_are_refused_or_read(depth: int) -> None:
     for data in (
         "[" * depth + "]" * depth,
         '{"a":' * depth + "1" + "}" * depth,
-        f'{{"{long}": 1, "kind": "ConfigMap", "apiVersion": "v1", "metadata": {{"name": "a"}}, "data": '
-        + '{"a":' * depth
-        + "1"
-        + "}" * depth
-        + "}",
+        f'{{"{long}": 1, "kind": "ConfigMap", "apiVersion": "v1", "metadata": {{"name": "a"}}, '
+        '"data": ' + '{"a":' * depth + "1" + "}" * depth + "}",
         "".join("  " * min(level, 2000) + "a:\n" for level in range(min(depth, 3000))),
         "- " * depth + "a",
         "a: &a\n" + "".join(f"b{level}: &b{level} [*a]\n" for level in range(min(depth, 3000))),
@@ -114,9 +119,14 @@ def test_nests_are_refused_or_read(depth: int) -> None:
 
 
 def test_ten_thousand_small_bombs_stay_small() -> None:
-    small = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a%d}}\ndata:\n  a: &a [{'x,' * 90}]\n  b: [{'*a,' * 90}]\n"
+    small = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a%d}}\ndata:\n  a: &a "
+        f"[{'x,' * 90}]\n  b: [{'*a,' * 90}]\n"
+    )
     started = time.process_time()
-    found = targets.checked({PurePosixPath(f"{number}.yaml"): (small % number).encode() for number in range(1000)})
+    found = targets.checked(
+        {PurePosixPath(f"{number}.yaml"): (small % number).encode() for number in range(1000)}
+    )
     assert time.process_time() - started < PATIENCE
     assert found.findings
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20  # kibibytes
@@ -149,9 +159,12 @@ def test_files_that_never_end_and_links_that_lead_out_are_not_read(tmp_path: Pat
     done = run(inside, "-o", "json")
     assert done.returncode == 1, done.stderr
     told = {finding["file"]: finding["rule"] for finding in json.loads(done.stdout)["findings"]}
-    assert told == {"pipe.yaml": "SRC004", "zero.yaml": "SRC001", "out.yaml": "SRC001", "loop.yaml": "SRC001"} | {
-        name: "SRC001" for name in told if name in ("up", "folder/all")
-    }
+    assert told == {
+        "pipe.yaml": "SRC004",
+        "zero.yaml": "SRC001",
+        "out.yaml": "SRC001",
+        "loop.yaml": "SRC001",
+    } | {name: "SRC001" for name in told if name in ("up", "folder/all")}
     assert "another" not in done.stdout + done.stderr
 
 

@@ -1,4 +1,6 @@
-"""A minute of fuzzing with a fixed seed and number of inputs, and all that was ever found. `make fuzz` goes on for an hour."""
+"""A minute of fuzzing with a fixed seed and number of inputs, and all that was ever found. `make
+fuzz` goes on for an hour.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def test_bytes_that_nobody_meant(target: str, tmp_path: Path) -> None:
         "-max_len=8000",
     ]
     done = subprocess.run(
-        [*command, f"-artifact_prefix={tmp_path}/"], cwd=targets.ROOT, capture_output=True, text=True, check=False
+        [*command, f"-artifact_prefix={tmp_path}/"],
+        cwd=targets.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     kept = "".join(f"\n{path.name}: {path.read_bytes()!r}" for path in tmp_path.iterdir())
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:] + kept

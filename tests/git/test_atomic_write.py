@@ -16,12 +16,19 @@ from gitops_ds.git import atomic_write
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """With links as a pull request may commit them: to a file, to nothing, to a directory, in a directory."""
+    """With links as a pull request may commit them: to a file, to nothing, to a directory, in a
+    directory.
+    """
     subprocess.run(["git", "init", "--quiet", tmp_path / "repository"], check=True)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").write_text("kept")
-    links = {"file": outside / "file", "nothing": outside / "new", "folder": outside, "agents": outside}
+    links = {
+        "file": outside / "file",
+        "nothing": outside / "new",
+        "folder": outside,
+        "agents": outside,
+    }
     for name, target in links.items():
         (tmp_path / "repository" / name).symlink_to(target)
     (tmp_path / "repository/inner").mkdir()
@@ -38,8 +45,13 @@ WRITERS: list[Callable[[Path], object]] = [
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("name", ["file", "nothing", "folder/file", "folder/new", "inner/up/outside/new", "inner/../folder/new"])
-def test_no_file_is_written_through_a_link(repository: Path, write: Callable[[Path], object], name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["file", "nothing", "folder/file", "folder/new", "inner/up/outside/new", "inner/../folder/new"],
+)
+def test_no_file_is_written_through_a_link(
+    repository: Path, write: Callable[[Path], object], name: str
+) -> None:
     with pytest.raises(errors.Refused):
         write(repository / name)
     outside = repository.with_name("outside")
@@ -49,7 +61,13 @@ def test_no_file_is_written_through_a_link(repository: Path, write: Callable[[Pa
 def test_a_repository_is_not_begun_behind_a_link(repository: Path) -> None:
     """`init` and `adopt`: agents/ is a link."""
     with pytest.raises(errors.Refused, match="lies behind the link"):
-        init.write(repository, {PurePosixPath("first.yaml"): "a", PurePosixPath("agents/node-exporter/daemonset.yaml"): "b"})
+        init.write(
+            repository,
+            {
+                PurePosixPath("first.yaml"): "a",
+                PurePosixPath("agents/node-exporter/daemonset.yaml"): "b",
+            },
+        )
     assert not (repository / "first.yaml").exists()
 
 
@@ -59,7 +77,10 @@ def test_links_of_the_user_outside_of_a_repository_are_followed(tmp_path: Path) 
     atomic_write.replace(tmp_path / "link/report.json", b"x")
     (tmp_path / "file").symlink_to("real/other.json")
     atomic_write.replace(tmp_path / "file", b"y")
-    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == ["other.json", "report.json"]
+    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == [
+        "other.json",
+        "report.json",
+    ]
     assert (tmp_path / "file").is_symlink()
 
 

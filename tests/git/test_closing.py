@@ -1,4 +1,6 @@
-"""What is left when a repository is closed, or its process killed: nothing that runs, no credentials on the disk."""
+"""What is left when a repository is closed, or its process killed: nothing that runs, no
+credentials on the disk.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests import gitservers
 pytestmark = pytest.mark.system
 
 
-def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(tmp_path: Path) -> None:
+def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(
+    tmp_path: Path,
+) -> None:
     async def play(port: int) -> float:
         where = address.parse(f"https://127.0.0.1:{port}/fleet")
         repository = Repository(where, tmp_path, Credentials(Password("secret")))
@@ -65,7 +69,11 @@ def running(cache: Path) -> list[int]:
     for one in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = one.name.isdigit() and (one / "environ").read_bytes()
-            if words and f"GIT_DIR={cache}".encode() in words and b"remote-https" in (one / "cmdline").read_bytes():
+            if (
+                words
+                and f"GIT_DIR={cache}".encode() in words
+                and b"remote-https" in (one / "cmdline").read_bytes()
+            ):
                 found.append(int(one.name))
     return found
 
@@ -81,10 +89,18 @@ time.sleep(600)
 """
 
 
-def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_kept(tmp_path: Path) -> None:
-    started = [subprocess.Popen([sys.executable, "-c", HELD, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_kept(
+    tmp_path: Path,
+) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", HELD, tmp_path], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     try:
-        dead, alive = (tmp_path / (process.stdout.readline().strip() if process.stdout else "") for process in started)
+        dead, alive = (
+            tmp_path / (process.stdout.readline().strip() if process.stdout else "")
+            for process in started
+        )
         os.kill(started[0].pid, signal.SIGKILL)
         started[0].wait()
         assert dead.is_dir()

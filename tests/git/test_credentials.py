@@ -1,4 +1,6 @@
-"""Credentials that change, that are for one place only, that a GitHub App gets; against real git servers over https."""
+"""Credentials that change, that are for one place only, that a GitHub App gets; against real git
+servers over https.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,16 @@ def files(server: HttpServer, directory: Path, password: str) -> dict[str, str]:
     """Settings of credentials in files."""
     (directory / "ca").write_bytes(server.authority)
     (directory / "token").write_text(password + "\n")
-    return {"tokenFile": str(directory / "token"), "caFile": str(directory / "ca"), "username": server.user}
+    return {
+        "tokenFile": str(directory / "token"),
+        "caFile": str(directory / "ca"),
+        "username": server.user,
+    }
 
 
-def keyring(told: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None) -> git_auth.Keyring:
+def keyring(
+    told: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None
+) -> git_auth.Keyring:
     found = settings.parse(told)
     return git_auth.Keyring(found, address.parse(found.url), secrets)
 
@@ -70,7 +78,11 @@ def test_a_token_file_that_changes_counts_at_the_next_look_also_when_it_is_swapp
             (tmp_path / "..new").symlink_to("..1")
             (tmp_path / "..new").rename(data)
             assert await repository.tip(MAIN) == commit
-            assert all(b"first" not in file.read_bytes() for file in (tmp_path / "cache").rglob("*") if file.is_file())
+            assert all(
+                b"first" not in file.read_bytes()
+                for file in (tmp_path / "cache").rglob("*")
+                if file.is_file()
+            )
 
     asyncio.run(run())
 
@@ -97,12 +109,23 @@ def test_for_ssh_the_identity_counts_and_for_https_the_password() -> None:
 
 
 def secret(server: HttpServer, password: str) -> dict[str, Any]:
-    data = {"username": server.user.encode(), "password": password.encode(), "ca.crt": server.authority}
+    data = {
+        "username": server.user.encode(),
+        "password": password.encode(),
+        "ca.crt": server.authority,
+    }
     encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git", "namespace": "default"}, "data": encoded}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "git", "namespace": "default"},
+        "data": encoded,
+    }
 
 
-def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     http_server.password = "first"
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     now = [0.0]
@@ -128,7 +151,9 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(http_s
                 assert client.count.of("get") == 3
                 await cluster.delete(SECRET, "default", "git")
                 now[0] += 31
-                with pytest.raises(errors.SettingsError, match="the Secret default/git does not exist"):
+                with pytest.raises(
+                    errors.SettingsError, match="the Secret default/git does not exist"
+                ):
                     await repository.tip(MAIN)
 
     asyncio.run(run())
@@ -161,7 +186,9 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(http_s
         ("ssh://git.example.com", "git@git.example.com:a@evil.org:b", True),
     ],
 )
-def test_credentials_go_to_the_place_that_they_are_for_and_nowhere_else(match: str, url: str, goes: bool) -> None:
+def test_credentials_go_to_the_place_that_they_are_for_and_nowhere_else(
+    match: str, url: str, goes: bool
+) -> None:
     entry = {"match": match, "tokenFile": "x"}
     assert git_auth.chosen([entry], address.parse(url)) == (entry if goes else None)
 
@@ -169,7 +196,10 @@ def test_credentials_go_to_the_place_that_they_are_for_and_nowhere_else(match: s
 def test_the_longest_path_counts_and_none_where_none_fits() -> None:
     entries = [{"match": f"https://git.example.com{path}"} for path in ("", "/a/b", "/a")]
     for url, wanted in (("/x", 0), ("/a/b/c", 1), ("/a/c", 2)):
-        assert git_auth.chosen(entries, address.parse(f"https://git.example.com{url}")) is entries[wanted]
+        assert (
+            git_auth.chosen(entries, address.parse(f"https://git.example.com{url}"))
+            is entries[wanted]
+        )
     assert git_auth.chosen(entries, address.parse("https://other.example.com/a")) is None
 
 
@@ -185,19 +215,48 @@ def test_a_match_that_says_no_one_place_is_refused_without_its_password(match: s
 
 
 HOSTS = st.sampled_from(
-    ["git.example.com", "example.com", "git.example.com.evil.org", "evil.org", "xn--gt-example.com", "127.0.0.1", "[::1]"]
+    [
+        "git.example.com",
+        "example.com",
+        "git.example.com.evil.org",
+        "evil.org",
+        "xn--gt-example.com",
+        "127.0.0.1",
+        "[::1]",
+    ]
 )
-PATHS = st.lists(st.sampled_from(["a", "b", "ab", "..", ".", "%2e%2e", "", "a.git", "git.example.com", "@"]), max_size=4).map(
-    "/".join
-)
+PATHS = st.lists(
+    st.sampled_from(["a", "b", "ab", "..", ".", "%2e%2e", "", "a.git", "git.example.com", "@"]),
+    max_size=4,
+).map("/".join)
 PORTS = st.sampled_from(["", ":443", ":22", ":8443"])
-URLS = st.builds("{}://{}{}{}/{}".format, st.sampled_from(["https", "ssh"]), st.sampled_from(["", "git@"]), HOSTS, PORTS, PATHS)
+URLS = st.builds(
+    "{}://{}{}{}/{}".format,
+    st.sampled_from(["https", "ssh"]),
+    st.sampled_from(["", "git@"]),
+    HOSTS,
+    PORTS,
+    PATHS,
+)
 
-SCP = st.builds("{}{}:{}".format, st.sampled_from(["", "git@"]), HOSTS, PATHS | PATHS.map("a@evil.org:{}".format))
+SCP = st.builds(
+    "{}{}:{}".format,
+    st.sampled_from(["", "git@"]),
+    HOSTS,
+    PATHS | PATHS.map("a@evil.org:{}".format),
+)
 
 
-@given(st.lists(st.builds("{}://{}{}/{}".format, st.sampled_from(["https", "ssh"]), HOSTS, PORTS, PATHS), max_size=4), URLS | SCP)
-def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(given_for: list[str], url: str) -> None:
+@given(
+    st.lists(
+        st.builds("{}://{}{}/{}".format, st.sampled_from(["https", "ssh"]), HOSTS, PORTS, PATHS),
+        max_size=4,
+    ),
+    URLS | SCP,
+)
+def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(
+    given_for: list[str], url: str
+) -> None:
     entries = []
     for text in given_for:
         with contextlib.suppress(errors.UsageError):
@@ -236,11 +295,18 @@ def test_a_list_needs_a_place_for_each_and_a_proxy_no_user() -> None:
         settings.parse({"url": "git@git.example.com:a", "proxy": "http://proxy:3128"})
 
 
-def test_credentials_for_another_place_stay_at_home(http_server: HttpServer, tmp_path: Path) -> None:
+def test_credentials_for_another_place_stay_at_home(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     http_server.repository("a")
     seen: list[str] = []
     http_server.allows = lambda header: bool(seen.append(header))  # type: ignore[method-assign, func-returns-value]
-    told = [{"match": "https://elsewhere.example.com", **files(http_server, tmp_path, http_server.password)}]
+    told = [
+        {
+            "match": "https://elsewhere.example.com",
+            **files(http_server, tmp_path, http_server.password),
+        }
+    ]
     own = keyring({"url": f"{http_server.url}/a", "credentials": told})
 
     async def run() -> None:
@@ -265,7 +331,9 @@ def test_a_redirect_carries_no_credentials_to_another_host(
 
         async def run() -> None:
             where = address.parse(f"{http_server.url}/a")
-            async with Repository(where, tmp_path / "cache", Credentials(login, http_server.authority)) as repository:
+            async with Repository(
+                where, tmp_path / "cache", Credentials(login, http_server.authority)
+            ) as repository:
                 await repository.tip(MAIN)
 
         with pytest.raises(errors.SourceDenied, match="redirects"):
@@ -308,11 +376,17 @@ def proxy() -> Iterator[tuple[str, list[list[str]]]]:
             yield f"http://127.0.0.1:{server.server_address[1]}", server.asked  # type: ignore[attr-defined]
 
 
-def test_git_and_the_tokens_of_an_app_go_through_the_proxy(http_server: HttpServer, github: GitHub, tmp_path: Path) -> None:
+def test_git_and_the_tokens_of_an_app_go_through_the_proxy(
+    http_server: HttpServer, github: GitHub, tmp_path: Path
+) -> None:
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     http_server.user, http_server.password = "x-access-token", "ghs_1"
     with proxy() as (url, asked):
-        told = {"url": f"{http_server.url}/a", "proxy": url, "credentials": github.credentials(tmp_path, http_server)}
+        told = {
+            "url": f"{http_server.url}/a",
+            "proxy": url,
+            "credentials": github.credentials(tmp_path, http_server),
+        }
         own = keyring(told)
 
         async def run() -> str:
@@ -326,7 +400,9 @@ def test_git_and_the_tokens_of_an_app_go_through_the_proxy(http_server: HttpServ
 
 @dataclass
 class GitHub:
-    """The API of GitHub as far as a token of an installation needs it; the JWT is checked with openssl, not with our library."""
+    """The API of GitHub as far as a token of an installation needs it; the JWT is checked with
+    openssl, not with our library.
+    """
 
     url: str
     key: Path
@@ -338,7 +414,12 @@ class GitHub:
 
     def credentials(self, directory: Path, server: HttpServer) -> dict[str, Any]:
         (directory / "ca").write_bytes(server.authority)
-        app = {"appID": 12345, "installationID": "678", "privateKeyFile": str(self.key), "apiURL": f"{self.url}/api/v3"}
+        app = {
+            "appID": 12345,
+            "installationID": "678",
+            "privateKeyFile": str(self.key),
+            "apiURL": f"{self.url}/api/v3",
+        }
         return {"githubApp": app, "caFile": str(directory / "ca")}
 
     def now(self) -> float:
@@ -357,14 +438,31 @@ class GitHub:
             return 415, {"message": "Unsupported"}
         self.asked.append(json.loads(body))
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now() + 3600))
-        return 201, {"token": f"ghs_{len(self.asked)}", "expires_at": ends, "permissions": {"contents": "read"}}
+        return 201, {
+            "token": f"ghs_{len(self.asked)}",
+            "expires_at": ends,
+            "permissions": {"contents": "read"},
+        }
 
     def is_ours(self, token: str) -> bool:
         head, claims, signature = token.split(".")
         said, algorithm = json.loads(_decoded(claims)), json.loads(_decoded(head))["alg"]
         (self.key.parent / "signature").write_bytes(_decoded(signature))
-        words = ("openssl", "dgst", "-sha256", "-verify", f"{self.key}.pub", "-signature", str(self.key.parent / "signature"))
-        signed = subprocess.run(words, input=f"{head}.{claims}".encode(), capture_output=True, check=False).returncode == 0
+        words = (
+            "openssl",
+            "dgst",
+            "-sha256",
+            "-verify",
+            f"{self.key}.pub",
+            "-signature",
+            str(self.key.parent / "signature"),
+        )
+        signed = (
+            subprocess.run(
+                words, input=f"{head}.{claims}".encode(), capture_output=True, check=False
+            ).returncode
+            == 0
+        )
         now = self.now()
         fresh = said["iat"] <= now < said["exp"] <= now + 600
         return signed and fresh and algorithm == "RS256" and str(said["iss"]) == "12345"
@@ -380,7 +478,11 @@ def github(tmp_path: Path) -> Iterator[GitHub]:
     directory.mkdir()
     key = directory / "app.pem"
     subprocess.run(("openssl", "genrsa", "-out", str(key), "2048"), capture_output=True, check=True)
-    subprocess.run(("openssl", "rsa", "-in", str(key), "-pubout", "-out", f"{key}.pub"), capture_output=True, check=True)
+    subprocess.run(
+        ("openssl", "rsa", "-in", str(key), "-pubout", "-out", f"{key}.pub"),
+        capture_output=True,
+        check=True,
+    )
 
     class Handler(BaseHTTPRequestHandler):
         owner: GitHub
@@ -441,7 +543,9 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
 ) -> None:
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     http_server.user, http_server.password = "x-access-token", "ghs_2"
-    own = keyring({"url": f"{http_server.url}/a", "credentials": github.credentials(tmp_path, http_server)})
+    own = keyring(
+        {"url": f"{http_server.url}/a", "credentials": github.credentials(tmp_path, http_server)}
+    )
 
     async def run() -> str:
         async with Repository(own.where, tmp_path / "cache", own) as repository:
@@ -463,7 +567,12 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
     ],
 )
 def test_each_refusal_of_a_token_says_what_to_do(
-    http_server: HttpServer, github: GitHub, tmp_path: Path, status: int, kind: type[errors.SourceError], words: str
+    http_server: HttpServer,
+    github: GitHub,
+    tmp_path: Path,
+    status: int,
+    kind: type[errors.SourceError],
+    words: str,
 ) -> None:
     github.status = status
     tokens, app, own = app_of(github, http_server, tmp_path, time.time)
@@ -476,15 +585,29 @@ def test_a_jwt_of_another_key_is_refused_and_one_without_a_key_never_sent(
 ) -> None:
     tokens, app, own = app_of(github, http_server, tmp_path, time.time)
     other = tmp_path / "other.pem"
-    subprocess.run(("openssl", "genrsa", "-out", str(other), "2048"), capture_output=True, check=True)
+    subprocess.run(
+        ("openssl", "genrsa", "-out", str(other), "2048"), capture_output=True, check=True
+    )
     with pytest.raises(errors.SourceDenied, match="the key or the app's id is wrong"):
-        asyncio.run(tokens.login(github_app.App(app.id, app.installation, other.read_bytes(), app.api), own, refused=False))
+        asyncio.run(
+            tokens.login(
+                github_app.App(app.id, app.installation, other.read_bytes(), app.api),
+                own,
+                refused=False,
+            )
+        )
     with pytest.raises(errors.UsageError, match="can't be read"):
-        asyncio.run(tokens.login(github_app.App(app.id, app.installation, b"no key", app.api), own, refused=False))
+        asyncio.run(
+            tokens.login(
+                github_app.App(app.id, app.installation, b"no key", app.api), own, refused=False
+            )
+        )
     assert github.asked == []
 
 
-def test_the_api_redirects_nobody_with_the_jwt(http_server: HttpServer, github: GitHub, tmp_path: Path) -> None:
+def test_the_api_redirects_nobody_with_the_jwt(
+    http_server: HttpServer, github: GitHub, tmp_path: Path
+) -> None:
     github.redirect = http_server.url
     tokens, app, own = app_of(github, http_server, tmp_path, time.time)
     with pytest.raises(errors.SourceDenied, match="check apiURL"):
@@ -513,5 +636,13 @@ def test_nothing_that_holds_a_secret_shows_it() -> None:
     login = Password("s3cret")
     app = github_app.App("1", "2", b"s3cret")
     url = address.parse("https://bot:s3cret@git.example.com/a")
-    shown = (login, Bearer("s3cret"), SshKey(b"s3cret", b""), Credentials(login), github_app.Token("s3cret", 0.0), app, url)
+    shown = (
+        login,
+        Bearer("s3cret"),
+        SshKey(b"s3cret", b""),
+        Credentials(login),
+        github_app.Token("s3cret", 0.0),
+        app,
+        url,
+    )
     assert all("s3cret" not in f"{one!r}{one}" for one in shown)

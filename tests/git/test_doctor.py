@@ -25,7 +25,9 @@ KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 def trouble(told: dict[str, Any], now: float = 0.0) -> str:
     found = settings.parse(told)
-    return asyncio.run(git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now))
+    return asyncio.run(
+        git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now)
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,17 +42,27 @@ def trouble(told: dict[str, Any], now: float = 0.0) -> str:
 def test_an_ssh_key_and_known_hosts_are_looked_at(tmp_path: Path, case: str, words: str) -> None:
     key = signing.ssh_signer(tmp_path, "key").key
     if case == "a passphrase":
-        subprocess.run(("ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", str(key)), check=True)
+        subprocess.run(
+            ("ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", str(key)), check=True
+        )
     hosts = tmp_path / "hosts"
-    hosts.write_text(f"{'other.example.com' if case == 'another host' else 'git.example.com'} ssh-ed25519 {KEY}\n")
+    hosts.write_text(
+        f"{'other.example.com' if case == 'another host' else 'git.example.com'} ssh-ed25519 "
+        f"{KEY}\n"
+    )
     file = f"{key}.pub" if case == "a public key" else str(key)
-    told = {"url": "git@git.example.com:a", "credentials": {"sshKeyFile": file, "knownHostsFile": str(hosts)}}
+    told = {
+        "url": "git@git.example.com:a",
+        "credentials": {"sshKeyFile": file, "knownHostsFile": str(hosts)},
+    }
     found = trouble(told)
     assert words in found
     assert bool(words) == bool(found)
 
 
-def test_an_authority_that_expired_or_is_none_is_told(http_server: HttpServer, tmp_path: Path) -> None:
+def test_an_authority_that_expired_or_is_none_is_told(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     file = tmp_path / "ca"
     told = {"url": "https://git.example.com/a", "credentials": {"caFile": str(file)}}
     file.write_bytes(http_server.authority)
@@ -61,11 +73,16 @@ def test_an_authority_that_expired_or_is_none_is_told(http_server: HttpServer, t
 
 
 def test_credentials_for_another_place_are_told() -> None:
-    told = {"url": "https://git.example.com/a", "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}]}
+    told = {
+        "url": "https://git.example.com/a",
+        "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}],
+    }
     assert "none of the 1 sets of credentials is for https://git.example.com/a" in trouble(told)
 
 
-def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(http_server: HttpServer, tmp_path: Path) -> None:
+def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     http_server.anonymous = True
     upstream = http_server.repository("a")
     upstream.commit({"x.yaml": "a: 1\n"})
@@ -85,7 +102,10 @@ def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(http_ser
         async def run() -> dict[str, result.Line]:
             connection = connect.Connection(str(tmp_path / "kubeconfig"))
             return {
-                line.name: line async for line in checks.examine(result.DoctorOptions(settings=str(file), connection=connection))
+                line.name: line
+                async for line in checks.examine(
+                    result.DoctorOptions(settings=str(file), connection=connection)
+                )
             }
 
         return asyncio.run(run())

@@ -1,4 +1,6 @@
-"""A real git server over https: who gets in, what is asked of it, and what is said when it goes wrong."""
+"""A real git server over https: who gets in, what is asked of it, and what is said when it goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ SIGNATURE = Signature("Bot", "bot@example.com", datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def use(
-    url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT
+    url: str,
+    cache: Path,
+    credentials: Credentials,
+    work: Callable[[Repository], Awaitable[T]],
+    limits: RepositoryLimits = DEFAULT,
 ) -> T:
     async def run() -> T:
         async with Repository(address.parse(url), cache, credentials, limits) as repository:
@@ -54,13 +60,19 @@ def login(server: HttpServer, login: Login | None = None) -> Credentials:
     return Credentials(login or Password(server.password, server.user), server.authority)
 
 
-def test_a_password_and_a_bearer_token_open_the_door(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_password_and_a_bearer_token_open_the_door(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     for credential in (Password(http_server.password, http_server.user), Bearer(http_server.token)):
-        assert use(f"{http_server.url}/a", tmp_path, login(http_server, credential), tip()) == commit
+        assert (
+            use(f"{http_server.url}/a", tmp_path, login(http_server, credential), tip()) == commit
+        )
 
 
-def test_credentials_in_the_url_are_used_and_never_kept(http_server: HttpServer, tmp_path: Path) -> None:
+def test_credentials_in_the_url_are_used_and_never_kept(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     http_server.password = "hunter2"
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     url = f"{http_server.url}/a".replace("https://", "https://bot:hunter2@")
@@ -93,19 +105,25 @@ def test_wrong_or_missing_credentials_say_what_to_do_and_not_what_they_were(
     assert "wrong-password" not in str(caught.value)
 
 
-def test_a_server_without_a_known_authority_is_refused(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_server_without_a_known_authority_is_refused(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     http_server.repository("a")
     with pytest.raises(errors.SourceDenied, match="not from a known authority"):
         use(f"{http_server.url}/a", tmp_path, Credentials(Password("x")), tip())
     assert http_server.requests == []
 
 
-def test_an_authority_that_is_no_certificate_is_named(http_server: HttpServer, tmp_path: Path) -> None:
+def test_an_authority_that_is_no_certificate_is_named(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     with pytest.raises(errors.SourceDenied, match="certificate"):
         use(f"{http_server.url}/a", tmp_path, Credentials(Password("x"), b"no certificate"), tip())
 
 
-def test_a_redirect_is_not_followed_so_nobody_else_gets_the_credentials(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_redirect_is_not_followed_so_nobody_else_gets_the_credentials(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     with gitservers.http_git_server(tmp_path / "other") as other:
         other.repository("a").commit({"x.yaml": "a: 1\n"})
         http_server.redirect = other.url
@@ -163,7 +181,9 @@ asyncio.run(main())
 """
     words = (sys.executable, "-c", program, f"{http_server.url}/a")
     environment = {**os.environ, "HOME": str(tmp_path)}
-    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert run.stdout == "denied\n", run.stderr
 
 
@@ -193,7 +213,9 @@ def test_nothing_is_fetched_when_nothing_moved(http_server: HttpServer, tmp_path
     assert len(http_server.requests) == 2
 
 
-def test_an_older_commit_is_fetched_by_its_id_also_after_a_force_push(http_server: HttpServer, tmp_path: Path) -> None:
+def test_an_older_commit_is_fetched_by_its_id_also_after_a_force_push(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     upstream = http_server.repository("a")
     first = upstream.commit({"x.yaml": "a: 1\n"})
     upstream.commit({"x.yaml": "a: 2\n"})
@@ -206,7 +228,9 @@ def test_an_older_commit_is_fetched_by_its_id_also_after_a_force_push(http_serve
     assert use(f"{http_server.url}/a", tmp_path, login(http_server), work) == first
 
 
-def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     upstream = http_server.repository("a")
     upstream.commit({"noise": random.Random(1).randbytes(1 << 20)})
 
@@ -214,11 +238,19 @@ def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(http_server
         await repository.fetch(await repository.tip(MAIN))
 
     with pytest.raises(errors.SourceTooLarge, match="cap on size"):
-        use(f"{http_server.url}/a", tmp_path, login(http_server), work, RepositoryLimits(bytes=200_000))
+        use(
+            f"{http_server.url}/a",
+            tmp_path,
+            login(http_server),
+            work,
+            RepositoryLimits(bytes=200_000),
+        )
     assert sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()) < 600_000
 
 
-def test_a_push_goes_through_and_one_over_an_old_tip_does_not(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_push_goes_through_and_one_over_an_old_tip_does_not(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     upstream = http_server.repository("a")
     upstream.commit({"x.yaml": "a: 1\n"})
 
@@ -231,7 +263,9 @@ def test_a_push_goes_through_and_one_over_an_old_tip_does_not(http_server: HttpS
             await repository.push(mine, "main", old)
         assert await repository.tip(MAIN) == theirs
         await repository.fetch(CommitId(theirs))
-        mine = await repository.commit_files(CommitId(theirs), {"x.yaml": b"a: 2\n"}, "mine", SIGNATURE)
+        mine = await repository.commit_files(
+            CommitId(theirs), {"x.yaml": b"a: 2\n"}, "mine", SIGNATURE
+        )
         await repository.push(mine, "main", CommitId(theirs))
         assert upstream.git("rev-parse", "main") == mine
 
@@ -239,8 +273,17 @@ def test_a_push_goes_through_and_one_over_an_old_tip_does_not(http_server: HttpS
 
 
 def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
-    with gitservers.silent_server() as port, pytest.raises(errors.SourceUnreachable, match="within 1 s"):
-        use(f"https://127.0.0.1:{port}/a", tmp_path, Credentials(), tip(), RepositoryLimits(seconds=1))
+    with (
+        gitservers.silent_server() as port,
+        pytest.raises(errors.SourceUnreachable, match="within 1 s"),
+    ):
+        use(
+            f"https://127.0.0.1:{port}/a",
+            tmp_path,
+            Credentials(),
+            tip(),
+            RepositoryLimits(seconds=1),
+        )
 
 
 def test_a_closed_port_and_an_unknown_host_are_unreachable(tmp_path: Path) -> None:
@@ -252,7 +295,9 @@ def test_a_closed_port_and_an_unknown_host_are_unreachable(tmp_path: Path) -> No
         use("https://nowhere.invalid/a", tmp_path, Credentials(), tip())
 
 
-def test_credentials_of_the_wrong_kind_are_refused_before_anything_is_asked(http_server: HttpServer, tmp_path: Path) -> None:
+def test_credentials_of_the_wrong_kind_are_refused_before_anything_is_asked(
+    http_server: HttpServer, tmp_path: Path
+) -> None:
     with pytest.raises(errors.UsageError, match="no ssh key"):
         use(f"{http_server.url}/a", tmp_path, Credentials(OwnSsh()), tip())
     with pytest.raises(errors.UsageError, match="line break"):

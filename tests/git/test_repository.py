@@ -40,7 +40,11 @@ def upstream(tmp_path: Path) -> Upstream:
     return Upstream(tmp_path / "upstream")
 
 
-def use(upstream: Upstream, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT) -> T:
+def use(
+    upstream: Upstream,
+    work: Callable[[Repository], Awaitable[T]],
+    limits: RepositoryLimits = DEFAULT,
+) -> T:
     async def run() -> T:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.parent / "cache", NOBODY, limits) as repository:
@@ -67,13 +71,18 @@ def said(taken: Snapshot) -> list[tuple[str, str, bool]]:
 
 
 def test_a_snapshot_holds_the_bytes_of_the_commit_under_the_path(upstream: Upstream) -> None:
-    upstream.commit({"top.yaml": "x", "deploy/a.yaml": b"a: 1\r\nb: \xff\r\n", "deploy/in/é b.json": "{}"})
+    upstream.commit(
+        {"top.yaml": "x", "deploy/a.yaml": b"a: 1\r\nb: \xff\r\n", "deploy/in/é b.json": "{}"}
+    )
     # Not by `git add`, which would obey it already.
     attributes = upstream.git("hash-object", "-w", "--stdin", input=b"* text eol=lf ident filter=x")
     upstream.git("update-index", "--add", "--cacheinfo", f"100644,{attributes},.gitattributes")
     upstream.git("commit", "--quiet", "-m", "change")
     taken = snapshot(upstream, "deploy/")
-    assert taken.files == {PurePosixPath("a.yaml"): b"a: 1\r\nb: \xff\r\n", PurePosixPath("in/é b.json"): b"{}"}
+    assert taken.files == {
+        PurePosixPath("a.yaml"): b"a: 1\r\nb: \xff\r\n",
+        PurePosixPath("in/é b.json"): b"{}",
+    }
     assert taken.commit is not None
     assert (taken.commit.subject, taken.commit.author) == ("change", "Ada <ada@example.com>")
     assert taken.commit.committed == datetime(2026, 1, 1, tzinfo=UTC)
@@ -137,7 +146,16 @@ def test_a_tree_that_leads_out_is_not_even_fetched(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [b"../a.yaml", b"/etc/a.yaml", b"a/../b.yaml", b".git/config.yaml", b"a//b.yaml", b".GIT/x.yaml", b"./a.yaml"]
+    "name",
+    [
+        b"../a.yaml",
+        b"/etc/a.yaml",
+        b"a/../b.yaml",
+        b".git/config.yaml",
+        b"a//b.yaml",
+        b".GIT/x.yaml",
+        b"./a.yaml",
+    ],
 )
 def test_a_name_that_leads_out_is_no_path_wherever_it_comes_from(name: bytes) -> None:
     sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: b"")
@@ -168,7 +186,9 @@ def test_more_than_ten_thousand_files_are_not_read_at_all(upstream: Upstream) ->
 
 def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None:
     upstream.commit({f"{n}.yaml": "#" * 50_000 for n in range(5)})
-    assert said(snapshot(upstream, limits=RepositoryLimits(snapshot_bytes=200_000))) == [("SRC005", "", True)]
+    assert said(snapshot(upstream, limits=RepositoryLimits(snapshot_bytes=200_000))) == [
+        ("SRC005", "", True)
+    ]
 
 
 def test_an_empty_repository_and_an_unknown_branch_say_so(upstream: Upstream) -> None:
@@ -180,7 +200,9 @@ def test_an_empty_repository_and_an_unknown_branch_say_so(upstream: Upstream) ->
         use(upstream, lambda r: r.tip(Branch("mian")))
 
 
-def test_a_branch_that_was_deleted_is_unknown_and_its_commit_stays_readable(upstream: Upstream) -> None:
+def test_a_branch_that_was_deleted_is_unknown_and_its_commit_stays_readable(
+    upstream: Upstream,
+) -> None:
     upstream.commit({"a.yaml": "x"})
     upstream.git("branch", "old")
 
@@ -261,7 +283,9 @@ def test_the_way_of_a_branch_is_forward_rewritten_or_rewound(upstream: Upstream)
 def test_a_revert_of_a_commit_in_the_middle_keeps_what_came_after(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": FIVE})
     bad = CommitId(upstream.commit({"a.yaml": FIVE.replace("a: 1", "a: 9  # bad")}, "a new image"))
-    upstream.commit({"a.yaml": FIVE.replace("a: 1", "a: 9  # bad").replace("e: 5", "e: 6"), "b.yaml": "b"})
+    upstream.commit(
+        {"a.yaml": FIVE.replace("a: 1", "a: 9  # bad").replace("e: 5", "e: 6"), "b.yaml": "b"}
+    )
 
     async def work(repository: Repository) -> str:
         tip = await fetched(repository)
@@ -367,22 +391,41 @@ def test_files_are_restored_as_they_were_and_what_was_not_there_goes(upstream: U
 
 
 def test_files_are_written_byte_for_byte_and_keep_their_mode(upstream: Upstream) -> None:
-    upstream.commit({"a.yaml": b"a: 1\r\n", "run.sh": "x", ".gitattributes": "* text=auto eol=lf\n*.yaml filter=evil\n"})
+    upstream.commit(
+        {
+            "a.yaml": b"a: 1\r\n",
+            "run.sh": "x",
+            ".gitattributes": "* text=auto eol=lf\n*.yaml filter=evil\n",
+        }
+    )
     upstream.git("update-index", "--chmod=+x", "run.sh")
     upstream.git("commit", "--quiet", "-m", "mode")
 
     async def work(repository: Repository) -> None:
         tip = await fetched(repository)
-        changes = {"a.yaml": b"a: 2 # \xe9\r\nb: 1\n", "run.sh": b"y", "new/*.yaml": b"n", "-x": b"z", ".gitattributes": None}
+        changes = {
+            "a.yaml": b"a: 2 # \xe9\r\nb: 1\n",
+            "run.sh": b"y",
+            "new/*.yaml": b"n",
+            "-x": b"z",
+            ".gitattributes": None,
+        }
         commit = await repository.commit_files(tip, changes, "write", BOT)
         files = (await repository.snapshot(commit)).files
-        assert {str(k): v for k, v in files.items()} == {k: changes[k] for k in ("a.yaml", "new/*.yaml")}
+        assert {str(k): v for k, v in files.items()} == {
+            k: changes[k] for k in ("a.yaml", "new/*.yaml")
+        }
         assert "old mode" not in await repository.show(commit)
         await repository.push(commit, "main", tip)
 
     use(upstream, work)
     assert upstream.git("ls-tree", "main", "run.sh").startswith("100755")
-    assert upstream.git("ls-tree", "--name-only", "main").split() == ["-x", "a.yaml", "new", "run.sh"]
+    assert upstream.git("ls-tree", "--name-only", "main").split() == [
+        "-x",
+        "a.yaml",
+        "new",
+        "run.sh",
+    ]
     assert upstream.git("show", "main:run.sh") == "y"
 
 
@@ -402,7 +445,12 @@ def test_someone_who_pushes_first_is_kept_and_the_commit_is_built_again(upstream
     pushed = use(upstream, work)
     assert len(tips) == 3
     assert upstream.git("rev-parse", "main") == pushed
-    assert upstream.git("ls-tree", "--name-only", "main").split() == ["a.yaml", "mine", "theirs-1", "theirs-2"]
+    assert upstream.git("ls-tree", "--name-only", "main").split() == [
+        "a.yaml",
+        "mine",
+        "theirs-1",
+        "theirs-2",
+    ]
 
 
 def test_a_race_that_is_always_lost_ends(upstream: Upstream) -> None:
@@ -448,7 +496,9 @@ def test_a_server_whose_rule_refuses_the_push_is_quoted(upstream: Upstream) -> N
 
     async def work(repository: Repository) -> None:
         tip = await fetched(repository)
-        await repository.push(await repository.commit_files(tip, {"b": b"1"}, "m", BOT), "main", tip)
+        await repository.push(
+            await repository.commit_files(tip, {"b": b"1"}, "m", BOT), "main", tip
+        )
 
     with pytest.raises(errors.SourceDenied, match="main is protected"):
         use(upstream, work)
@@ -476,7 +526,9 @@ def test_no_hook_filter_or_configuration_of_ours_or_theirs_runs(upstream: Upstre
     assert not ran.exists()
 
 
-def test_what_the_callers_shell_or_hook_says_to_git_does_not_count(upstream: Upstream, tmp_path: Path) -> None:
+def test_what_the_callers_shell_or_hook_says_to_git_does_not_count(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     commit = upstream.commit({"a.yaml": "1"})
     other = Upstream(tmp_path / "other")
     other.commit({"b.yaml": "2"})
@@ -512,14 +564,18 @@ asyncio.run(main())
         "GIT_NAMESPACE": "elsewhere",
     }
     words = (sys.executable, "-c", program, str(upstream.path), str(tmp_path / "cache"), str(desk))
-    run = subprocess.run(words, env={**os.environ, **hostile}, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        words, env={**os.environ, **hostile}, capture_output=True, text=True, check=False
+    )
     assert run.stdout.split() == [commit, "a.yaml", "c.yaml"], run.stderr
     # GitPython itself asks for git's version when it is imported; nothing else may be traced.
     assert "fetch" not in (tmp_path / "trace").read_text()
     assert not list(other.path.rglob("*.pack"))
 
 
-def test_a_local_repository_is_not_reached_through_the_address_of_another(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_local_repository_is_not_reached_through_the_address_of_another(
+    upstream: Upstream, tmp_path: Path
+) -> None:
     upstream.commit({"a.yaml": "1"})
     where = address.Address(address.Scheme.HTTPS, f"file://{upstream.path}", "x", "https://h")
 
@@ -561,7 +617,9 @@ def test_many_fetches_leave_few_packs(upstream: Upstream) -> None:
     assert len(list((upstream.path.parent / "cache").rglob("*.pack"))) <= 8
 
 
-@pytest.mark.parametrize(("name", "email"), [("", "a@b"), ("A <x>", "a@b"), ("A\nB", "a@b"), ("A", "a b"), ("A", "")])
+@pytest.mark.parametrize(
+    ("name", "email"), [("", "a@b"), ("A <x>", "a@b"), ("A\nB", "a@b"), ("A", "a b"), ("A", "")]
+)
 def test_an_author_that_would_break_a_commit_is_refused(name: str, email: str) -> None:
     with pytest.raises(errors.UsageError, match="no author"):
         Signature(name, email, AT)

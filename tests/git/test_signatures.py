@@ -1,4 +1,6 @@
-"""Signed commits and tags, by real ssh and OpenPGP keys: who is trusted, and what is said of the others."""
+"""Signed commits and tags, by real ssh and OpenPGP keys: who is trusted, and what is said of the
+others.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def gpg() -> Iterator[Gpg]:
         yield found
 
 
-def verified(upstream: Upstream, trust: Trust, *, since: str | None = None, wanted: RevisionSpec = MAIN) -> Verified | Unverified:
+def verified(
+    upstream: Upstream, trust: Trust, *, since: str | None = None, wanted: RevisionSpec = MAIN
+) -> Verified | Unverified:
     async def run() -> Verified | Unverified:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.with_suffix(".cache")) as repository:
@@ -62,7 +66,9 @@ def refused(found: Verified | Unverified, words: str) -> Unverified:
     return found
 
 
-def test_a_commit_of_an_allowed_ssh_key_is_good_and_names_its_signer(upstream: Upstream, ada: SshSigner) -> None:
+def test_a_commit_of_an_allowed_ssh_key_is_good_and_names_its_signer(
+    upstream: Upstream, ada: SshSigner
+) -> None:
     signing.commit(upstream, "1", *ada.config())
     found = verified(upstream, Trust(Mode.HEAD, ada.allowed('namespaces="git"')))
     assert isinstance(found, Verified)
@@ -70,7 +76,9 @@ def test_a_commit_of_an_allowed_ssh_key_is_good_and_names_its_signer(upstream: U
     assert found.key.startswith("SHA256:")
 
 
-def test_a_commit_of_a_known_openpgp_key_is_good_and_names_its_signer(upstream: Upstream, gpg: Gpg) -> None:
+def test_a_commit_of_a_known_openpgp_key_is_good_and_names_its_signer(
+    upstream: Upstream, gpg: Gpg
+) -> None:
     key = gpg.signer("grace")
     signing.commit(upstream, "1", "-c", f"user.signingKey={key}", environment=gpg.environment)
     found = verified(upstream, Trust(Mode.HEAD, openpgp=gpg.public(key)))
@@ -113,15 +121,28 @@ def test_an_ssh_key_that_does_not_count_is_refused_with_the_reason(
     assert "eve@example.com" not in found.message or case == "revoked"
 
 
-@pytest.mark.parametrize(("case", "words"), [("a stranger", "no key of"), ("expired", "expired"), ("revoked", "is revoked")])
-def test_an_openpgp_key_that_does_not_count_is_refused_with_the_reason(upstream: Upstream, case: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [("a stranger", "no key of"), ("expired", "expired"), ("revoked", "is revoked")],
+)
+def test_an_openpgp_key_that_does_not_count_is_refused_with_the_reason(
+    upstream: Upstream, case: str, words: str
+) -> None:
     with signing.gpg() as gpg:
         early = ("--faked-system-time", "20200101T000000") if case == "expired" else ()
         key, other = gpg.signer("grace", *early), gpg.signer("other")
         program = upstream.path.with_suffix(".gpg")
         program.write_text(f'#!/bin/sh\nexec gpg {" ".join(early)} "$@"\n')
         program.chmod(0o700)
-        signing.commit(upstream, "1", "-c", f"gpg.program={program}", "-c", f"user.signingKey={key}", environment=gpg.environment)
+        signing.commit(
+            upstream,
+            "1",
+            "-c",
+            f"gpg.program={program}",
+            "-c",
+            f"user.signingKey={key}",
+            environment=gpg.environment,
+        )
         if case == "revoked":
             gpg.revoke(key)
         known = gpg.public(other if case == "a stranger" else key)
@@ -129,7 +150,9 @@ def test_an_openpgp_key_that_does_not_count_is_refused_with_the_reason(upstream:
     assert key in found.message or case == "a stranger"
 
 
-def test_a_commit_changed_after_it_was_signed_is_refused(upstream: Upstream, ada: SshSigner, gpg: Gpg) -> None:
+def test_a_commit_changed_after_it_was_signed_is_refused(
+    upstream: Upstream, ada: SshSigner, gpg: Gpg
+) -> None:
     key = gpg.signer("mallory")
     for config, trust in (
         (ada.config(), Trust(Mode.HEAD, ada.allowed())),
@@ -137,7 +160,9 @@ def test_a_commit_changed_after_it_was_signed_is_refused(upstream: Upstream, ada
     ):
         signing.commit(upstream, "good", *config, environment=gpg.environment)
         content = upstream.git("cat-file", "commit", "HEAD").replace("\ngood", "\nevil") + "\n"
-        forged = upstream.git("hash-object", "-t", "commit", "-w", "--stdin", input=content.encode())
+        forged = upstream.git(
+            "hash-object", "-t", "commit", "-w", "--stdin", input=content.encode()
+        )
         upstream.git("update-ref", "refs/heads/main", forged)
         refused(verified(upstream, trust), "does not fit what it says")
 
@@ -145,11 +170,18 @@ def test_a_commit_changed_after_it_was_signed_is_refused(upstream: Upstream, ada
 def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
     upstream: Upstream, ada: SshSigner, eve: SshSigner, tmp_path: Path
 ) -> None:
-    """Neither files in the commit, nor the upstream's own configuration, nor that of our copy have a say."""
+    """Neither files in the commit, nor the upstream's own configuration, nor that of our copy have
+    a say.
+    """
     yes = tmp_path / "yes"
-    yes.write_text('#!/bin/sh\necho "Good \\"git\\" signature for ada@example.com with ED25519 key SHA256:x"\n')
+    yes.write_text(
+        '#!/bin/sh\necho "Good \\"git\\" signature for ada@example.com with ED25519 key SHA256:x"\n'
+    )
     yes.chmod(0o700)
-    evil = f'[gpg]\nformat = ssh\nprogram = {yes}\n[gpg "ssh"]\nprogram = {yes}\nallowedSignersFile = {tmp_path}/evil\n'
+    evil = (
+        f'[gpg]\nformat = ssh\nprogram = {yes}\n[gpg "ssh"]\nprogram = {yes}\nallowedSignersFile '
+        f"= {tmp_path}/evil\n"
+    )
     (tmp_path / "evil").write_bytes(eve.allowed())
     (upstream.work / ".gitconfig").write_text(evil)
     (upstream.work / "allowed_signers").write_bytes(eve.allowed())
@@ -164,7 +196,9 @@ def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
     refused(verified(upstream, trust), "no key of")
 
 
-def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(upstream: Upstream, ada: SshSigner) -> None:
+def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(
+    upstream: Upstream, ada: SshSigner
+) -> None:
     old = signing.commit(upstream, "before the rule")
     good = signing.commit(upstream, "good", *ada.config())
     bad = signing.commit(upstream, "sneaky")
@@ -174,7 +208,9 @@ def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(upstream
     assert refused(verified(upstream, every, since=good), "'sneaky'").commit == bad
     assert isinstance(verified(upstream, every, since=bad), Verified)
     refused(verified(upstream, every, since=old), "'sneaky'")
-    assert isinstance(verified(upstream, every), Verified), "without a last good commit the tip is where trust begins"
+    assert isinstance(verified(upstream, every), Verified), (
+        "without a last good commit the tip is where trust begins"
+    )
 
 
 def test_all_that_a_merge_brought_in_must_be_signed(upstream: Upstream, ada: SshSigner) -> None:
@@ -193,7 +229,9 @@ def test_all_that_a_merge_brought_in_must_be_signed(upstream: Upstream, ada: Ssh
     assert found.checked == 3
 
 
-def test_more_commits_than_one_run_of_git_takes_are_all_checked(upstream: Upstream, ada: SshSigner) -> None:
+def test_more_commits_than_one_run_of_git_takes_are_all_checked(
+    upstream: Upstream, ada: SshSigner
+) -> None:
     since = signing.commit(upstream, "start", *ada.config())
     bad = signing.commit(upstream, "sneaky")
     for n in range(102):
@@ -205,12 +243,19 @@ def test_more_commits_than_one_run_of_git_takes_are_all_checked(upstream: Upstre
     assert refused(verified(upstream, every, since=since), "'sneaky'").commit == bad
 
 
-def test_a_last_good_commit_that_the_server_lost_needs_consent(upstream: Upstream, ada: SshSigner) -> None:
+def test_a_last_good_commit_that_the_server_lost_needs_consent(
+    upstream: Upstream, ada: SshSigner
+) -> None:
     signing.commit(upstream, "1", *ada.config())
-    refused(verified(upstream, Trust(Mode.ALL, ada.allowed()), since="1" * 40), "gitops-ds apply --revision")
+    refused(
+        verified(upstream, Trust(Mode.ALL, ada.allowed()), since="1" * 40),
+        "gitops-ds apply --revision",
+    )
 
 
-def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(upstream: Upstream, ada: SshSigner, eve: SshSigner) -> None:
+def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(
+    upstream: Upstream, ada: SshSigner, eve: SshSigner
+) -> None:
     signing.commit(upstream, "1")
     signing.tag(upstream, "v1.0.0", *ada.config())
     trust = Trust(Mode.TAG, ada.allowed())
@@ -245,10 +290,17 @@ def test_while_the_server_is_away_the_last_good_commit_counts_by_the_signatures_
                 tip = await repository.tip(wanted)
                 assert not await repository.has(tip)
                 await repository.fetch(tip)
-                assert isinstance(await repository.verify(wanted, tip, None, Trust(Mode.TAG, ada.allowed())), Verified)
+                assert isinstance(
+                    await repository.verify(wanted, tip, None, Trust(Mode.TAG, ada.allowed())),
+                    Verified,
+                )
         async with Repository(where, cache, own) as repository:
             assert await repository.has(tip)
-            asked = [Trust(mode, signer.allowed()) for mode in (Mode.TAG, Mode.HEAD, Mode.ALL) for signer in (ada, eve)]
+            asked = [
+                Trust(mode, signer.allowed())
+                for mode in (Mode.TAG, Mode.HEAD, Mode.ALL)
+                for signer in (ada, eve)
+            ]
             return [type(await repository.verify_kept(wanted, tip, trust)) for trust in asked]
 
     assert asyncio.run(verified_while_away()) == [Verified, Unverified] * 3
@@ -258,9 +310,9 @@ def test_an_openpgp_signed_tag_is_good(upstream: Upstream, gpg: Gpg) -> None:
     key = gpg.signer("tagger")
     signing.commit(upstream, "1")
     signing.tag(upstream, "v1", "-c", f"user.signingKey={key}", environment=gpg.environment)
-    assert verified(upstream, Trust(Mode.TAG, openpgp=gpg.public(key)), wanted=Tag("v1")) == Verified(
-        "tagger <tagger@example.com>", key
-    )
+    assert verified(
+        upstream, Trust(Mode.TAG, openpgp=gpg.public(key)), wanted=Tag("v1")
+    ) == Verified("tagger <tagger@example.com>", key)
 
 
 def test_a_file_without_a_key_is_refused(upstream: Upstream) -> None:

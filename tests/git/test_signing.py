@@ -44,7 +44,9 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
             tip = await repository.tip(Branch("main"))
             assert tip == bad
             await repository.fetch(tip)
-            commit = await repository.revert(tip, [tip], Why("too slow", Signature("Bot", "bot@example.com", NOW, own)))
+            commit = await repository.revert(
+                tip, [tip], Why("too slow", Signature("Bot", "bot@example.com", NOW, own))
+            )
             await repository.push(commit, "main", tip)
             assert (await repository.info(commit)).parents == (bad,)
             return await repository.verify(Branch("main"), commit, tip, trust)
@@ -60,9 +62,15 @@ def test_a_revert_signed_with_an_ssh_key_is_taken_by_our_own_check(tmp_path: Pat
     assert found.signer == "bot@example.com"
 
 
-def test_a_revert_signed_with_an_openpgp_key_is_taken_by_our_own_check(tmp_path: Path, gpg: Gpg) -> None:
+def test_a_revert_signed_with_an_openpgp_key_is_taken_by_our_own_check(
+    tmp_path: Path, gpg: Gpg
+) -> None:
     key = gpg.signer("bot")
-    found = reverted(tmp_path, SigningKey(gpg.secret(key), KeyFormat.OPENPGP), Trust(Mode.ALL, openpgp=gpg.public(key)))
+    found = reverted(
+        tmp_path,
+        SigningKey(gpg.secret(key), KeyFormat.OPENPGP),
+        Trust(Mode.ALL, openpgp=gpg.public(key)),
+    )
     assert found == Verified("bot <bot@example.com>", key)
 
 
@@ -82,28 +90,51 @@ def test_without_a_key_it_is_not_signed(tmp_path: Path) -> None:
 )
 def test_a_key_that_can_not_sign_is_told(tmp_path: Path, gpg: Gpg, case: str, words: str) -> None:
     locked = tmp_path / "locked"
-    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)), check=True)
+    subprocess.run(
+        ("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)), check=True
+    )
     own = {
         "no key": SigningKey(b"no key\n"),
         "a passphrase": SigningKey(locked.read_bytes()),
         "no openpgp key": SigningKey(b"no key\n", KeyFormat.OPENPGP),
-        "a public openpgp key": SigningKey(gpg.public(gpg.signer(tmp_path.name)), KeyFormat.OPENPGP),
+        "a public openpgp key": SigningKey(
+            gpg.public(gpg.signer(tmp_path.name)), KeyFormat.OPENPGP
+        ),
     }[case]
     with pytest.raises(errors.GitopsError, match=words):
         reverted(tmp_path, own, Trust(Mode.HEAD))
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(tmp_path: Path, asked: bool) -> None:
-    """In a process of its own, whose home is that of the person, with the setting in an included file."""
+def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
+    tmp_path: Path, asked: bool
+) -> None:
+    """In a process of its own, whose home is that of the person, with the setting in an included
+    file.
+    """
     ada = signing.ssh_signer(tmp_path, "ada@example.com")
-    (tmp_path / ".gitconfig").write_text("[include]\npath = more\n[user]\nname = Ada\nemail = ada@example.com\n")
-    (tmp_path / "more").write_text(
-        f"[commit]\ngpgSign = {str(asked).lower()}\n[gpg]\nformat = ssh\n[user]\nsigningKey = {ada.key}.pub\n"
+    (tmp_path / ".gitconfig").write_text(
+        "[include]\npath = more\n[user]\nname = Ada\nemail = ada@example.com\n"
     )
-    program = "from gitops_ds.git import identity; print(identity.signing(None), identity.name_and_mail(None))"
-    own = {name: value for name, value in GIT_ENVIRONMENT.items() if not name.startswith("GIT_")} | {"HOME": str(tmp_path)}
-    run = subprocess.run((sys.executable, "-c", program), cwd=tmp_path, env=own, capture_output=True, text=True, check=False)
+    (tmp_path / "more").write_text(
+        f"[commit]\ngpgSign = {str(asked).lower()}\n[gpg]\nformat = ssh\n[user]\nsigningKey = "
+        f"{ada.key}.pub\n"
+    )
+    program = (
+        "from gitops_ds.git import identity; print(identity.signing(None), "
+        "identity.name_and_mail(None))"
+    )
+    own = {
+        name: value for name, value in GIT_ENVIRONMENT.items() if not name.startswith("GIT_")
+    } | {"HOME": str(tmp_path)}
+    run = subprocess.run(
+        (sys.executable, "-c", program),
+        cwd=tmp_path,
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.stdout.startswith("OwnConfiguration(" if asked else "None "), run.stderr
     assert "'Ada', 'ada@example.com'" in run.stdout
     if asked:

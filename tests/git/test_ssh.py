@@ -23,7 +23,11 @@ T = TypeVar("T")
 
 
 def use(
-    url: str, cache: Path, credentials: Credentials, work: Callable[[Repository], Awaitable[T]], limits: RepositoryLimits = DEFAULT
+    url: str,
+    cache: Path,
+    credentials: Credentials,
+    work: Callable[[Repository], Awaitable[T]],
+    limits: RepositoryLimits = DEFAULT,
 ) -> T:
     async def run() -> T:
         async with Repository(address.parse(url), cache, credentials, limits) as repository:
@@ -38,7 +42,9 @@ async def read(repository: Repository) -> list[bytes]:
     return list((await repository.snapshot(commit)).files.values())
 
 
-def test_a_key_and_a_known_host_open_the_door_also_in_a_directory_with_a_space(ssh_server: SshServer, tmp_path: Path) -> None:
+def test_a_key_and_a_known_host_open_the_door_also_in_a_directory_with_a_space(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
     ssh_server.repository("door").commit({"x.yaml": "a: 1\n"})
     credentials = Credentials(SshKey(ssh_server.key, ssh_server.known_hosts))
     assert use(ssh_server.url("door"), tmp_path / "my 50%d cache", credentials, read) == [b"a: 1\n"]
@@ -46,24 +52,42 @@ def test_a_key_and_a_known_host_open_the_door_also_in_a_directory_with_a_space(s
 
 
 def test_an_unknown_host_key_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
-    credentials = Credentials(SshKey(ssh_server.key, b"example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"))
+    credentials = Credentials(
+        SshKey(ssh_server.key, b"example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n")
+    )
     with pytest.raises(errors.SourceDenied, match="not in known_hosts"):
         use(ssh_server.url("a"), tmp_path, credentials, read)
 
 
-def test_a_changed_host_key_is_refused_with_a_warning(ssh_server: SshServer, tmp_path: Path) -> None:
+def test_a_changed_host_key_is_refused_with_a_warning(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
     with gitservers.ssh_git_server(tmp_path / "other") as other:
         theirs = other.known_hosts.split(b" ", 1)[1]
     hosts = ssh_server.known_hosts.split(b" ", 1)[0] + b" " + theirs
-    with pytest.raises(errors.SourceDenied, match="not the one in known_hosts: someone may listen in"):
+    with pytest.raises(
+        errors.SourceDenied, match="not the one in known_hosts: someone may listen in"
+    ):
         use(ssh_server.url("a"), tmp_path, Credentials(SshKey(ssh_server.key, hosts)), read)
 
 
-def test_a_key_that_the_server_does_not_know_and_one_that_is_none(ssh_server: SshServer, tmp_path: Path) -> None:
+def test_a_key_that_the_server_does_not_know_and_one_that_is_none(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
     with pytest.raises(errors.SourceDenied, match="refused the ssh key"):
-        use(ssh_server.url("a"), tmp_path, Credentials(SshKey(ssh_server.strange_key, ssh_server.known_hosts)), read)
+        use(
+            ssh_server.url("a"),
+            tmp_path,
+            Credentials(SshKey(ssh_server.strange_key, ssh_server.known_hosts)),
+            read,
+        )
     with pytest.raises(errors.SourceDenied, match="can't be read"):
-        use(ssh_server.url("a"), tmp_path, Credentials(SshKey(b"not a key\n", ssh_server.known_hosts)), read)
+        use(
+            ssh_server.url("a"),
+            tmp_path,
+            Credentials(SshKey(b"not a key\n", ssh_server.known_hosts)),
+            read,
+        )
 
 
 def test_a_repository_that_is_not_there(ssh_server: SshServer, tmp_path: Path) -> None:
@@ -81,5 +105,14 @@ def test_known_hosts_is_required_and_a_password_is_none(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
-    with gitservers.silent_server() as port, pytest.raises(errors.SourceUnreachable, match="within 1 s"):
-        use(f"ssh://git@127.0.0.1:{port}/a", tmp_path, Credentials(SshKey(b"key", b"a b c")), read, RepositoryLimits(seconds=1))
+    with (
+        gitservers.silent_server() as port,
+        pytest.raises(errors.SourceUnreachable, match="within 1 s"),
+    ):
+        use(
+            f"ssh://git@127.0.0.1:{port}/a",
+            tmp_path,
+            Credentials(SshKey(b"key", b"a b c")),
+            read,
+            RepositoryLimits(seconds=1),
+        )

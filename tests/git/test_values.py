@@ -30,13 +30,33 @@ A, B, C = (CommitId(c * 40) for c in "abc")
 @pytest.mark.parametrize(
     ("text", "url", "origin"),
     [
-        ("https://git.example.com/a/b.git", "https://git.example.com/a/b.git", "https://git.example.com"),
-        ("https://git.example.com:8443/a", "https://git.example.com:8443/a", "https://git.example.com:8443"),
+        (
+            "https://git.example.com/a/b.git",
+            "https://git.example.com/a/b.git",
+            "https://git.example.com",
+        ),
+        (
+            "https://git.example.com:8443/a",
+            "https://git.example.com:8443/a",
+            "https://git.example.com:8443",
+        ),
         ("https://[::1]:8443/a", "https://[::1]:8443/a", "https://[::1]:8443"),
-        ("https://me:p%40ss@git.example.com/a", "https://git.example.com/a", "https://git.example.com"),
+        (
+            "https://me:p%40ss@git.example.com/a",
+            "https://git.example.com/a",
+            "https://git.example.com",
+        ),
         ("ssh://git@git.example.com/a", "ssh://git@git.example.com/a", "ssh://git.example.com"),
-        ("ssh://git@git.example.com:2222/a", "ssh://git@git.example.com:2222/a", "ssh://git.example.com:2222"),
-        ("git@git.example.com:team/a.git", "git@git.example.com:team/a.git", "ssh://git.example.com"),
+        (
+            "ssh://git@git.example.com:2222/a",
+            "ssh://git@git.example.com:2222/a",
+            "ssh://git.example.com:2222",
+        ),
+        (
+            "git@git.example.com:team/a.git",
+            "git@git.example.com:team/a.git",
+            "ssh://git.example.com",
+        ),
     ],
 )
 def test_an_address_is_what_git_gets_and_what_people_see(text: str, url: str, origin: str) -> None:
@@ -158,7 +178,19 @@ NO_REVISION = [name for name in HOSTILE if name not in {"a~1", "a^", "a@{1}", "@
 
 
 @pytest.mark.parametrize(
-    "name", [*NO_REVISION, "--x~1", "-x@{1}", "a..b~1", "HEAD^{/fix}", ":/fix", "HEAD:file", "a@{$(x)}", "~1", "^a"]
+    "name",
+    [
+        *NO_REVISION,
+        "--x~1",
+        "-x@{1}",
+        "a..b~1",
+        "HEAD^{/fix}",
+        ":/fix",
+        "HEAD:file",
+        "a@{$(x)}",
+        "~1",
+        "^a",
+    ],
 )
 def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
     with pytest.raises(errors.UsageError, match="branch or tag"):
@@ -176,7 +208,9 @@ def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
         ({}, Head()),
     ],
 )
-def test_settings_are_taken_in_the_order_that_flux_has(settings: dict[str, str], meant: revision.RevisionSpec) -> None:
+def test_settings_are_taken_in_the_order_that_flux_has(
+    settings: dict[str, str], meant: revision.RevisionSpec
+) -> None:
     assert revision.from_settings(**settings) == meant
 
 
@@ -259,7 +293,10 @@ def test_what_is_no_range_is_refused(text: str) -> None:
 
 
 def test_versions_sort_as_the_specification_says() -> None:
-    order = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.1 1.0.0 1.0.1 1.10.0 2.0.0"
+    order = (
+        "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 "
+        "1.0.0-rc.1 1.0.0 1.0.1 1.10.0 2.0.0"
+    )
     versions = [semver.version(t) for t in order.split()]
     assert sorted((v for v in reversed(versions) if v), key=lambda v: v) == versions
 
@@ -277,21 +314,49 @@ def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) 
     [
         ("fatal: write error: No space left on device", errors.SourceError, "no space is left"),
         ("error: file write error: File too large", errors.SourceTooLarge, "cap on size"),
-        ("fatal: detected dubious ownership in repository at '/x'", errors.SourceDenied, "another user"),
-        ("fatal: unable to access 'https://h/': Could not resolve host: h", errors.SourceUnreachable, "DNS"),
-        ("ssh: Could not resolve hostname h: Name or service not known", errors.SourceUnreachable, "DNS"),
+        (
+            "fatal: detected dubious ownership in repository at '/x'",
+            errors.SourceDenied,
+            "another user",
+        ),
+        (
+            "fatal: unable to access 'https://h/': Could not resolve host: h",
+            errors.SourceUnreachable,
+            "DNS",
+        ),
+        (
+            "ssh: Could not resolve hostname h: Name or service not known",
+            errors.SourceUnreachable,
+            "DNS",
+        ),
         ("ssh: connect to host h port 22: Connection refused", errors.SourceUnreachable, "reached"),
-        ("kex_exchange_identification: Connection closed by remote host", errors.SourceUnreachable, "reached"),
+        (
+            "kex_exchange_identification: Connection closed by remote host",
+            errors.SourceUnreachable,
+            "reached",
+        ),
         ("fatal: transport 'file' not allowed", errors.SourceDenied, "transport file"),
-        ("remote: Repository not found.\nfatal: repository 'https://h/a' not found", errors.SourceDenied, "no such repository"),
-        ("error: object 12: hasDotdot: contains '..'\nfatal: fsck error in packed object", errors.SourceError, "check refuses"),
+        (
+            "remote: Repository not found.\nfatal: repository 'https://h/a' not found",
+            errors.SourceDenied,
+            "no such repository",
+        ),
+        (
+            "error: object 12: hasDotdot: contains '..'\nfatal: fsck error in packed object",
+            errors.SourceError,
+            "check refuses",
+        ),
         ("error: packfile /c/p.pack cannot be accessed", errors.SourceError, "delete /cache"),
         ("fatal: something new", errors.SourceError, "git says: something new"),
         ("", errors.SourceError, "git says: nothing"),
     ],
 )
-def test_each_complaint_of_git_becomes_a_sentence(words: str, kind: type[errors.SourceError], said: str) -> None:
-    error = error_messages.translate(error_messages.Failure("fetch from", "https://h/a", words, "/cache", 5))
+def test_each_complaint_of_git_becomes_a_sentence(
+    words: str, kind: type[errors.SourceError], said: str
+) -> None:
+    error = error_messages.translate(
+        error_messages.Failure("fetch from", "https://h/a", words, "/cache", 5)
+    )
     assert type(error) is kind
     assert said in str(error)
     assert "https://h/a" in str(error)

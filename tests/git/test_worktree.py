@@ -34,7 +34,9 @@ def said(taken: Snapshot) -> list[tuple[str, str, bool]]:
     return [(f.rule, f.place.file if f.place else "", f.refused) for f in taken.findings]
 
 
-def test_a_git_work_tree_gives_tracked_and_new_files_but_no_ignored_or_deleted_ones(tmp_path: Path) -> None:
+def test_a_git_work_tree_gives_tracked_and_new_files_but_no_ignored_or_deleted_ones(
+    tmp_path: Path,
+) -> None:
     git(tmp_path, "init", "--quiet")
     write(tmp_path, "a.yaml", "d/b.yaml", "gone.yaml")
     git(tmp_path, "add", ".")
@@ -57,7 +59,9 @@ def test_a_plain_directory_gives_all_its_files_that_can_be_read(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("with_git", [True, False])
-def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(tmp_path: Path, with_git: bool) -> None:
+def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(
+    tmp_path: Path, with_git: bool
+) -> None:
     if with_git:
         git(tmp_path, "init", "--quiet")
     write(tmp_path, "v1/a.yaml")

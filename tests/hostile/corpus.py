@@ -1,4 +1,6 @@
-"""Repositories that mean harm to whoever reads them: made by code, the same each time. Names say what each of them tries."""
+"""Repositories that mean harm to whoever reads them: made by code, the same each time. Names say
+what each of them tries.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ def _endless_pattern() -> Files:
 def _doubling(word: str) -> Callable[[], Files]:
     def make() -> Files:
         doubled = {f"d{n}": {word: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
-        return _agent({"$defs": {**doubled, "d40": {"type": "null"}}, "properties": {"x": {"default": 1, "$ref": "#/$defs/d0"}}})
+        return _agent(
+            {
+                "$defs": {**doubled, "d40": {"type": "null"}},
+                "properties": {"x": {"default": 1, "$ref": "#/$defs/d0"}},
+            }
+        )
 
     return make
 
@@ -70,27 +77,44 @@ def _circles() -> Files:
 
 
 def _alias_bomb() -> Files:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)
+    ]
     return {"bomb.yaml": "\n".join(lines), "gitops-ds.yaml": "\n".join(lines)}
 
 
 def _deep() -> Files:
     deep = "[" * 200_000
-    return {"deep.yaml": deep, "deep.json": deep + "]" * 200_000, "gitops-ds.yaml": "a: " + "{a: " * 100_000}
+    return {
+        "deep.yaml": deep,
+        "deep.json": deep + "]" * 200_000,
+        "gitops-ds.yaml": "a: " + "{a: " * 100_000,
+    }
 
 
 def _many_objects() -> Files:
-    one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a%d, namespace: default}\ndata: {a: b}\n"
+    one = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a%d, namespace: default}\ndata: {a: b}\n"
+    )
     return {
-        f"{file}.yaml": "---\n".join(one % number for number in range(file * 45_000, file * 45_000 + 45_000)) for file in range(7)
+        f"{file}.yaml": "---\n".join(
+            one % number for number in range(file * 45_000, file * 45_000 + 45_000)
+        )
+        for file in range(7)
     }
 
 
 def _huge_values() -> Files:
     body = daemonset("a", namespace="default")
     body["metadata"]["annotations"] = {"a": "x" * 3_000_000}
-    numbers = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: n, namespace: default}\ndata: {a: %s, b: %s, c: 1e%s}\n"
-    return {"text.json": json.dumps(body), "numbers.yaml": numbers % ("9" * 1_000_000, "0x" + "f" * 900_000, "9" * 100_000)}
+    numbers = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: n, namespace: default}\ndata: {a: %s, "
+        "b: %s, c: 1e%s}\n"
+    )
+    return {
+        "text.json": json.dumps(body),
+        "numbers.yaml": numbers % ("9" * 1_000_000, "0x" + "f" * 900_000, "9" * 100_000),
+    }
 
 
 def _zeros() -> Files:
@@ -98,7 +122,9 @@ def _zeros() -> Files:
 
 
 def _zeros_in_an_agent() -> Files:
-    more = {f"agents/a/config/{number}": bytes(4_000_000) + str(number).encode() for number in range(60)}
+    more = {
+        f"agents/a/config/{number}": bytes(4_000_000) + str(number).encode() for number in range(60)
+    }
     return _agent({}, **more)
 
 
@@ -106,9 +132,14 @@ def _custom_definition() -> Files:
     properties: dict[str, Any] = {"type": "string", "pattern": "^(a+)+$"}
     for _ in range(60):
         properties = {"type": "object", "properties": {"a": properties}}
-    wide = {f"field{number}": {"type": "string", "pattern": "(x+x+)+y", "description": "x" * 50} for number in range(15_000)}
+    wide = {
+        f"field{number}": {"type": "string", "pattern": "(x+x+)+y", "description": "x" * 50}
+        for number in range(15_000)
+    }
     version = {"name": "v1", "served": True, "storage": True}
-    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": properties, **wide}}}
+    version["schema"] = {
+        "openAPIV3Schema": {"type": "object", "properties": {"spec": properties, **wide}}
+    }
     names = {"kind": "Bomb", "plural": "bombs", "singular": "bomb"}
     spec = {"group": "example.com", "names": names, "scope": "Cluster", "versions": [version]}
     definition = {
@@ -116,16 +147,36 @@ def _custom_definition() -> Files:
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "bombs.example.com"},
     }
-    return {"definition.json": json.dumps({**definition, "spec": spec}), "bomb.json": json.dumps(_bomb())}
+    return {
+        "definition.json": json.dumps({**definition, "spec": spec}),
+        "bomb.json": json.dumps(_bomb()),
+    }
 
 
 def _bomb() -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Bomb", "metadata": {"name": "a"}, "spec": {"a": "a" * 50 + "!"}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Bomb",
+        "metadata": {"name": "a"},
+        "spec": {"a": "a" * 50 + "!"},
+    }
 
 
 def _odd_names() -> Files:
     chance = random.Random(SEED)
-    odd = ["\x1b]0;owned\x07", "\u202egnp", "::error::x", "a\nb", "$(id)", "`id`", "x" * 200, "ü" * 60, "%2e%2e", "-rf", "C:\\x"]
+    odd = [
+        "\x1b]0;owned\x07",
+        "\u202egnp",
+        "::error::x",
+        "a\nb",
+        "$(id)",
+        "`id`",
+        "x" * 200,
+        "ü" * 60,
+        "%2e%2e",
+        "-rf",
+        "C:\\x",
+    ]
     files: Files = {}
     for number in range(400):
         name = "/".join(chance.choice(odd) for _ in range(chance.randint(1, 4)))
@@ -160,10 +211,17 @@ def _kustomize_urls() -> Files:
 
 
 def _kustomize_circle() -> Files:
-    files: Files = {f"k{n}/kustomization.yaml": json.dumps({"resources": [f"../k{(n + 1) % 50}"]}) for n in range(50)}
+    files: Files = {
+        f"k{n}/kustomization.yaml": json.dumps({"resources": [f"../k{(n + 1) % 50}"]})
+        for n in range(50)
+    }
     for level in range(24):
         files[f"d{level}/kustomization.yaml"] = json.dumps(
-            {"resources": [f"../d{level + 1}"], "components": [f"../d{level + 1}"], "namePrefix": "x"}
+            {
+                "resources": [f"../d{level + 1}"],
+                "components": [f"../d{level + 1}"],
+                "namePrefix": "x",
+            }
         )
     return {**files, "d24/kustomization.yaml": "configMapGenerator: [{name: a, literals: [a=b]}]\n"}
 
@@ -181,25 +239,34 @@ def _chart(template: str) -> Callable[[], Files]:
 
 
 _LOOPS = (
-    '{{- define "a" }}{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}{{ end }}x: {{ include "a" . | len }}\n'
+    '{{- define "a" }}{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}{{ end '
+    '}}x: {{ include "a" . | len }}\n'
 )
-_ALLOCATES = '{{- $a := "x" }}{{ range until 60 }}{{ $a = printf "%s%s" $a $a }}{{ end }}x: {{ $a | len }}\n'
+_ALLOCATES = (
+    '{{- $a := "x" }}{{ range until 60 }}{{ $a = printf "%s%s" $a $a }}{{ end }}x: {{ $a | len }}\n'
+)
 
 
 def _links(upstream: Upstream) -> None:
     """40,000 links: in circles, to themselves, up, to everything."""
     target = [b"..", b"a0", b"/", b"../../../../etc", b"loop", b"a/" * 1000]
     blobs = [upstream.git("hash-object", "-w", "--stdin", input=text) for text in target]
-    rows = "".join(f"120000 blob {blobs[number % len(blobs)]}\ta{number}\n" for number in range(40_000))
+    rows = "".join(
+        f"120000 blob {blobs[number % len(blobs)]}\ta{number}\n" for number in range(40_000)
+    )
     _head(upstream, upstream.git("mktree", input=rows.encode()))
 
 
 def _paths(upstream: Upstream) -> None:
     """A million paths of one small file, from four trees."""
     blob = upstream.git("hash-object", "-w", "--stdin", input=b"{}")
-    tree = upstream.git("mktree", input="".join(f"100644 blob {blob}\t{n}.yaml\n" for n in range(32)).encode())
+    tree = upstream.git(
+        "mktree", input="".join(f"100644 blob {blob}\t{n}.yaml\n" for n in range(32)).encode()
+    )
     for _ in range(3):
-        tree = upstream.git("mktree", input="".join(f"040000 tree {tree}\t{n}\n" for n in range(32)).encode())
+        tree = upstream.git(
+            "mktree", input="".join(f"040000 tree {tree}\t{n}\n" for n in range(32)).encode()
+        )
     _head(upstream, tree)
 
 
@@ -207,7 +274,9 @@ def _submodules(upstream: Upstream) -> None:
     rows = "".join(f"160000 commit {number:040x}\tsub{number}\n" for number in range(1, 5_000))
     modules = b'[submodule "a"]\n\tpath = sub1\n\turl = ext::sh -c id\n'
     blob = upstream.git("hash-object", "-w", "--stdin", input=modules)
-    _head(upstream, upstream.git("mktree", input=f"100644 blob {blob}\t.gitmodules\n{rows}".encode()))
+    _head(
+        upstream, upstream.git("mktree", input=f"100644 blob {blob}\t.gitmodules\n{rows}".encode())
+    )
 
 
 def _large_pack(upstream: Upstream) -> None:
@@ -226,7 +295,12 @@ def _head(upstream: Upstream, tree: str) -> None:
 
 def _not_text() -> Files:
     noise = random.Random(SEED).randbytes(500_000)
-    return {"noise.yaml": noise, "compressed.json": zlib.compress(noise), "gitops-ds.yaml": noise, "kustomization.yaml": noise}
+    return {
+        "noise.yaml": noise,
+        "compressed.json": zlib.compress(noise),
+        "gitops-ds.yaml": noise,
+        "kustomization.yaml": noise,
+    }
 
 
 def every() -> Iterator[Hostile]:

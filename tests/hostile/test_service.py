@@ -33,14 +33,18 @@ PROBE_SECONDS = 5.0  # the kubelet's timeout
 
 
 def limit_of_the_pod() -> int:
-    container = YAML(typ="safe").load(DEPLOYMENT.read_text())["spec"]["template"]["spec"]["containers"][0]
+    container = YAML(typ="safe").load(DEPLOYMENT.read_text())["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     said = container["resources"]["limits"]["memory"]
     assert said.endswith("Mi")
     return int(said.removesuffix("Mi")) << 20
 
 
 class Watch(threading.Thread):
-    """Asks /healthz again and again, and adds up the memory of the service with all that it started, meanwhile."""
+    """Asks /healthz again and again, and adds up the memory of the service with all that it
+    started, meanwhile.
+    """
 
     def __init__(self, port: int, pid: int) -> None:
         super().__init__(daemon=True)
@@ -54,7 +58,9 @@ class Watch(threading.Thread):
         while not self.over.wait(0.1):
             self._measure()
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=PROBE_SECONDS) as reply:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{self.port}/healthz", timeout=PROBE_SECONDS
+                ) as reply:
                     self.answers += reply.status == 200
             except OSError as error:
                 if self.answers:  # it listens
@@ -65,8 +71,17 @@ class Watch(threading.Thread):
         for pid in _tree(self.pid):
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-                kib = sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
-                sizes[Path(f"/proc/{pid}/cmdline").read_bytes()[-60:].replace(b"\0", b" ").decode("utf-8", "replace")] = kib << 10
+                kib = sum(
+                    int(line.split()[1])
+                    for line in lines
+                    if line.startswith(("Pss_Anon:", "Pss_Shmem:"))
+                )
+                sizes[
+                    Path(f"/proc/{pid}/cmdline")
+                    .read_bytes()[-60:]
+                    .replace(b"\0", b" ")
+                    .decode("utf-8", "replace")
+                ] = kib << 10
         if sum(sizes.values()) > self.most:
             self.most, self.processes = sum(sizes.values()), str(sizes)
 
@@ -89,7 +104,10 @@ def good(space: str, tag: int) -> dict[str, str]:
 
 def settings(tmp_path: Path, urls: list[str]) -> Path:
     told: dict[str, Any] = {
-        "repositories": [{"url": url, "interval": "1s", "retryInterval": "1s", "allowLocal": True} for url in urls]
+        "repositories": [
+            {"url": url, "interval": "1s", "retryInterval": "1s", "allowLocal": True}
+            for url in urls
+        ]
     }
     file = tmp_path / "settings.yaml"
     file.write_text(json.dumps(told))
@@ -109,7 +127,10 @@ def test_others_go_on_probes_are_answered_memory_stays_below_the_pods_limit_and_
     fleet.commit(good(space, 1))
     file = settings(tmp_path, [str(one.path) for one in (*upstreams.values(), fleet)])
     words = ("--settings", str(file), "--listen", f"127.0.0.1:{port}")
-    variables = {"GITOPS_DS_MEMORY_LIMIT": str(limit), "PATH": f"{renderers.programs()}:{os.environ['PATH']}"}
+    variables = {
+        "GITOPS_DS_MEMORY_LIMIT": str(limit),
+        "PATH": f"{renderers.programs()}:{os.environ['PATH']}",
+    }
 
     def runs() -> str:
         path = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
@@ -142,12 +163,20 @@ def unready(port: int) -> str:
         return error.read().decode()
 
 
-def test_sigterm_ends_it_while_a_commit_that_never_ends_is_prepared(tmp_path: Path, api_server: controlplane.ControlPlane) -> None:
+def test_sigterm_ends_it_while_a_commit_that_never_ends_is_prepared(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
     endless = next(one for one in corpus.every() if one.name == "schema-two-hundred-of-them")
     upstream = gitservers.Upstream(tmp_path / "endless")
     endless.make(upstream)
-    with running(tmp_path, api_server, "-C", str(upstream.path), "--interval", "1s") as (process, log):
-        until(lambda: any("prepare_worker" in commands(pid) for pid in _tree(process.pid)), log.read_text)
+    with running(tmp_path, api_server, "-C", str(upstream.path), "--interval", "1s") as (
+        process,
+        log,
+    ):
+        until(
+            lambda: any("prepare_worker" in commands(pid) for pid in _tree(process.pid)),
+            log.read_text,
+        )
         assert asked_to_stop(process, log) == 0
         assert not list((tmp_path / "cache" / "attempts").iterdir())
 

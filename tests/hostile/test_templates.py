@@ -1,4 +1,6 @@
-"""ConfigMaps with templates that mean harm: they run long, and hold up neither the service nor the templates of others."""
+"""ConfigMaps with templates that mean harm: they run long, and hold up neither the service nor the
+templates of others.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,25 @@ SECONDS = 6.0
 
 
 def held(name: str, text: str, kind: str = "ConfigMap") -> Held:
-    body = {"kind": kind, "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"}}
+    body = {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
+    }
     return template_object.read({**body, "data": {"a.yaml": text}})
 
 
 def many(name: str) -> Held:
-    return held(name, "---\n".join(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{n}}}\n" for n in range(60_000)))
+    return held(
+        name,
+        "---\n".join(
+            f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{n}}}\n" for n in range(60_000)
+        ),
+    )
 
 
-def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_the_event_loop() -> None:
+def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_the_event_loop() -> (
+    None
+):
     hostile, good = many("hostile"), held("good", json.dumps(daemonset("agent", namespace="n")))
     preparing = Preparing(memory.UNLIMITED, seconds=(SECONDS, 10 * SECONDS))
     began = time.process_time()
@@ -42,7 +54,9 @@ def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_th
 
 
 def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
-    text = base64.b64encode(b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2).decode()
+    text = base64.b64encode(
+        b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2
+    ).decode()
     secret = held("hidden", text, "Secret")
     found = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), Chosen()))
     assert found[secret.commit].broken
@@ -50,9 +64,19 @@ def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\n" * MOST, " " * MOST, "{" * MOST, "- " * (MOST // 2), "\n-" * (MOST // 2), "apiVersion " * 90_000]
+    "text",
+    [
+        "\n" * MOST,
+        " " * MOST,
+        "{" * MOST,
+        "- " * (MOST // 2),
+        "\n-" * (MOST // 2),
+        "apiVersion " * 90_000,
+    ],
 )
-def test_whether_a_key_holds_a_template_is_found_in_time_that_grows_with_its_length_only(text: str) -> None:
+def test_whether_a_key_holds_a_template_is_found_in_time_that_grows_with_its_length_only(
+    text: str,
+) -> None:
     body = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {"key": text}}
     began = time.process_time()
     assert not template_object.read(body).files

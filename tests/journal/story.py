@@ -14,11 +14,15 @@ from tests.simulator.stand import Stand, daemonset, play, stand
 
 
 def told() -> list[Decided]:
-    """Rollouts with and without surge, one that fails and is undone, failed pods, nodes that come and go, and two restarts."""
+    """Rollouts with and without surge, one that fails and is undone, failed pods, nodes that come
+    and go, and two restarts.
+    """
     records: list[Decided] = []
 
     async def scene() -> None:
-        async with stand(4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))) as there:
+        async with stand(
+            4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
+        ) as there:
             await play_on(there)
             records.extend(record for record in there.records if isinstance(record, Decided))
 
@@ -65,4 +69,10 @@ async def play_on(there: Stand, *, shadowed: bool = False) -> None:
 async def _fail(there: Stand, node: str) -> None:
     for pod in (await there.people.list(POD)).items:
         if pod["spec"].get("nodeName") == node:
-            await there.people.patch(POD, "default", pod["metadata"]["name"], {"status": {"phase": "Failed"}}, subresource="status")
+            await there.people.patch(
+                POD,
+                "default",
+                pod["metadata"]["name"],
+                {"status": {"phase": "Failed"}},
+                subresource="status",
+            )

@@ -53,7 +53,9 @@ def size(directory: Path, told: Sequence[Decided]) -> int:
     return file.stat().st_size
 
 
-def test_only_turns_are_written_and_only_their_owner_may_read_them(tmp_path: Path, told: list[Decided]) -> None:
+def test_only_turns_are_written_and_only_their_owner_may_read_them(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     directory = tmp_path / "far" / "journal"
     assert write(directory, [Listed(told[0].at, POD, 3, "7"), *told[:3]]) == []
     (file,) = files.files(directory)
@@ -63,11 +65,16 @@ def test_only_turns_are_written_and_only_their_owner_may_read_them(tmp_path: Pat
 
 def test_the_settings_name_the_directory_and_the_limits() -> None:
     found = service.parse({"journal": {"path": "/var/lib/gitops-ds", "days": 2}}).journal
-    assert (found.path, found.limits) == ("/var/lib/gitops-ds", JournalLimits(bytes=WIDE.bytes, days=2))
+    assert (found.path, found.limits) == (
+        "/var/lib/gitops-ds",
+        JournalLimits(bytes=WIDE.bytes, days=2),
+    )
     assert service.Service().journal.path == ""
 
 
-def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(tmp_path: Path, told: list[Decided]) -> None:
+def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     write(tmp_path, told[:20])
     (first,) = files.files(tmp_path)
     first.write_bytes(first.read_bytes()[:-5])
@@ -77,7 +84,9 @@ def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(tmp_path: Pat
     assert (found.files, found.turns, found.agrees) == (2, len(told) - 1, True)
 
 
-def test_a_full_file_is_followed_by_another_and_each_replays_alone(tmp_path: Path, told: list[Decided]) -> None:
+def test_a_full_file_is_followed_by_another_and_each_replays_alone(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     limit = 3 * size(tmp_path / "whole", told)
     write(tmp_path, told, JournalLimits(bytes=limit))
     several = files.files(tmp_path)
@@ -87,7 +96,9 @@ def test_a_full_file_is_followed_by_another_and_each_replays_alone(tmp_path: Pat
     assert max(file.stat().st_size for file in several) < limit / files.SHARES + 15_000
 
 
-def test_no_more_is_kept_than_asked_for_and_the_newest_stays(tmp_path: Path, told: list[Decided]) -> None:
+def test_no_more_is_kept_than_asked_for_and_the_newest_stays(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     several: list[Path] = []
     limit = size(tmp_path / "whole", told)
     for round in range(5):
@@ -107,13 +118,17 @@ def test_many_small_files_are_bounded_too(tmp_path: Path, told: list[Decided]) -
     assert numbers[-1] == "journal-000105.jsonl"
 
 
-def test_a_limit_below_one_line_still_keeps_the_file_being_written(tmp_path: Path, told: list[Decided]) -> None:
+def test_a_limit_below_one_line_still_keeps_the_file_being_written(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     assert write(tmp_path, told, JournalLimits(bytes=1)) == []
     (only,) = files.files(tmp_path)
     assert replay.replay(only).turns >= 1
 
 
-def test_old_files_go_and_a_day_or_a_clock_put_back_ends_a_file(tmp_path: Path, told: list[Decided]) -> None:
+def test_old_files_go_and_a_day_or_a_clock_put_back_ends_a_file(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     at = told[0].at
     moments = (at, at + files.DAY - 1, at + files.DAY, at)
     write(tmp_path, [replace(told[0], at=moment) for moment in moments])
@@ -126,14 +141,22 @@ def test_old_files_go_and_a_day_or_a_clock_put_back_ends_a_file(tmp_path: Path, 
     assert [replay.replay(file).turns for file in files.files(tmp_path)] == [1]
 
 
-def test_a_number_that_somebody_else_takes_is_left_to_them(tmp_path: Path, told: list[Decided]) -> None:
+def test_a_number_that_somebody_else_takes_is_left_to_them(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     (tmp_path / "journal-000007.jsonl").write_bytes(codec.head())
     (tmp_path / "journal-mine.jsonl").write_text("a note")
     write(tmp_path, told[:1])
-    assert {file.name for file in files.files(tmp_path)} >= {"journal-000007.jsonl", "journal-000008.jsonl", "journal-mine.jsonl"}
+    assert {file.name for file in files.files(tmp_path)} >= {
+        "journal-000007.jsonl",
+        "journal-000008.jsonl",
+        "journal-mine.jsonl",
+    }
 
 
-def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(tmp_path: Path, told: list[Decided]) -> None:
+def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
+    tmp_path: Path, told: list[Decided]
+) -> None:
     place, troubles = tmp_path / "journal", list[Record]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
@@ -185,9 +208,19 @@ for number, record in enumerate(told):
 """
 
 
-def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(tmp_path: Path, told: list[Decided]) -> None:
-    """The limit of the process on a file's size stands for the disk's: a write takes a part, then fails."""
-    run = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(
+    tmp_path: Path, told: list[Decided]
+) -> None:
+    """The limit of the process on a file's size stands for the disk's: a write takes a part, then
+    fails.
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     failed, mended = run.stdout.splitlines()
     assert failed.split() == ["JournalFailed"]
     found = replay.replay(tmp_path)

@@ -20,24 +20,36 @@ from tests.daemonset import world
 from tests.daemonset.world import World
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda below: (
+        st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=4)
+    ),
     max_leaves=12,
 )
-trees = st.dictionaries(st.sampled_from("abcd"), values | st.dictionaries(st.sampled_from("abcd"), values), max_size=4)
+trees = st.dictionaries(
+    st.sampled_from("abcd"), values | st.dictionaries(st.sampled_from("abcd"), values), max_size=4
+)
 
 
 @settings(deadline=None)
 @given(trees, trees)
 @example({"a": 1, "b": [1], "c": [{"d": 1}]}, {"a": True, "b": [1.0], "c": [{"d": True}]})
-def test_a_difference_makes_the_new_tree_of_the_old(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_a_difference_makes_the_new_tree_of_the_old(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
     change = delta.between(old, new)
     assert repr(sort(delta.applied(old, change))) == repr(sort(new))
     assert bool(change) == (repr(sort(old)) != repr(sort(new)))
 
 
 def sort(tree: Any) -> Any:
-    """So that the representations of equal trees are equal; 1, 1.0 and True are not, and 0.0 is -0.0."""
+    """So that the representations of equal trees are equal; 1, 1.0 and True are not, and 0.0 is
+    -0.0.
+    """
     if isinstance(tree, Mapping):
         return {key: sort(tree[key]) for key in sorted(tree)}
     if isinstance(tree, list):
@@ -46,7 +58,22 @@ def sort(tree: Any) -> Any:
 
 
 STEPS = st.lists(
-    st.sampled_from(["turn", "crash", "kubelets", "edit", "undo", "node", "lose", "taint", "fail", "vanish", "strategy", "orphan"]),
+    st.sampled_from(
+        [
+            "turn",
+            "crash",
+            "kubelets",
+            "edit",
+            "undo",
+            "node",
+            "lose",
+            "taint",
+            "fail",
+            "vanish",
+            "strategy",
+            "orphan",
+        ]
+    ),
     max_size=25,
 )
 
@@ -65,13 +92,19 @@ def move(there: World, step: str, chance: random.Random) -> None:
         case "edit" | "undo":
             there.edit(f"agent:{chance.randrange(4) if step == 'edit' else 1}")
         case "node":
-            there.nodes = [*there.nodes, world.node(f"new-{len(there.nodes)}-{chance.random()}", {"zone": "a"})]
+            there.nodes = [
+                *there.nodes,
+                world.node(f"new-{len(there.nodes)}-{chance.random()}", {"zone": "a"}),
+            ]
         case "lose" if there.nodes:
             lost = chance.choice(there.nodes)
             there.nodes = [node for node in there.nodes if node is not lost]
         case "taint" if there.nodes:
             taint = {"key": "drained", "effect": chance.choice(["NoExecute", "NoSchedule"])}
-            there.nodes = [world.node(there.nodes[0]["metadata"]["name"], taints=[taint]), *there.nodes[1:]]
+            there.nodes = [
+                world.node(there.nodes[0]["metadata"]["name"], taints=[taint]),
+                *there.nodes[1:],
+            ]
         case "fail" if pods:
             there.pods[chance.choice(pods)]["status"] = {"phase": "Failed", "reason": "Evicted"}
         case "vanish" if pods:
@@ -79,10 +112,19 @@ def move(there: World, step: str, chance: random.Random) -> None:
         case "strategy":
             there.body = {
                 **there.body,
-                "spec": {**there.body["spec"], "updateStrategy": world.rolling("50%", 0), "minReadySeconds": 2},
+                "spec": {
+                    **there.body["spec"],
+                    "updateStrategy": world.rolling("50%", 0),
+                    "minReadySeconds": 2,
+                },
             }
         case "orphan":
-            there.existing(f"stray-{chance.random()}", "node-0", owned=chance.random() < 0.5, labels=chance.choice([None, {}]))
+            there.existing(
+                f"stray-{chance.random()}",
+                "node-0",
+                owned=chance.random() < 0.5,
+                labels=chance.choice([None, {}]),
+            )
         case _:
             pass  # nothing is there that this could happen to
 
@@ -91,14 +133,23 @@ def move(there: World, step: str, chance: random.Random) -> None:
 @given(STEPS, st.integers(0, 1000))
 def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) -> None:
     there, chance = World(world.daemonset(), 3), random.Random(seed)
-    other = World({**world.daemonset("other:1"), "metadata": {**world.daemonset()["metadata"], "name": "other"}}, there.nodes)
+    other = World(
+        {
+            **world.daemonset("other:1"),
+            "metadata": {**world.daemonset()["metadata"], "name": "other"},
+        },
+        there.nodes,
+    )
     writer, reader = codec.JournalWriter(), codec.Reader()
     there.own_node = "node-1"
     for step in steps:
         for one in (there, other):
             move(one, step, chance)
-            seen = copy.deepcopy(one.observe())  # a world changes its objects in place, which no cluster does
-            told = Decided(one.now, seen.daemonset.key, decide.decide(seen), chance.random() < 0.5, seen)
+            # a world changes its objects in place, which no cluster does
+            seen = copy.deepcopy(one.observe())
+            told = Decided(
+                one.now, seen.daemonset.key, decide.decide(seen), chance.random() < 0.5, seen
+            )
             line, _ = writer.line(told)
             back = reader.turn(line)
             assert back.seen == told.seen
@@ -120,7 +171,13 @@ def test_what_stays_is_said_once() -> None:
 
 
 NO_TEXT = [b"", b"{", b"[]", b"{}", b"\xff\n"]
-NOTHING: dict[str, Any] = {"steps": [], "status": None, "wakeAfter": None, "backoffs": {}, "complaint": ""}
+NOTHING: dict[str, Any] = {
+    "steps": [],
+    "status": None,
+    "wakeAfter": None,
+    "backoffs": {},
+    "complaint": "",
+}
 NO_SENSE: list[tuple[Any, Any]] = [
     ({}, NOTHING),
     ({"put": {"now": "noon"}}, NOTHING),
@@ -137,10 +194,14 @@ NO_SENSE: list[tuple[Any, Any]] = [
 
 def line_of(seen: Any, decided: Any) -> bytes:
     key = {"group": "apps", "kind": "DaemonSet", "namespace": "a", "name": "b"}
-    return json.dumps({"at": 1.0, "object": key, "performed": True, "seen": seen, "decided": decided}).encode()
+    return json.dumps(
+        {"at": 1.0, "object": key, "performed": True, "seen": seen, "decided": decided}
+    ).encode()
 
 
-@pytest.mark.parametrize("broken", [*NO_TEXT, *(line_of(seen, decided) for seen, decided in NO_SENSE)])
+@pytest.mark.parametrize(
+    "broken", [*NO_TEXT, *(line_of(seen, decided) for seen, decided in NO_SENSE)]
+)
 def test_a_line_that_means_nothing_is_broken_and_no_crash(broken: bytes) -> None:
     with pytest.raises(codec.Broken):
         codec.Reader().turn(broken)

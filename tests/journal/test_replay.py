@@ -64,7 +64,9 @@ def test_the_turns_are_read_as_they_were(told: list[Decided], journal: Path) -> 
 
 
 def test_recorded_journals_agree(journal: Path) -> None:
-    """What an earlier version decided. A change that is meant is explained in its commit, which writes the story anew."""
+    """What an earlier version decided. A change that is meant is explained in its commit, which
+    writes the story anew.
+    """
     if os.environ.get("UPDATE_GOLDENS") == "1":
         shutil.copyfile(journal, RECORDED / "journal-000001.jsonl")
     found = replay.replay(RECORDED)
@@ -97,7 +99,9 @@ def has(kind: str) -> Callable[[Any], bool]:
 def drop(kind: str) -> Callable[[Any], None]:
     def change(decided: Any) -> None:
         first = next(action for action in actions(decided) if action["do"] == kind)
-        decided["steps"] = [[action for action in step if action is not first] for step in decided["steps"]]
+        decided["steps"] = [
+            [action for action in step if action is not first] for step in decided["steps"]
+        ]
 
     return change
 
@@ -119,7 +123,12 @@ def another(kind: str, field: str, value: Any) -> Callable[[Any], None]:
             "CreateRevision ControllerRevision default/agent-",
             '"the template',
         ),
-        (lambda d: d["status"], lambda d: d.update(status=None), "status nothing", '{"counts": {"desired": 4, "current": 0'),
+        (
+            lambda d: d["status"],
+            lambda d: d.update(status=None),
+            "status nothing",
+            '{"counts": {"desired": 4, "current": 0',
+        ),
         (lambda d: d["wakeAfter"], lambda d: d.update(wakeAfter=None), "wake_after nothing", ""),
         (lambda d: d["backoffs"], lambda d: d.update(backoffs={}), "backoffs {}", '{"node-1"'),
         (lambda d: True, lambda d: d.update(complaint="no"), 'complaint "no"', '""'),
@@ -149,14 +158,19 @@ def test_the_first_pod_of_a_decision_in_another_body_is_told_by_its_path(journal
 
     changed(journal, has("CreatePod"), change)
     differences = replay.replay(journal).differences
-    assert [d.then.partition(" [")[0] for d in differences] == [f"CreatePod on node-{i}, body.spec.tolerations" for i in range(4)]
+    assert [d.then.partition(" [")[0] for d in differences] == [
+        f"CreatePod on node-{i}, body.spec.tolerations" for i in range(4)
+    ]
     assert all(d.now.startswith('[{"key": "node.kubernetes.io/unschedulable"') for d in differences)
 
 
 def test_another_order_is_a_difference(journal: Path) -> None:
     def swap(decided: Any) -> None:
         for step in decided["steps"]:
-            step.sort(key=lambda action: action["node"] if action["do"] == "DeletePod" else "", reverse=True)
+            step.sort(
+                key=lambda action: action["node"] if action["do"] == "DeletePod" else "",
+                reverse=True,
+            )
 
     changed(journal, lambda d: sum(action["do"] == "DeletePod" for action in actions(d)) > 1, swap)
     (difference,) = replay.replay(journal).differences
@@ -190,7 +204,10 @@ def test_a_torn_last_line_is_told_and_forgiven(journal: Path, told: list[Decided
     done = replayed(str(journal))
     assert done.return_value == 0
     assert done.stdout.splitlines() == [
-        f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or the disk was full",
+        (
+            f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or the disk was "
+            "full"
+        ),
         f"{len(told) - 1} turns in 1 file: no differences, 1 line not read",
     ]
 
@@ -217,7 +234,9 @@ def test_what_is_no_journal_is_told(tmp_path: Path, text: str) -> None:
 
 def test_a_place_without_a_journal_is_wrong_usage(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(UsageError, match="no journal; name a file, or a directory with journal-"):
+        with pytest.raises(
+            UsageError, match="no journal; name a file, or a directory with journal-"
+        ):
             replay.replay(place)
 
 
@@ -226,7 +245,12 @@ def test_the_json_has_the_keys_of_the_contract(journal: Path) -> None:
     journal.write_bytes(journal.read_bytes()[:-1])
     report = json.loads(replayed(str(journal), "-o", "json").stdout)
     assert (report["apiVersion"], report["kind"]) == ("gitops-ds.io/v1", "Replay")
-    assert report["summary"] == {"files": 1, "turns": report["summary"]["turns"], "differences": 1, "unread": 1}
+    assert report["summary"] == {
+        "files": 1,
+        "turns": report["summary"]["turns"],
+        "differences": 1,
+        "unread": 1,
+    }
     (difference,), (unread,) = report["differences"], report["unread"]
     assert set(difference) == {"file", "line", "time", "object", "then", "now"}
     assert unread["torn"] is True

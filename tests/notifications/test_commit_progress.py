@@ -16,7 +16,14 @@ from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.control_requests import Suspended
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
-from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed, State
+from gitops_ds.model.deployment import (
+    Applied,
+    CommitRejected,
+    NewCommit,
+    PassEnded,
+    PassFailed,
+    State,
+)
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
@@ -27,10 +34,24 @@ A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
 ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
 ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=NodeCounts(updated=4, old=6))
 WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=NodeCounts(updated=10))
-ILL = Health(HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1))
-BROKEN = Health(HealthState.FAILED, "the template fails on 1 of 10 nodes", tally=NodeCounts(old=9, template_fault=1))
-PARKED = Health(HealthState.HEALTHY, "10 of 10 available; 7 run an earlier revision", tally=NodeCounts(updated=3, parked=7))
-TAKEN_UP_LATER = Health(HealthState.PROGRESSING, "no controller has taken up generation 2 yet", tally=NodeCounts(updated=10))
+ILL = Health(
+    HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1)
+)
+BROKEN = Health(
+    HealthState.FAILED,
+    "the template fails on 1 of 10 nodes",
+    tally=NodeCounts(old=9, template_fault=1),
+)
+PARKED = Health(
+    HealthState.HEALTHY,
+    "10 of 10 available; 7 run an earlier revision",
+    tally=NodeCounts(updated=3, parked=7),
+)
+TAKEN_UP_LATER = Health(
+    HealthState.PROGRESSING,
+    "no controller has taken up generation 2 yet",
+    tally=NodeCounts(updated=10),
+)
 
 
 def agent(key: Key, commit: str, health: Health) -> Agent:
@@ -80,8 +101,11 @@ def test_from_the_push_to_the_last_node() -> None:
     forge.hear(new(ONE))
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "applying")]
     forge.hear(wrote(A), ended(ONE))
-    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]  # the watch has not told of it yet
-    assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [("1", "running", "rolling out 10/10 nodes")]
+    # the watch has not told of it yet
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]
+    assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [
+        ("1", "running", "rolling out 10/10 nodes")
+    ]
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
     assert forge.look(agent(A, ONE, BROKEN)) == []  # what happens later is no fault of the commit
 
@@ -90,9 +114,13 @@ def test_progress_is_told_by_tenths() -> None:
     forge = Forge()
     forge.hear(new(ONE), wrote(A), ended(ONE))
     for updated in range(201):
-        health = Health(HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated))
+        health = Health(
+            HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated)
+        )
         forge.look(agent(A, ONE, health))
-    assert [stage.words for _, stage in forge.said] == [f"rolling out {n}/200 nodes" for n in range(0, 201, 20)]
+    assert [stage.words for _, stage in forge.said] == [
+        f"rolling out {n}/200 nodes" for n in range(0, 201, 20)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +133,14 @@ def test_progress_is_told_by_tenths() -> None:
         (BROKEN, "failure", "ops/b: the template fails on 1 of 10 nodes"),
     ],
 )
-def test_of_several_agents_the_one_that_lags_behind_counts(health: Health, state: str, words: str) -> None:
+def test_of_several_agents_the_one_that_lags_behind_counts(
+    health: Health, state: str, words: str
+) -> None:
     forge = Forge()
     forge.hear(new(ONE), wrote(A), wrote(B), ended(ONE))
-    assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), wanted=(A, B)) == [("1", state, words)]
+    assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), wanted=(A, B)) == [
+        ("1", state, words)
+    ]
 
 
 def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
@@ -116,7 +148,9 @@ def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
     forge.hear(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B))
     forge.hear(new(TWO), ended(TWO))
-    assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [("2", "success", "applied")]
+    assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
+        ("2", "success", "applied")
+    ]
     assert forge.look(agent(A, ONE, WELL), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
         ("1", "success", "ops/a healthy on 10 nodes")
     ]
@@ -152,7 +186,12 @@ def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
 def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     forge = Forge()
     token = "ghp_" + "a1B2" * 9
-    forge.hear(new(ONE), CommitRejected(0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)))
+    forge.hear(
+        new(ONE),
+        CommitRejected(
+            0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)
+        ),
+    )
     ((_, state, words),) = forge.look(agent(A, "0" * 40, WELL))
     assert state == "failure"
     assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
@@ -207,12 +246,18 @@ RECORDS = st.one_of(
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
     st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
 )
-LOOKS = st.lists(st.builds(agent, st.sampled_from([A, B]), COMMITS, HEALTHS), max_size=2, unique_by=lambda one: one.key)
+LOOKS = st.lists(
+    st.builds(agent, st.sampled_from([A, B]), COMMITS, HEALTHS),
+    max_size=2,
+    unique_by=lambda one: one.key,
+)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(RECORDS, LOOKS, st.just(None)), max_size=30))
-def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(happening: list[Record | list[Agent] | None]) -> None:
+def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
+    happening: list[Record | list[Agent] | None],
+) -> None:
     forge = Forge()
     for one in happening:
         if one is None:
@@ -223,7 +268,11 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(happe
             before = len(forge.said)
             forge.look(*one, wanted=(A, B))
             for commit, stage in forge.said[before:]:
-                own = [agent for agent in one if agent.seen.daemonset.annotations[names.COMMIT] == commit]
+                own = [
+                    agent
+                    for agent in one
+                    if agent.seen.daemonset.annotations[names.COMMIT] == commit
+                ]
                 assert stage.step is not StageKind.DONE or commit_progress.all_well(own)
     for commit in (ONE, TWO, THREE):
         stages = [stage for one, stage in forge.said if one == commit]

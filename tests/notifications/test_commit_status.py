@@ -1,4 +1,6 @@
-"""The stages of a commit on servers that behave as GitHub and GitLab document: through failures, said once each, in order."""
+"""The stages of a commit on servers that behave as GitHub and GitLab document: through failures,
+said once each, in order.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from tests.notifications.test_commit_progress import ROLLING, WELL
 
 KEY = Key("apps", "DaemonSet", "ops", "a")
 COMMIT = CommitId("c" * 40)
-FORGES: dict[ForgeKind, Callable[[], servers.Server]] = {ForgeKind.GITHUB: servers.GitHub, ForgeKind.GITLAB: servers.GitLab}
+FORGES: dict[ForgeKind, Callable[[], servers.Server]] = {
+    ForgeKind.GITHUB: servers.GitHub,
+    ForgeKind.GITLAB: servers.GitLab,
+}
 KINDS = pytest.mark.parametrize("kind", list(FORGES))
 
 
@@ -70,7 +75,11 @@ def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             forge = ForgeSettings(kind, str(directory / "token"), server.url, project)
             told: list[Record] = []
-            commits = Commits(StatusRepository("fleet", address.parse("https://example.com/x/y"), forge), told.append, 0.05)
+            commits = Commits(
+                StatusRepository("fleet", address.parse("https://example.com/x/y"), forge),
+                told.append,
+                0.05,
+            )
             commits.followed = lambda: FollowedCommits("fleet", "eu-1", {KEY})
             fleet = Fleet()
             running = asyncio.create_task(commits.run(memory, fleet, lambda: None))
@@ -94,15 +103,21 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
     rolling = "running" if kind is ForgeKind.GITLAB else "pending"
     expected = [("pending", "applying"), (rolling, "rolling out 4/10 nodes")]
 
-    async def begins(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
+    async def begins(
+        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+    ) -> None:
         commits.hear(new())
         await until(lambda: said(server) == expected[:1])
         commits.hear(PassEnded(0.0, COMMIT, 1, ()))
         fleet.stands(ROLLING)
         await until(lambda: said(server) == expected)
-        assert {one.get("context") or one.get("name") for one in server.statuses} == {"gitops-ds/eu-1"}
+        assert {one.get("context") or one.get("name") for one in server.statuses} == {
+            "gitops-ds/eu-1"
+        }
 
-    async def goes_on(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
+    async def goes_on(
+        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+    ) -> None:
         commits.hear(new())
         commits.hear(PassEnded(0.0, COMMIT, 0, ()))
         fleet.stands(ROLLING)
@@ -117,8 +132,12 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
 
 @KINDS
 def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_path: Path) -> None:
-    async def script(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
-        server.faults += [Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)]
+    async def script(
+        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+    ) -> None:
+        server.faults += [
+            Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)
+        ]
         commits.hear(new())
         await until(lambda: len(told) == 2)
         (complaint, done) = told
@@ -130,7 +149,9 @@ def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_
 
 
 def test_a_token_that_is_exchanged_counts_at_once_and_is_in_no_word(tmp_path: Path) -> None:
-    async def script(server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]) -> None:
+    async def script(
+        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+    ) -> None:
         (tmp_path / "token").write_text("an-old-token")
         commits.hear(new())
         await until(lambda: bool(told))

@@ -33,7 +33,11 @@ def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
     assert not memory.take(news(1, Topic.DRIFT, AGAIN - 1), ["chat"])
     assert memory.take(news(1, Topic.DRIFT, AGAIN), ["chat"])
     assert not memory.take(news(1, Topic.DRIFT, 2 * AGAIN - 1), ["chat"])
-    assert [item.topic for item in memory.waiting["chat"].items] == [Topic.COMMIT, Topic.DRIFT, Topic.DRIFT]
+    assert [item.topic for item in memory.waiting["chat"].items] == [
+        Topic.COMMIT,
+        Topic.DRIFT,
+        Topic.DRIFT,
+    ]
 
 
 def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
@@ -54,7 +58,9 @@ def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
     letter = waiting.letter("eu-1")
     assert (len(letter.items), letter.omitted, letter.cluster) == (IN_A_LETTER, 30, "eu-1")
     assert sum(item.loud for item in letter.items) == 5
-    assert [int(item.mark) for item in letter.items] == sorted(int(item.mark) for item in letter.items)
+    assert [int(item.mark) for item in letter.items] == sorted(
+        int(item.mark) for item in letter.items
+    )
 
 
 def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> None:
@@ -71,9 +77,13 @@ def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> Non
 
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from(Topic), st.floats(0, 1e6)), max_size=60),
-    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(StageKind), st.integers(0, 10)), max_size=60),
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(StageKind), st.integers(0, 10)), max_size=60
+    ),
 )
-def test_it_is_the_same_after_a_restart(heard: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]) -> None:
+def test_it_is_the_same_after_a_restart(
+    heard: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]
+) -> None:
     memory = Outbox()
     for number, topic, at in heard:
         memory.take(news(number, topic, at), ["chat"])
@@ -89,7 +99,12 @@ def test_it_is_the_same_after_a_restart(heard: list[tuple[int, Topic, float]], s
     [
         {},
         {"version": "v2"},
-        {"version": "v1", "waiting": {"a": {"items": [{"topic": "x"}], "omitted": 0}}, "told": {}, "commits": {}},
+        {
+            "version": "v1",
+            "waiting": {"a": {"items": [{"topic": "x"}], "omitted": 0}},
+            "told": {},
+            "commits": {},
+        },
     ],
 )
 def test_what_is_not_ours_is_refused(told: dict[str, object]) -> None:

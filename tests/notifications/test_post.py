@@ -1,4 +1,6 @@
-"""A receiver over HTTP: signed, without redirects, with an end to waiting, and no word about where it is."""
+"""A receiver over HTTP: signed, without redirects, with an end to waiting, and no word about where
+it is.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry.notifications import Letter, MessageFormat
 from tests import gitservers
 
-LETTER = Letter([News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1")
+LETTER = Letter(
+    [News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1"
+)
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -38,12 +42,17 @@ async def receiver(answer: Answer, context: ssl.SSLContext | None = None) -> Asy
         await runner.cleanup()
 
 
-def settings(directory: Path, url: str, secret: str | None = None, format: MessageFormat = MessageFormat.JSON) -> ReceiverSettings:
+def settings(
+    directory: Path, url: str, secret: str | None = None, format: MessageFormat = MessageFormat.JSON
+) -> ReceiverSettings:
     (directory / "url").write_text(url + "\n")
     if secret is not None:
         (directory / "secret").write_text(secret)
     return ReceiverSettings(
-        "chat", str(directory / "url"), format, secret_file=str(directory / "secret") if secret is not None else ""
+        "chat",
+        str(directory / "url"),
+        format,
+        secret_file=str(directory / "secret") if secret is not None else "",
     )
 
 
@@ -74,7 +83,11 @@ def test_a_program_gets_signed_json(tmp_path: Path) -> None:
     document = json.loads(body)
     assert (document["kind"], document["cluster"], document["omitted"]) == ("News", "eu-1", 3)
     (item,) = document["items"]
-    assert (item["topic"], item["message"], item["id"]) == ("commit", LETTER.items[0].message, LETTER.items[0].id)
+    assert (item["topic"], item["message"], item["id"]) == (
+        "commit",
+        LETTER.items[0].message,
+        LETTER.items[0].id,
+    )
 
 
 def test_a_chat_gets_words_that_call_nobody(tmp_path: Path) -> None:
@@ -130,9 +143,12 @@ def test_a_receiver_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "wait"), [(429, {"Retry-After": "77"}, 77.0), (503, {"Retry-After": "9"}, 9.0), (404, {}, 0.0)]
+    ("status", "headers", "wait"),
+    [(429, {"Retry-After": "77"}, 77.0), (503, {"Retry-After": "9"}, 9.0), (404, {}, 0.0)],
 )
-def test_what_it_says_about_when_to_come_again_counts(tmp_path: Path, status: int, headers: dict[str, str], wait: float) -> None:
+def test_what_it_says_about_when_to_come_again_counts(
+    tmp_path: Path, status: int, headers: dict[str, str], wait: float
+) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=status, headers=headers, text="a secret word of the receiver")
 
@@ -150,7 +166,9 @@ def test_what_it_says_about_when_to_come_again_counts(tmp_path: Path, status: in
         ("http://127.0.0.1:1/the-secret-part", " \n", "nothing is sent unsigned"),
     ],
 )
-def test_an_address_that_is_none_is_told_without_it(tmp_path: Path, url: str, secret: str | None, said: str) -> None:
+def test_an_address_that_is_none_is_told_without_it(
+    tmp_path: Path, url: str, secret: str | None, said: str
+) -> None:
     with pytest.raises(sender.NotTaken, match=said) as error:
         asyncio.run(sender.post(settings(tmp_path, url, secret), LETTER))
     assert "the-secret-part" not in str(error.value)

@@ -1,4 +1,6 @@
-"""The part of the service that tells people, in virtual time on the simulated cluster: receivers that come and go for days."""
+"""The part of the service that tells people, in virtual time on the simulated cluster: receivers
+that come and go for days.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ class Scene:
     @asynccontextmanager
     async def service(self) -> AsyncIterator[tuple[Emit, Notifying]]:
         """A process that leads, and what its deployer tells."""
-        service = Service(repositories=(RepositorySettings(url="https://example.com/fleet"),), notify=(CHAT, PAGER))
+        service = Service(
+            repositories=(RepositorySettings(url="https://example.com/fleet"),),
+            notify=(CHAT, PAGER),
+        )
         clock = virtual_time.clock()
         around = SenderContext("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
         part = Notifying(service, self.client, self.heard.append, around)
@@ -88,10 +93,16 @@ def commit(number: int, at: float) -> NewCommit:
     return NewCommit(at, CommitId(f"{number:040x}"), f"subject {number}", "Ann <ann@example.com>")
 
 
-def play(script: Callable[[Scene], Awaitable[None]], faults: simulator_faults.Faults = simulator_faults.none) -> None:
+def play(
+    script: Callable[[Scene], Awaitable[None]],
+    faults: simulator_faults.Faults = simulator_faults.none,
+) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+            )
             await script(Scene(cluster, cluster.client(faults=faults), Receivers()))
 
     virtual_time.run(main())
@@ -105,7 +116,10 @@ def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_noth
             tell(commit(1, scene.at()))
             tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 2, ()))
             await asyncio.sleep(5)
-            assert [item.topic for item in scene.receivers.of("chat")] == [Topic.COMMIT, Topic.APPLIED]
+            assert [item.topic for item in scene.receivers.of("chat")] == [
+                Topic.COMMIT,
+                Topic.APPLIED,
+            ]
             assert [item.topic for item in scene.receivers.of("pager")] == [Topic.APPLIED]
             assert len(scene.receivers.took["chat"]) == 1  # together
             assert scene.client.count.writes == 1
@@ -132,10 +146,14 @@ def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
         scene.receivers.trouble["chat"] = NotTaken("it answers 503")
         async with scene.service() as (tell, _):
             await asyncio.sleep(1800)
-            assert [str(record) for record in scene.told(NotTold)] == [str(scene.told(NotTold)[0])]  # said once
+            # said once
+            assert [str(record) for record in scene.told(NotTold)] == [str(scene.told(NotTold)[0])]
             scene.receivers.trouble.clear()
             await asyncio.sleep(700)
-            assert [item.topic for item in scene.receivers.of("chat")] == [Topic.COMMIT, Topic.APPLIED]
+            assert [item.topic for item in scene.receivers.of("chat")] == [
+                Topic.COMMIT,
+                Topic.APPLIED,
+            ]
             await asyncio.sleep(3600)
         assert len(scene.receivers.of("pager")) == 1
         assert [record.items for record in scene.told(Told) if isinstance(record, Told)] == [1, 2]
@@ -201,7 +219,8 @@ def test_a_flood_is_few_messages_and_a_number() -> None:
         took = scene.receivers.took["chat"]
         assert sum(len(letter.items) + letter.omitted for _, letter in took) == 600
         for start, _ in took:
-            assert sum(1 for at, _ in took if start <= at < start + 60) <= 12  # a burst, and what a minute allows
+            # a burst, and what a minute allows
+            assert sum(1 for at, _ in took if start <= at < start + 60) <= 12
         assert len(took) <= 6 + 12 * 6
         assert max(len(letter.items) for _, letter in took) <= IN_A_LETTER
         assert scene.client.count.writes <= 330
@@ -215,7 +234,12 @@ def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
         async with scene.service() as (tell, _):
             tell(commit(1, scene.at()))
             await asyncio.sleep(5000)
-            gaps = [after - before for before, after in zip(scene.receivers.tries, scene.receivers.tries[1:], strict=False)]
+            gaps = [
+                after - before
+                for before, after in zip(
+                    scene.receivers.tries, scene.receivers.tries[1:], strict=False
+                )
+            ]
             assert [round(gap) for gap in gaps[:4]] == [6, 11, 21, 41]
             assert max(gaps) <= 602
             scene.receivers.trouble["chat"] = NotTaken("it answers 429", 2000.0)
@@ -234,7 +258,9 @@ def test_after_a_day_nobody_wants_to_know() -> None:
             for number in range(WAITING + 5):
                 tell(commit(number, scene.at()))
             await asyncio.sleep(2 * 86_400)
-            assert [record.lost for record in scene.told(NotTold) if isinstance(record, NotTold)] == [0, WAITING + 5]
+            assert [
+                record.lost for record in scene.told(NotTold) if isinstance(record, NotTold)
+            ] == [0, WAITING + 5]
             tries = len(scene.receivers.tries)
             await asyncio.sleep(86_400)
             assert len(scene.receivers.tries) == tries
@@ -266,7 +292,12 @@ def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> No
 def test_a_memory_that_is_none_of_ours_is_begun_anew() -> None:
     async def script(scene: Scene) -> None:
         metadata = {"namespace": "gitops-ds", "name": CONFIG_MAP_NAME}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"news.json": '{"version": 7}'}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {"news.json": '{"version": 7}'},
+        }
         await scene.cluster.create(CONFIG_MAP, body)
         async with scene.service() as (tell, _):
             tell(commit(1, scene.at()))

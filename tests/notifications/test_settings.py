@@ -19,8 +19,17 @@ from gitops_ds.telemetry.notifications import MessageFormat
 
 def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
     assert notify.parse([{"name": "a", "urlFile": "/u"}]) == (ReceiverSettings("a", "/u"),)
-    said = {"name": "b", "urlFile": "/u", "format": "slack", "on": ["failed"], "secretFile": "/s", "maxPerMinute": 3}
-    assert notify.parse([said]) == (ReceiverSettings("b", "/u", MessageFormat.SLACK, frozenset([Topic.FAILED]), "/s", 3),)
+    said = {
+        "name": "b",
+        "urlFile": "/u",
+        "format": "slack",
+        "on": ["failed"],
+        "secretFile": "/s",
+        "maxPerMinute": 3,
+    }
+    assert notify.parse([said]) == (
+        ReceiverSettings("b", "/u", MessageFormat.SLACK, frozenset([Topic.FAILED]), "/s", 3),
+    )
     with pytest.raises(SettingsError, match="a is there twice"):
         notify.parse([{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}])
 
@@ -46,16 +55,34 @@ def test_every_topic_is_in_the_schema() -> None:
     from gitops_ds.checks.schema import repository_files
 
     schema: Any = repository_files.schema("settings")
-    assert set(schema["properties"]["notify"]["items"]["properties"]["on"]["items"]["enum"]) == set(Topic)
+    assert set(schema["properties"]["notify"]["items"]["properties"]["on"]["items"]["enum"]) == set(
+        Topic
+    )
 
 
 @pytest.mark.parametrize(
     ("repository", "forge", "place"),
     [
-        ("https://github.com/acme/agents.git", {"kind": "github"}, ("https://api.github.com", "acme/agents")),
-        ("git@github.com:acme/agents.git", {"kind": "github"}, ("https://api.github.com", "acme/agents")),
-        ("ssh://git@gitlab.example:2222/a/b/c", {"kind": "gitlab"}, ("https://gitlab.example/api/v4", "a/b/c")),
-        ("https://git.example:3000/acme/agents", {"kind": "gitea"}, ("https://git.example:3000/api/v1", "acme/agents")),
+        (
+            "https://github.com/acme/agents.git",
+            {"kind": "github"},
+            ("https://api.github.com", "acme/agents"),
+        ),
+        (
+            "git@github.com:acme/agents.git",
+            {"kind": "github"},
+            ("https://api.github.com", "acme/agents"),
+        ),
+        (
+            "ssh://git@gitlab.example:2222/a/b/c",
+            {"kind": "gitlab"},
+            ("https://gitlab.example/api/v4", "a/b/c"),
+        ),
+        (
+            "https://git.example:3000/acme/agents",
+            {"kind": "gitea"},
+            ("https://git.example:3000/api/v1", "acme/agents"),
+        ),
         (
             "/srv/fleet.git",
             {"kind": "forgejo", "url": "http://127.0.0.1:3000", "project": "a/b"},
@@ -68,7 +95,9 @@ def test_every_topic_is_in_the_schema() -> None:
         ),
     ],
 )
-def test_where_the_forge_is_follows_from_the_repository(repository: str, forge: dict[str, Any], place: tuple[str, str]) -> None:
+def test_where_the_forge_is_follows_from_the_repository(
+    repository: str, forge: dict[str, Any], place: tuple[str, str]
+) -> None:
     asked = notify.forge({"tokenFile": "/t", **forge})
     assert asked is not None
     found = commit_status.place(address.parse(repository, allow_local=True), asked)
@@ -79,10 +108,20 @@ def test_where_the_forge_is_follows_from_the_repository(repository: str, forge: 
     ("repository", "forge", "said"),
     [
         ("/srv/fleet.git", ForgeSettings(ForgeKind.GITEA, "/t"), "is local: say where"),
-        ("https://git.example/a/b", ForgeSettings(ForgeKind.GITEA, "/t", "http://git.example"), "allowHttp"),
-        ("https://git.example/a/b", ForgeSettings(ForgeKind.GITEA, "/t", "https://user:pw@git.example"), "forge: url"),
+        (
+            "https://git.example/a/b",
+            ForgeSettings(ForgeKind.GITEA, "/t", "http://git.example"),
+            "allowHttp",
+        ),
+        (
+            "https://git.example/a/b",
+            ForgeSettings(ForgeKind.GITEA, "/t", "https://user:pw@git.example"),
+            "forge: url",
+        ),
     ],
 )
-def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(repository: str, forge: ForgeSettings, said: str) -> None:
+def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(
+    repository: str, forge: ForgeSettings, said: str
+) -> None:
     with pytest.raises(SettingsError, match=said):
         commit_status.place(address.parse(repository, allow_local=True), forge)

@@ -1,4 +1,5 @@
-"""Ours in the shadow of Kubernetes' own DaemonSet controller, through a long story on 200 nodes: they agree.
+"""Ours in the shadow of Kubernetes' own DaemonSet controller, through a long story on 200 nodes:
+they agree.
 
 What they don't agree on is explained in docs/beside-upstream.md.
 """
@@ -37,7 +38,9 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("beside-upstream
 
 PATIENCE = 120.0  # seconds until something that must come has come
 SPACE = "default"
-AGENT, STORAGE = (Key(DAEMONSET.group, DAEMONSET.kind, SPACE, name) for name in ("agent", "storage"))
+AGENT, STORAGE = (
+    Key(DAEMONSET.group, DAEMONSET.kind, SPACE, name) for name in ("agent", "storage")
+)
 
 
 def daemonset(name: str, update: dict[str, Any], **pod: Any) -> dict[str, Any]:
@@ -62,12 +65,16 @@ EXPLAINED = [
 
 
 def is_explained(told: Differed) -> bool:
-    return any(told.what is what and re.fullmatch(theirs, told.theirs) for what, theirs, _ in EXPLAINED)
+    return any(
+        told.what is what and re.fullmatch(theirs, told.theirs) for what, theirs, _ in EXPLAINED
+    )
 
 
 @dataclass
 class Story:
-    """A cluster, ours in the shadow, and what people do. `ended` counts the pods that they ended, by node."""
+    """A cluster, ours in the shadow, and what people do. `ended` counts the pods that they ended,
+    by node.
+    """
 
     cluster: Cluster
     controller: Controller
@@ -80,7 +87,9 @@ class Story:
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE
         while not await holds():
-            assert loop.time() < end, f"{what}: not in {PATIENCE} seconds; {self.told(Differed)[-5:]}"
+            assert loop.time() < end, (
+                f"{what}: not in {PATIENCE} seconds; {self.told(Differed)[-5:]}"
+            )
             await asyncio.sleep(0.1)
 
     def told(self, kind: type[Any]) -> list[Any]:
@@ -90,7 +99,9 @@ class Story:
         await asyncio.gather(*work)
 
     async def settled(self, *keys: Key) -> None:
-        """Both are done with it: all that the status asks for is there, and the interval that held it has ended."""
+        """Both are done with it: all that the status asks for is there, and the interval that held
+        it has ended.
+        """
         await self.together(map(self._settled, keys))
 
     async def _settled(self, key: Key) -> None:
@@ -98,7 +109,9 @@ class Story:
         at = time.time()
 
         async def compared() -> bool:
-            return any(record.daemonset == key and record.at >= at for record in self.told(Compared))
+            return any(
+                record.daemonset == key and record.at >= at for record in self.told(Compared)
+            )
 
         await self.until(f"the interval of {key} ends", compared)
 
@@ -106,20 +119,36 @@ class Story:
         body = await self.cluster.get(DAEMONSET, key.namespace, key.name)
         status, generation = body.get("status") or {}, body["metadata"]["generation"]
         seen = self.controller.observe(key)
-        if status.get("observedGeneration") != generation or seen is None or seen.daemonset.generation != generation:
+        if (
+            status.get("observedGeneration") != generation
+            or seen is None
+            or seen.daemonset.generation != generation
+        ):
             return False
         told = decide.decide(seen)
         fleet = decide.layout(seen)
-        well = all(spot.staying and all(map(fleet.updated, spot.staying)) for spot in fleet.spots if spot.wanted)
+        well = all(
+            spot.staying and all(map(fleet.updated, spot.staying))
+            for spot in fleet.spots
+            if spot.wanted
+        )
         return well and not told.actions and told.status is None
 
-    async def patch(self, resource: Resource, name: str, patch: Any, *, subresource: str = "") -> Body:
+    async def patch(
+        self, resource: Resource, name: str, patch: Any, *, subresource: str = ""
+    ) -> Body:
         namespace = SPACE if resource.namespaced else ""
-        return await self.cluster.patch(resource, namespace, name, patch, type=PatchType.STRATEGIC, subresource=subresource)
+        return await self.cluster.patch(
+            resource, namespace, name, patch, type=PatchType.STRATEGIC, subresource=subresource
+        )
 
     async def roll(self, name: str, tag: str, **update: Any) -> None:
         spec: dict[str, Any] = {
-            "template": {"spec": {"containers": [{"name": "agent", "image": f"registry.example.com/agent:{tag}"}]}}
+            "template": {
+                "spec": {
+                    "containers": [{"name": "agent", "image": f"registry.example.com/agent:{tag}"}]
+                }
+            }
         }
         if update:
             spec["updateStrategy"] = {"rollingUpdate": update}
@@ -137,10 +166,14 @@ class Story:
         return [body for body in found.items if body["spec"].get("nodeName") in nodes]
 
     async def drain(self, node: str) -> None:
-        """Cordons it and ends what runs there, as a person in a hurry would, without sparing DaemonSets."""
+        """Cordons it and ends what runs there, as a person in a hurry would, without sparing
+        DaemonSets.
+        """
         await self.patch(NODE, node, {"spec": {"unschedulable": True}})
         for body in await self.pods_on("agent", node) + await self.pods_on("storage", node):
-            await self.cluster.delete(POD, SPACE, body["metadata"]["name"], uid=body["metadata"]["uid"])
+            await self.cluster.delete(
+                POD, SPACE, body["metadata"]["name"], uid=body["metadata"]["uid"]
+            )
             self.ended[node] += 1
 
     async def lose(self, node: str) -> None:
@@ -153,17 +186,23 @@ class Story:
         body = await self.cluster.get(DAEMONSET, SPACE, daemonset)
         status = body.get("status") or {}
         current = status.get("observedGeneration") == body["metadata"]["generation"]
-        return current and all(status.get(counter, 0) >= number for counter, number in least.items())
+        return current and all(
+            status.get(counter, 0) >= number for counter, number in least.items()
+        )
 
     def elsewhere(self) -> Counter[str]:
         """What ours saw go that it would have kept, on the nodes that are still there."""
-        found: Counter[str] = sum((Counter(record.elsewhere) for record in self.told(Compared)), Counter())
+        found: Counter[str] = sum(
+            (Counter(record.elsewhere) for record in self.told(Compared)), Counter()
+        )
         return Counter({node: pods for node, pods in found.items() if node not in self.lost})
 
     async def fail(self, node: str) -> None:
         """The node had no memory left for it."""
         for body in await self.pods_on("agent", node):
-            status = {"status": {"phase": "Failed", "reason": "Evicted", "message": "out of memory"}}
+            status = {
+                "status": {"phase": "Failed", "reason": "Evicted", "message": "out of memory"}
+            }
             await self.patch(POD, body["metadata"]["name"], status, subresource="status")
 
 
@@ -175,7 +214,9 @@ def name(number: int) -> str:
 async def story(plane: controlplane.ControlPlane) -> AsyncIterator[Story]:
     records: list[Record] = []
     async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
-        controller = Controller(cluster, Powers.OBSERVE, records.append, clock=time.time, chance=random.random)
+        controller = Controller(
+            cluster, Powers.OBSERVE, records.append, clock=time.time, chance=random.random
+        )
         running = asyncio.create_task(controller.run())
         try:
             await asyncio.wait_for(controller.synced.wait(), PATIENCE)
@@ -190,18 +231,27 @@ async def tell(there: Story) -> None:
     both, nodes = (AGENT, STORAGE), there.cluster
     await there.together(there.label(name(number), "ssd") for number in range(0, 200, 2))
     await nodes.create(DAEMONSET, daemonset("agent", {"maxUnavailable": "10%"}))
-    await nodes.create(DAEMONSET, daemonset("storage", {"maxUnavailable": 0, "maxSurge": "10%"}, nodeSelector={"disk": "ssd"}))
+    await nodes.create(
+        DAEMONSET,
+        daemonset(
+            "storage", {"maxUnavailable": 0, "maxSurge": "10%"}, nodeSelector={"disk": "ssd"}
+        ),
+    )
     await there.settled(*both)
 
     # Twenty nodes join; some get the label, some lose it.
-    await there.together(nodes.create(NODE, controlplane.node(name(number), {"disk": "ssd"})) for number in range(200, 220))
+    await there.together(
+        nodes.create(NODE, controlplane.node(name(number), {"disk": "ssd"}))
+        for number in range(200, 220)
+    )
     await there.together(there.label(name(number), "ssd") for number in range(1, 21, 2))
     await there.together(there.label(name(number), None) for number in range(20, 30, 2))
     await there.settled(*both)
 
-    # Drains: what is only cordoned gets its pods again, what is tainted does not. Two nodes leave for good.
-    # Of a lost node theirs hears nothing, so that happens first: the drains make it count again. None has a pod of the one with
-    # surge, whose rollout would wait for the garbage collector.
+    # Drains: what is only cordoned gets its pods again, what is tainted does not. Two nodes leave
+    # for good. Of a lost node theirs hears nothing, so that happens first: the drains make it count
+    # again. None has a pod of the one with surge, whose rollout would wait for the garbage
+    # collector.
     await there.together(there.lose(name(number)) for number in (39, 139))
     await there.together(there.taint(name(number), "NoSchedule") for number in range(34, 38))
     await there.together(there.drain(name(number)) for number in range(30, 38))
@@ -220,8 +270,12 @@ async def tell(there: Story) -> None:
     # One is undone in the middle; one can't start, stops at the budget, and is taken back.
     await there.roll("agent", "3", maxUnavailable=8)
     await there.roll("storage", "broken", maxUnavailable="10%", maxSurge=0)
-    await there.until("sixty nodes are updated", lambda: there.counts("agent", updatedNumberScheduled=60))
-    await there.until("the budget is used up", lambda: there.counts("storage", numberUnavailable=12))
+    await there.until(
+        "sixty nodes are updated", lambda: there.counts("agent", updatedNumberScheduled=60)
+    )
+    await there.until(
+        "the budget is used up", lambda: there.counts("storage", numberUnavailable=12)
+    )
     await there.roll("agent", "2")
     await there.roll("storage", "2")
     await there.settled(*both)
@@ -231,7 +285,9 @@ async def tell(there: Story) -> None:
 
 
 def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
-    plane = controlplane.ControlPlane(tmp_path / "plane", controlplane.Wanted(nodes=200, pod_ready_milliseconds=100))
+    plane = controlplane.ControlPlane(
+        tmp_path / "plane", controlplane.Wanted(nodes=200, pod_ready_milliseconds=100)
+    )
 
     async def run() -> Story:
         async with story(plane) as there:
@@ -246,13 +302,21 @@ def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
     assert [told for told in there.told(Differed) if not is_explained(told)] == []
     assert there.told(Performed) == there.told(StatusWritten) == []
     assert there.elsewhere() == there.ended
-    assert sum(record.replaced for record in there.told(Compared) if record.daemonset == AGENT) >= 218 + 60
-    assert sum(record.replaced for record in there.told(Compared) if record.daemonset == STORAGE) >= 120
+    assert (
+        sum(record.replaced for record in there.told(Compared) if record.daemonset == AGENT)
+        >= 218 + 60
+    )
+    assert (
+        sum(record.replaced for record in there.told(Compared) if record.daemonset == STORAGE)
+        >= 120
+    )
     assert all(record.differences == 0 for record in there.told(Compared) if not record.replaced)
 
 
 def test_what_is_explained_is_in_the_document() -> None:
     headings = [
-        line for line in (controlplane.ROOT / "docs/beside-upstream.md").read_text("utf-8").splitlines() if line.startswith("##")
+        line
+        for line in (controlplane.ROOT / "docs/beside-upstream.md").read_text("utf-8").splitlines()
+        if line.startswith("##")
     ]
     assert {f"### {heading}" for _, _, heading in EXPLAINED} <= set(headings)

@@ -1,4 +1,6 @@
-"""A controller that does as ours would is agreed with, however seldom we look; one that does otherwise is told."""
+"""A controller that does as ours would is agreed with, however seldom we look; one that does
+otherwise is told.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from gitops_ds.apimachinery import daemonsets, pods, timestamps
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
-from gitops_ds.model.decision import Action, CreatePod, CreateRevision, Decision, DeleteCause, DeletePod, Observation, StatusUpdate
+from gitops_ds.model.decision import (
+    Action,
+    CreatePod,
+    CreateRevision,
+    Decision,
+    DeleteCause,
+    DeletePod,
+    Observation,
+    StatusUpdate,
+)
 from gitops_ds.model.events.base import (
     Compared,
     Decided,
@@ -49,7 +60,10 @@ class Scene:
         self.world.backoffs.update(decision.backoffs)
         if decision.status is not None:
             counters = daemonsets.counters(decision.status.counts)
-            self.world.body["status"] = {**counters, "observedGeneration": decision.status.observed_generation}
+            self.world.body["status"] = {
+                **counters,
+                "observedGeneration": decision.status.observed_generation,
+            }
             self.touch()
 
     def touch(self) -> None:
@@ -66,7 +80,11 @@ class Scene:
         """Taints a node, or takes its taint away with an empty effect."""
         name = self.world.nodes[index]["metadata"]["name"]
         taints = [{"key": "drained", "effect": effect}] if effect else []
-        self.world.nodes = [*self.world.nodes[:index], world.node(name, taints=taints), *self.world.nodes[index + 1 :]]
+        self.world.nodes = [
+            *self.world.nodes[:index],
+            world.node(name, taints=taints),
+            *self.world.nodes[index + 1 :],
+        ]
 
     def end(self, node: str) -> None:
         """Somebody deletes the pods of a node."""
@@ -89,19 +107,28 @@ class Scene:
     def look(self) -> None:
         # A world changes its objects in place, which no cluster does.
         seen = copy.deepcopy(self.world.observe())
-        seen = Observation(seen.now, seen.daemonset, seen.nodes, seen.pods, seen.revisions, {}, seen.vanished)
-        look = self.shadow.look(Decided(seen.now, seen.daemonset.key, decide.decide(seen), False, seen))
+        seen = Observation(
+            seen.now, seen.daemonset, seen.nodes, seen.pods, seen.revisions, {}, seen.vanished
+        )
+        look = self.shadow.look(
+            Decided(seen.now, seen.daemonset.key, decide.decide(seen), False, seen)
+        )
         self.records += look.records
         self.wake_after = look.wake_after
 
     def rest(self, turns: int = 300, *, often: bool = False) -> None:
-        """Until theirs is done, and ours has looked as often as it wanted to; `often`: after each of their turns."""
+        """Until theirs is done, and ours has looked as often as it wanted to; `often`: after each
+        of their turns.
+        """
         for _ in range(turns):
             before = self.world.body["metadata"]["resourceVersion"], sorted(self.world.pods)
             self.act()
             if often:
                 self.look()
-            if self.kubelets() or before != (self.world.body["metadata"]["resourceVersion"], sorted(self.world.pods)):
+            if self.kubelets() or before != (
+                self.world.body["metadata"]["resourceVersion"],
+                sorted(self.world.pods),
+            ):
                 continue
             self.look()
             if self.wake_after is None:
@@ -145,11 +172,16 @@ def chaos(there: Scene, step: str, chance: random.Random) -> None:
         case "fail":
             there.fail(name)
         case "join":
-            there.world.nodes = [*there.world.nodes, world.node(f"new-{len(there.world.nodes)}-{chance.random()}")]
+            there.world.nodes = [
+                *there.world.nodes,
+                world.node(f"new-{len(there.world.nodes)}-{chance.random()}"),
+            ]
         case "surge":
             there.edit("agent:7", updateStrategy=world.rolling(0, chance.randrange(1, 4)))
         case "replace":
-            there.edit("agent:8", updateStrategy=world.rolling(chance.choice(["25%", "50%", "75%"])))
+            there.edit(
+                "agent:8", updateStrategy=world.rolling(chance.choice(["25%", "50%", "75%"]))
+            )
         case "ondelete":
             there.edit("agent:9", updateStrategy={"type": "OnDelete"})
         case _:
@@ -180,32 +212,41 @@ STEPS = st.sampled_from(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40), st.integers(0, 10_000))
-def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(steps: list[tuple[str, bool]], seed: int) -> None:
+def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(
+    steps: list[tuple[str, bool]], seed: int
+) -> None:
     there, chance = scene(), random.Random(seed)
     for step, looks in steps:
         chaos(there, step, chance)
         if looks or step in CAUSES:
             there.look()
     there.rest()
-    # Of pods that an update is due to replace nothing tells who ended them, so that somebody's deletion counts as theirs.
+    # Of pods that an update is due to replace nothing tells who ended them, so that somebody's
+    # deletion counts as theirs.
     ended = any(step == "end" for step, _ in steps)
     assert [told for told in there.differences if not (ended and told.what is Unlike.ROLLOUT)] == []
 
 
 def blind_to_taints(seen: Observation) -> Decision:
-    return decide.decide(replace(seen, nodes=tuple(replace(node, taints=()) for node in seen.nodes)))
+    return decide.decide(
+        replace(seen, nodes=tuple(replace(node, taints=()) for node in seen.nodes))
+    )
 
 
 def without(test: Callable[[Action], bool]) -> Decide:
     def theirs(seen: Observation) -> Decision:
         decision = decide.decide(seen)
-        return replace(decision, steps=tuple(tuple(a for a in step if not test(a)) for step in decision.steps))
+        return replace(
+            decision, steps=tuple(tuple(a for a in step if not test(a)) for step in decision.steps)
+        )
 
     return theirs
 
 
 def paced_by(strategy: RollingUpdate) -> Decide:
-    return lambda seen: decide.decide(replace(seen, daemonset=replace(seen.daemonset, strategy=strategy)))
+    return lambda seen: decide.decide(
+        replace(seen, daemonset=replace(seen.daemonset, strategy=strategy))
+    )
 
 
 def counts_wrong(seen: Observation) -> Decision:
@@ -218,7 +259,10 @@ def counts_wrong(seen: Observation) -> Decision:
 def ends_the_elder(seen: Observation) -> Decision:
     """Of several pods on a node, keeps the youngest."""
     decision = decide.decide(seen)
-    return replace(decision, steps=tuple(tuple(other_of(action, seen) for action in step) for step in decision.steps))
+    return replace(
+        decision,
+        steps=tuple(tuple(other_of(action, seen) for action in step) for step in decision.steps),
+    )
 
 
 def other_of(action: Action, seen: Observation) -> Action:
@@ -250,7 +294,11 @@ def surge(there: Scene) -> None:
     ("theirs", "what_happens", "told"),
     [
         (blind_to_taints, taint_one, ("create", "no pod on node-1", "made agent-")),
-        (blind_to_taints, lambda there: there.taint(1, "NoExecute"), ("standstill", "DeletePod agent-", "nothing for 120 s")),
+        (
+            blind_to_taints,
+            lambda there: there.taint(1, "NoExecute"),
+            ("standstill", "DeletePod agent-", "nothing for 120 s"),
+        ),
         (
             without(lambda a: isinstance(a, CreatePod)),
             lambda there: there.end("node-3"),
@@ -261,22 +309,42 @@ def surge(there: Scene) -> None:
             lambda there: there.fail("node-0"),
             ("standstill", "DeletePod agent-", "nothing"),
         ),
-        (without(lambda a: isinstance(a, DeletePod)), roll, ("standstill", "DeletePod agent-", "nothing")),
-        (without(lambda a: isinstance(a, CreateRevision)), roll, ("standstill", "CreateRevision agent-", "nothing")),
-        (paced_by(RollingUpdate(Share(3))), roll, ("rollout", "at most 1 nodes at risk at once", "put 3 at risk")),
-        (paced_by(RollingUpdate(Share(0), Share(2))), surge, ("rollout", "at most 1 nodes at risk at once", "put 2 at risk")),
+        (
+            without(lambda a: isinstance(a, DeletePod)),
+            roll,
+            ("standstill", "DeletePod agent-", "nothing"),
+        ),
+        (
+            without(lambda a: isinstance(a, CreateRevision)),
+            roll,
+            ("standstill", "CreateRevision agent-", "nothing"),
+        ),
+        (
+            paced_by(RollingUpdate(Share(3))),
+            roll,
+            ("rollout", "at most 1 nodes at risk at once", "put 3 at risk"),
+        ),
+        (
+            paced_by(RollingUpdate(Share(0), Share(2))),
+            surge,
+            ("rollout", "at most 1 nodes at risk at once", "put 2 at risk"),
+        ),
         (counts_wrong, roll, ("standstill", "the status Counts(desired=4", "nothing")),
         (ends_the_elder, double, ("delete", "an end of agent-double on node-2", "ended agent-")),
     ],
 )
-def test_one_that_does_otherwise_is_told(theirs: Decide, what_happens: Callable[[Scene], None], told: tuple[str, str, str]) -> None:
+def test_one_that_does_otherwise_is_told(
+    theirs: Decide, what_happens: Callable[[Scene], None], told: tuple[str, str, str]
+) -> None:
     there = scene()
     there.theirs = theirs
     what_happens(there)
     there.look()
     there.rest(often=True)
     found = [(record.what.value, record.ours, record.theirs) for record in there.differences]
-    assert any(all(one.startswith(start) for one, start in zip(said, told, strict=True)) for said in found), found
+    assert any(
+        all(one.startswith(start) for one, start in zip(said, told, strict=True)) for said in found
+    ), found
     assert all(told.differences for told in there.compared)
 
 
@@ -286,7 +354,10 @@ def test_a_second_pod_on_a_node_is_one_too_many() -> None:
     there.theirs = without(lambda action: isinstance(action, DeletePod))
     there.look()
     there.rest()
-    assert next((told.what, told.theirs) for told in there.differences) == (Unlike.CREATE, "made agent-double")
+    assert next((told.what, told.theirs) for told in there.differences) == (
+        Unlike.CREATE,
+        "made agent-double",
+    )
 
 
 def test_an_interval_that_agrees_says_what_was_done() -> None:
@@ -299,7 +370,13 @@ def test_an_interval_that_agrees_says_what_was_done() -> None:
     there.rest()
     (told,) = there.compared
     once = {f"node-{index}": 1 for index in range(5)}
-    assert (told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere) == (once, once, 5, 2, {})
+    assert (told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere) == (
+        once,
+        once,
+        5,
+        2,
+        {},
+    )
     assert told.since < told.at
 
 
@@ -333,7 +410,9 @@ def test_an_act_whose_cause_is_seen_late_is_no_difference() -> None:
     assert (there.differences, len(there.compared)) == ([], 1)
 
 
-@pytest.mark.parametrize("change", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "another"}])
+@pytest.mark.parametrize(
+    "change", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "another"}]
+)
 def test_a_daemonset_that_ends_or_is_another_one_is_not_judged(change: dict[str, str]) -> None:
     there = scene()
     there.world.body["metadata"].update(change)
@@ -388,8 +467,12 @@ def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "elsewhere"), [(1.0, {}), (10.0, {"node-1": 1})])
-def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(seconds: float, elsewhere: dict[str, int]) -> None:
-    """Their order to end it was on its way when the way back was seen; long after that somebody else gave it."""
+def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(
+    seconds: float, elsewhere: dict[str, int]
+) -> None:
+    """Their order to end it was on its way when the way back was seen; long after that somebody
+    else gave it.
+    """
     there = scene()
     there.edit("agent:2")
     there.act(at_most=1)  # the revision

@@ -1,4 +1,6 @@
-"""How a comparison is told: differences loudly, agreement quietly, a turn that wants nothing not at all."""
+"""How a comparison is told: differences loudly, agreement quietly, a turn that wants nothing not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ AGREED = Compared(8.0, KEY, 1.0, 0, {"node-1": 1, "node-2": 2}, {}, elsewhere={"
 def test_a_difference_is_a_warning() -> None:
     line = log_lines.line(DIFFERED)
     assert line == (
-        "warning: DaemonSet logging/agent: the built-in controller did otherwise: ours wants no pod on node-1; theirs made agent-x"
+        "warning: DaemonSet logging/agent: the built-in controller did otherwise: ours wants no "
+        "pod on node-1; theirs made agent-x"
     )
     assert log_lines.as_json(DIFFERED) == {
         "time": 7.0,
@@ -37,7 +40,10 @@ def test_an_agreement_is_for_programs_and_names_no_nodes() -> None:
     assert log_lines.line(AGREED) is None
     told = log_lines.as_json(AGREED)
     assert told is not None
-    assert {name: told[name] for name in ("differences", "created", "deleted", "elsewhere", "replaced", "at_risk")} == {
+    assert {
+        name: told[name]
+        for name in ("differences", "created", "deleted", "elsewhere", "replaced", "at_risk")
+    } == {
         "differences": 0,
         "created": 3,
         "deleted": 0,
@@ -52,7 +58,9 @@ def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
     first = there.observe()
     there.settle()
     last = there.observe()
-    wanting, idle = (Decided(seen.now, KEY, decide.decide(seen), False, seen) for seen in (first, last))
+    wanting, idle = (
+        Decided(seen.now, KEY, decide.decide(seen), False, seen) for seen in (first, last)
+    )
     assert log_lines.as_json(wanting) == {
         "time": first.now,
         "level": "debug",

@@ -23,7 +23,9 @@ def differed(there: Stand) -> list[Differed]:
 
 def test_two_of_ours_agree_through_a_whole_story() -> None:
     async def scene() -> None:
-        async with stand(4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))) as there:
+        async with stand(
+            4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
+        ) as there:
             await story.play_on(there, shadowed=True)
             assert differed(there) == []
             assert sum(record.replaced for record in compared(there)) >= 4
@@ -39,8 +41,11 @@ def test_a_pod_that_failed_and_went_within_a_look_is_known_to_have_failed() -> N
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(20)
             name = (await there.people.list(POD)).items[0]["metadata"]["name"]
-            for status in ({"message": "soon"}, {"phase": "Failed"}):  # the first brings a look, and for 5 ms no other
-                await there.people.patch(POD, "default", name, {"status": status}, subresource="status")
+            # the first brings a look, and for 5 ms no other
+            for status in ({"message": "soon"}, {"phase": "Failed"}):
+                await there.people.patch(
+                    POD, "default", name, {"status": status}, subresource="status"
+                )
             await there.people.delete(POD, "default", name)
             await asyncio.sleep(20)
             assert [sum(record.deleted.values()) for record in compared(there)[1:]] == [1]
@@ -84,7 +89,13 @@ def test_under_observe_time_alone_brings_a_turn() -> None:
             there.begin(Powers.FULL)
             await asyncio.sleep(20)
             await there.kill()
-            await there.people.patch(DAEMONSET, "default", "agent", {"spec": {"minReadySeconds": 60}}, type=PatchType.MERGE)
+            await there.people.patch(
+                DAEMONSET,
+                "default",
+                "agent",
+                {"spec": {"minReadySeconds": 60}},
+                type=PatchType.MERGE,
+            )
             there.records.clear()
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(100)
@@ -92,6 +103,9 @@ def test_under_observe_time_alone_brings_a_turn() -> None:
             waiting, last = turns[0], turns[-1]
             assert waiting.decision.wake_after is not None
             assert abs(last.at - waiting.at - waiting.decision.wake_after) < 0.1
-            assert (waiting.decision.status is not None, last.decision.status is not None) == (True, True)
+            assert (waiting.decision.status is not None, last.decision.status is not None) == (
+                True,
+                True,
+            )
 
     play(scene)

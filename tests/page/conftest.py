@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Route,
+    sync_playwright,
+)
 
 from gitops_ds.web.page import routes
 from gitops_ds.web.page.access import PageGuard
@@ -102,9 +109,13 @@ class Looker:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for a module, and no longer: as long as it lives, no other test of this thread can run an event loop."""
+    """One for a module, and no longer: as long as it lives, no other test of this thread can run an
+    event loop.
+    """
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        made = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         yield made
         made.close()
 

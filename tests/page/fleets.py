@@ -1,4 +1,6 @@
-"""Fleets to look at: agents made of the same bodies that an API server sends, as many nodes as wanted, and a view of them."""
+"""Fleets to look at: agents made of the same bodies that an API server sends, as many nodes as
+wanted, and a view of them.
+"""
 
 from __future__ import annotations
 
@@ -68,13 +70,19 @@ class Show:
         self._moved = asyncio.Event()
 
 
-def info(id: str, subject: str, author: str = "Dana Doe <dana@example.com>", day: int = 20) -> CommitInfo:
+def info(
+    id: str, subject: str, author: str = "Dana Doe <dana@example.com>", day: int = 20
+) -> CommitInfo:
     return CommitInfo(CommitId(id), (), datetime(2026, 11, day, 9, 30, tzinfo=UTC), author, subject)
 
 
 def node(name: str, pool: str, zone: str, **spec: Any) -> dict[str, Any]:
     ready = spec.pop("ready", True)
-    labels = {"kubernetes.io/hostname": name, "node.kubernetes.io/pool": pool, "topology.kubernetes.io/zone": zone}
+    labels = {
+        "kubernetes.io/hostname": name,
+        "node.kubernetes.io/pool": pool,
+        "topology.kubernetes.io/zone": zone,
+    }
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}},
         "spec": spec,
@@ -94,15 +102,22 @@ def nodes(count: int) -> list[dict[str, Any]]:
 
 
 def template(name: str, image: str, env: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    container = {"name": name, "image": image, "resources": {"limits": {"memory": "200Mi"}}, **({"env": list(env)} if env else {})}
+    container = {
+        "name": name,
+        "image": image,
+        "resources": {"limits": {"memory": "200Mi"}},
+        **({"env": list(env)} if env else {}),
+    }
     return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
 
 
 @dataclass
 class Fleet:
-    """One DaemonSet to be: its templates oldest first with their commits, and what stands in the way on which node.
+    """One DaemonSet to be: its templates oldest first with their commits, and what stands in the
+    way on which node.
 
-    `on` is how many nodes, in order, run each template but the first; `troubles` by node: reason, message, and none is ready there.
+    `on` is how many nodes, in order, run each template but the first; `troubles` by node: reason,
+    message, and none is ready there.
     """
 
     name: str
@@ -128,7 +143,10 @@ def wanted(fleet: Fleet) -> dict[str, Any]:
             "namespace": fleet.namespace,
             "annotations": {names.COMMIT: commit, **fleet.annotations},
         },
-        "spec": {"selector": {"matchLabels": {"app": fleet.name}}, "template": {**body, "spec": spec}},
+        "spec": {
+            "selector": {"matchLabels": {"app": fleet.name}},
+            "template": {**body, "spec": spec},
+        },
     }
 
 
@@ -137,13 +155,28 @@ def agent(fleet: Fleet, on_nodes: Sequence[Mapping[str, Any]]) -> Agent:
     body = wanted(fleet)
     uid = f"uid-{fleet.name}"
     made = timestamps.text(NOW - 86_400)
-    body["metadata"] |= {"uid": uid, "resourceVersion": "7", "generation": 2, "creationTimestamp": made}
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": fleet.name, "uid": uid, "controller": True}
+    body["metadata"] |= {
+        "uid": uid,
+        "resourceVersion": "7",
+        "generation": 2,
+        "creationTimestamp": made,
+    }
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": fleet.name,
+        "uid": uid,
+        "controller": True,
+    }
     last = body["spec"]["template"]
     kept = [*(one for one, _ in fleet.templates[:-1]), last]
     made_of = [_revision(fleet, number, one, owner) for number, one in enumerate(kept, 1)]
     pods, ready = [], 0
-    eligible = [one for one in on_nodes if all(one["metadata"]["labels"].get(k) == v for k, v in fleet.selector.items())]
+    eligible = [
+        one
+        for one in on_nodes
+        if all(one["metadata"]["labels"].get(k) == v for k, v in fleet.selector.items())
+    ]
     have_new = len(eligible) if fleet.on < 0 else fleet.on
     for place, one in enumerate(eligible):
         name = one["metadata"]["name"]
@@ -162,17 +195,29 @@ def agent(fleet: Fleet, on_nodes: Sequence[Mapping[str, Any]]) -> Agent:
         "observedGeneration": 2,
     }
     known = cache.Cache()
-    for resource, items in ((NODE, on_nodes), (DAEMONSET, [body]), (CONTROLLER_REVISION, made_of), (POD, pods)):
+    for resource, items in (
+        (NODE, on_nodes),
+        (DAEMONSET, [body]),
+        (CONTROLLER_REVISION, made_of),
+        (POD, pods),
+    ):
         known.replace(resource, items, "7")
     seen = known.observe(Key("apps", "DaemonSet", fleet.namespace, fleet.name), NOW)
     assert seen is not None
     commits = {number: CommitId(commit) for number, (_, commit) in enumerate(fleet.templates, 1)}
     last_good = CommitId(fleet.templates[-1][1])
-    state = State(last_good=last_good, last_attempted=last_good, held=fleet.held, revisions={seen.daemonset.key: commits})
+    state = State(
+        last_good=last_good,
+        last_attempted=last_good,
+        held=fleet.held,
+        revisions={seen.daemonset.key: commits},
+    )
     return Agent(seen, health.judge(seen), state)
 
 
-def _revision(fleet: Fleet, number: int, body: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+def _revision(
+    fleet: Fleet, number: int, body: dict[str, Any], owner: dict[str, Any]
+) -> dict[str, Any]:
     hash = f"{fleet.name}-hash-{number}"
     return {
         "apiVersion": "apps/v1",
@@ -191,7 +236,13 @@ def _revision(fleet: Fleet, number: int, body: dict[str, Any], owner: dict[str, 
 
 def _pod(fleet: Fleet, node: str, hash: str, owner: dict[str, Any]) -> dict[str, Any]:
     trouble = fleet.troubles.get(node)
-    conditions = [{"type": "Ready", "status": "False" if trouble else "True", "lastTransitionTime": timestamps.text(NOW - 3600)}]
+    conditions = [
+        {
+            "type": "Ready",
+            "status": "False" if trouble else "True",
+            "lastTransitionTime": timestamps.text(NOW - 3600),
+        }
+    ]
     container: dict[str, Any] = {"name": fleet.name, "ready": not trouble}
     if trouble and trouble[0]:
         container["state"] = {"waiting": {"reason": trouble[0], "message": trouble[1]}}
@@ -200,17 +251,25 @@ def _pod(fleet: Fleet, node: str, hash: str, owner: dict[str, Any]) -> dict[str,
             "name": f"{fleet.name}-{node.partition('.')[0]}",
             "namespace": fleet.namespace,
             "uid": f"{fleet.name}-{node}",
-            "creationTimestamp": timestamps.text(NOW - (60 if trouble and not trouble[0] else 3600)),
+            "creationTimestamp": timestamps.text(
+                NOW - (60 if trouble and not trouble[0] else 3600)
+            ),
             "labels": {"app": fleet.name, names.REVISION_HASH: hash},
             "ownerReferences": [owner],
         },
         "spec": {"nodeName": node},
-        "status": {"phase": "Pending" if trouble else "Running", "conditions": conditions, "containerStatuses": [container]},
+        "status": {
+            "phase": "Pending" if trouble else "Running",
+            "conditions": conditions,
+            "containerStatuses": [container],
+        },
     }
 
 
 def story(count: int = 60) -> Show:
-    """A cluster in the middle of its day: a rollout that goes on, one that fails, a broken node, one suspended, two at rest."""
+    """A cluster in the middle of its day: a rollout that goes on, one that fails, a broken node,
+    one suspended, two at rest.
+    """
     on = nodes(count)
     called = [one["metadata"]["name"] for one in on]
     on[7] = node(called[7], "general", "eu-west-1b", ready=False, unschedulable=True)
@@ -222,7 +281,11 @@ def story(count: int = 60) -> Show:
     broken = template("gpu-plugin", "cr.example.com/gpu-plugin:0.17"), OLD
     bad = template("gpu-plugin", "cr.example.com/gpu-plugin:0.18-rc"), NEW
     gpu = {"node.kubernetes.io/pool": "gpu"}
-    gpus = [one["metadata"]["name"] for one in on if one["metadata"]["labels"]["node.kubernetes.io/pool"] == "gpu"]
+    gpus = [
+        one["metadata"]["name"]
+        for one in on
+        if one["metadata"]["labels"]["node.kubernetes.io/pool"] == "gpu"
+    ]
     why = "Back-off pulling image cr.example.com/gpu-plugin:0.18-rc: not found"
     crash = "CrashLoopBackOff", "back-off 5m0s restarting failed container"
     halted = {called[7]: ("", ""), called[count * 3 // 5 - 1]: ("", "")}
@@ -231,15 +294,38 @@ def story(count: int = 60) -> Show:
         Fleet("fluent-bit", "logging", fluent, on=count * 3 // 5, troubles=halted),
         Fleet("gpu-plugin", "gpu", (broken, bad), on=2, troubles=pulling, selector=gpu),
         Fleet("node-exporter", templates=(exporter,)),
-        Fleet("cilium", "kube-system", ((template("cilium", "quay.io/cilium/cilium:v1.18.2"), OLDER),)),
-        Fleet("csi-node", "storage", ((template("csi-node", "cr.example.com/csi:2.1"), OLDER),), troubles={called[7]: crash}),
-        Fleet("falco", "security", ((template("falco", "cr.example.com/falco:0.41"), OLD),), annotations={names.SUSPEND: "true"}),
+        Fleet(
+            "cilium", "kube-system", ((template("cilium", "quay.io/cilium/cilium:v1.18.2"), OLDER),)
+        ),
+        Fleet(
+            "csi-node",
+            "storage",
+            ((template("csi-node", "cr.example.com/csi:2.1"), OLDER),),
+            troubles={called[7]: crash},
+        ),
+        Fleet(
+            "falco",
+            "security",
+            ((template("falco", "cr.example.com/falco:0.41"), OLD),),
+            annotations={names.SUSPEND: "true"},
+        ),
     )
-    found = tuple(sorted((agent(one, on) for one in fleets), key=lambda one: (one.key.namespace, one.key.name)))
-    wants: dict[Key, Body] = {Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets}
+    found = tuple(
+        sorted(
+            (agent(one, on) for one in fleets), key=lambda one: (one.key.namespace, one.key.name)
+        )
+    )
+    wants: dict[Key, Body] = {
+        Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets
+    }
     live = Key("apps", "DaemonSet", "node-agents", "node-exporter")
     wants[live] = wanted(
-        Fleet("node-exporter", templates=((template("node-exporter", "quay.io/prometheus/node-exporter:v1.10.0"), OLDER),))
+        Fleet(
+            "node-exporter",
+            templates=(
+                (template("node-exporter", "quay.io/prometheus/node-exporter:v1.10.0"), OLDER),
+            ),
+        )
     )
     infos = {
         NEW: info(NEW, "fluent-bit 4.0.3, gpu-plugin 0.18", day=21),
@@ -248,11 +334,28 @@ def story(count: int = 60) -> Show:
     }
     key = Key("apps", "DaemonSet", "logging", "fluent-bit")
     falco = Key("apps", "DaemonSet", "security", "falco")
-    typo = "commit 77aa01bc23de is not applied: agents/falco/daemonset.yaml:27:7: DS003 unknown field"
+    typo = (
+        "commit 77aa01bc23de is not applied: agents/falco/daemonset.yaml:27:7: DS003 unknown field"
+    )
     happened = [
-        Event(NOW - 40, "Applied", "updated DaemonSet logging/fluent-bit (revision 2)", "good", key),
-        Event(NOW - 41, "NotApplied", "not applied: DaemonSet security/falco is suspended", "warn", falco),
-        Event(NOW - 45, "NewCommit", f"new commit {NEW[:12]} 'fluent-bit 4.0.3, gpu-plugin 0.18' by Dana Doe", "plain", None, NEW),
+        Event(
+            NOW - 40, "Applied", "updated DaemonSet logging/fluent-bit (revision 2)", "good", key
+        ),
+        Event(
+            NOW - 41,
+            "NotApplied",
+            "not applied: DaemonSet security/falco is suspended",
+            "warn",
+            falco,
+        ),
+        Event(
+            NOW - 45,
+            "NewCommit",
+            f"new commit {NEW[:12]} 'fluent-bit 4.0.3, gpu-plugin 0.18' by Dana Doe",
+            "plain",
+            None,
+            NEW,
+        ),
         Event(NOW - 4000, "CommitRejected", typo, "bad", None, "77aa01bc23de" + "0" * 28),
     ]
     return Show(found, wants=wants, happened=happened, infos=infos)

@@ -27,7 +27,13 @@ Talk = Callable[[Client], Awaitable[None]]
 ADDRESS = "127.0.0.1:8080"
 
 
-def asked(host: str = ADDRESS, peer: str = "127.0.0.1", method: str = "GET", cookie: str = "", **headers: str) -> PageRequest:
+def asked(
+    host: str = ADDRESS,
+    peer: str = "127.0.0.1",
+    method: str = "GET",
+    cookie: str = "",
+    **headers: str,
+) -> PageRequest:
     named = CIMultiDict((name.replace("_", "-"), value) for name, value in headers.items())
     return PageRequest(peer, method, host, named, cookie)
 
@@ -51,7 +57,9 @@ def door(path: Path, now: list[float] | None = None) -> PageGuard:
         ("", AccessVerdict.KEEP_OUT),
     ],
 )
-def test_open_answers_to_no_name_that_somebody_else_may_own(host: str, verdict: AccessVerdict) -> None:
+def test_open_answers_to_no_name_that_somebody_else_may_own(
+    host: str, verdict: AccessVerdict
+) -> None:
     assert PageGuard().judge(asked(host))[0] is verdict
 
 
@@ -89,7 +97,9 @@ def test_a_sign_in_ends_by_time_and_with_its_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "short"])
-def test_a_token_that_is_missing_or_can_be_guessed_is_refused_at_the_start(tmp_path: Path, content: str | None) -> None:
+def test_a_token_that_is_missing_or_can_be_guessed_is_refused_at_the_start(
+    tmp_path: Path, content: str | None
+) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
@@ -108,7 +118,9 @@ def test_a_token_that_is_missing_or_can_be_guessed_is_refused_at_the_start(tmp_p
         ("", {"X_Forwarded_User": "dana"}, AccessVerdict.KEEP_OUT),
     ],
 )
-def test_a_header_is_believed_from_trusted_proxies_only(peer: str, headers: Mapping[str, str], verdict: AccessVerdict) -> None:
+def test_a_header_is_believed_from_trusted_proxies_only(
+    peer: str, headers: Mapping[str, str], verdict: AccessVerdict
+) -> None:
     at = PageGuard(AccessKind.PROXY, trusted=access.networks(("10.0.0.0/8",)))
     assert at.judge(asked(peer=peer, **headers))[0] is verdict
 
@@ -122,7 +134,9 @@ def test_a_header_is_believed_from_trusted_proxies_only(peer: str, headers: Mapp
         ({}, AccessVerdict.KEEP_OUT),
     ],
 )
-def test_what_is_not_a_get_comes_from_the_page_itself(origin: Mapping[str, str], verdict: AccessVerdict) -> None:
+def test_what_is_not_a_get_comes_from_the_page_itself(
+    origin: Mapping[str, str], verdict: AccessVerdict
+) -> None:
     assert PageGuard().judge(asked(method="POST", **origin))[0] is verdict
 
 
@@ -138,7 +152,9 @@ def test_what_is_not_a_get_comes_from_the_page_itself(origin: Mapping[str, str],
         ("127.0.0.1:8080", PageSettings(False), None),
     ],
 )
-def test_where_a_page_is_served_and_to_whom(address: str, told: PageSettings, access: str | None) -> None:
+def test_where_a_page_is_served_and_to_whom(
+    address: str, told: PageSettings, access: str | None
+) -> None:
     found = told.served_at(address)
     assert (found.access if found else None) == access
 
@@ -178,15 +194,21 @@ def test_signing_in_and_out(tmp_path: Path) -> None:
         assert wrong.status == 401
         assert "That is not the token." in await wrong.text()
         assert (await client.post("/login", data={"token": TOKEN})).status == 403
-        assert (await client.post("/login", data=b"x" * 5000, headers={"Origin": home})).status == 413
-        right = await client.post("/login", data={"token": TOKEN}, headers={"Origin": home}, allow_redirects=False)
+        assert (
+            await client.post("/login", data=b"x" * 5000, headers={"Origin": home})
+        ).status == 413
+        right = await client.post(
+            "/login", data={"token": TOKEN}, headers={"Origin": home}, allow_redirects=False
+        )
         told = right.headers["Set-Cookie"]
         assert right.status == 303
         assert all(word in told for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
         page = await client.get("/agents/logging/fluent-bit")
         assert page.status == 200
         assert "Sign out" in await page.text()
-        assert (await client.post("/logout", headers={"Origin": "http://evil.example.com"})).status == 403
+        assert (
+            await client.post("/logout", headers={"Origin": "http://evil.example.com"})
+        ).status == 403
         await client.post("/logout", headers={"Origin": home})
         assert (await client.get("/", allow_redirects=False)).status == 303
 
@@ -195,7 +217,14 @@ def test_signing_in_and_out(tmp_path: Path) -> None:
 
 def test_every_answer_has_the_strict_headers(tmp_path: Path) -> None:
     async def talk(client: Client) -> None:
-        for path in ("/", "/agents/logging/fluent-bit", "/agents/x/y", "/nodes", "/events", "/" + assets.PATHS["css"]):
+        for path in (
+            "/",
+            "/agents/logging/fluent-bit",
+            "/agents/x/y",
+            "/nodes",
+            "/events",
+            "/" + assets.PATHS["css"],
+        ):
             answer = await client.get(path)
             policy = answer.headers["Content-Security-Policy"]
             assert policy.startswith("default-src 'none'; ")
@@ -254,7 +283,13 @@ def test_links_lead_home_from_every_depth() -> None:
 
     async def done() -> None:
         book = Book(fleets.story(20))
-        for path in ("", "nodes", "agents/logging/fluent-bit", "agents/logging/fluent-bit/nodes", f"commits/{fleets.NEW}"):
+        for path in (
+            "",
+            "nodes",
+            "agents/logging/fluent-bit",
+            "agents/logging/fluent-bit/nodes",
+            f"commits/{fleets.NEW}",
+        ):
             html = (await book.page(path, {})).html.decode()
             found = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', html)
             assert found
@@ -276,9 +311,18 @@ def test_a_map_of_5000_nodes_is_small() -> None:
 def test_wrong_tokens_of_one_address_lock_out_nobody_else(tmp_path: Path) -> None:
     at = door(tmp_path)
     for _ in range(20):
-        assert at.judge(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0] is AccessVerdict.KEEP_OUT
-    assert at.judge(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.KEEP_OUT
-    assert at.judge(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.COME_IN
+        assert (
+            at.judge(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0]
+            is AccessVerdict.KEEP_OUT
+        )
+    assert (
+        at.judge(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0]
+        is AccessVerdict.KEEP_OUT
+    )
+    assert (
+        at.judge(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0]
+        is AccessVerdict.COME_IN
+    )
     for number in range(5000):
         at.knows("wrong", f"10.1.{number // 256}.{number % 256}")
     assert len(at._wrong) <= access._PEERS
@@ -291,8 +335,12 @@ def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, told: str) ->
     assert at.judge(asked(cookie=told))[0] is AccessVerdict.SIGN_IN
 
 
-@pytest.mark.parametrize("header", [b"Authorization: Bearer \xff\xfe", b"Cookie: gitops-ds-page=9999999999.\xff\xfe"])
-def test_bytes_that_are_no_utf_8_are_answered_with_the_pages_headers(tmp_path: Path, header: bytes) -> None:
+@pytest.mark.parametrize(
+    "header", [b"Authorization: Bearer \xff\xfe", b"Cookie: gitops-ds-page=9999999999.\xff\xfe"]
+)
+def test_bytes_that_are_no_utf_8_are_answered_with_the_pages_headers(
+    tmp_path: Path, header: bytes
+) -> None:
     async def talk(client: Client) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header + b"\r\n\r\n")

@@ -1,4 +1,6 @@
-"""Every view in a real Chromium: with and without scripts, light and dark, by keyboard, live, and with hostile text in it."""
+"""Every view in a real Chromium: with and without scripts, light and dark, by keyboard, live, and
+with hostile text in it.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,14 @@ FAULTS = (Path(__file__).parent / "faults.js").read_text("utf-8")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_is_whole_and_accessible(looker: Looker, served: Served, view: str, theme: str, scripts: bool) -> None:
+def test_every_view_is_whole_and_accessible(
+    looker: Looker, served: Served, view: str, theme: str, scripts: bool
+) -> None:
     page = looker.open(served.url + VIEWS[view], color_scheme=theme, java_script_enabled=scripts)
     expect(page.locator("h1")).to_have_text(HEADING[view])
     if not scripts:
-        # Scripts of the browser's driver don't run either, so what is looked at is the same page with them.
+        # Scripts of the browser's driver don't run either, so what is looked at is the same page
+        # with them.
         assert page.locator("button:visible:not(form button)").count() == 0
         looker.picture(page, f"{view}-{theme}-plain")
         return
@@ -57,7 +62,9 @@ def test_every_view_is_whole_and_accessible(looker: Looker, served: Served, view
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_phone_scrolls_tables_and_never_the_page(looker: Looker, served: Served, view: str) -> None:
+def test_a_phone_scrolls_tables_and_never_the_page(
+    looker: Looker, served: Served, view: str
+) -> None:
     page = looker.open(served.url + VIEWS[view], viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     looker.picture(page, f"{view}-phone")
@@ -70,7 +77,9 @@ def test_without_scripts_links_filter_and_refresh_do(looker: Looker, served: Ser
     page.get_by_role("button", name="Show").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("link", name="gpu-plugin", exact=True).click()
-    expect(page.get_by_text("gitops-ds rollback ds/gpu-plugin -n gpu --to-revision 1")).to_be_visible()
+    expect(
+        page.get_by_text("gitops-ds rollback ds/gpu-plugin -n gpu --to-revision 1")
+    ).to_be_visible()
     page.get_by_role("link", name="Every node as a table").click()
     expect(page.locator("tbody tr")).to_have_count(60)
     page.locator("tbody a").first.click()
@@ -79,7 +88,8 @@ def test_without_scripts_links_filter_and_refresh_do(looker: Looker, served: Ser
 
 def test_sorting_and_counts_are_links(looker: Looker, served: Served) -> None:
     page = looker.open(served.url)
-    assert page.locator("tbody th a").all_inner_texts()[0] == "gpu-plugin"  # who is in trouble comes first
+    # who is in trouble comes first
+    assert page.locator("tbody th a").all_inner_texts()[0] == "gpu-plugin"
     page.get_by_role("link", name="Namespace").click()
     assert page.locator("th[aria-sort]").inner_text().startswith("Namespace")
     found = page.locator("tbody td:nth-child(2)").all_inner_texts()
@@ -104,7 +114,8 @@ def test_the_keyboard_alone_is_enough(looker: Looker, served: Served) -> None:
             break
     assert reached[-1] == "fluent-bit", reached
     outline = page.evaluate(
-        "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth"
+        "getComputedStyle(document.activeElement).outlineStyle + "
+        "getComputedStyle(document.activeElement).outlineWidth"
     )
     assert outline == "solid3px"
     page.keyboard.press("Enter")
@@ -145,8 +156,12 @@ def test_the_map_is_one_stop_and_arrow_keys_walk_it(looker: Looker, served: Serv
 def test_the_map_says_why_a_node_is_not_green(looker: Looker, served: Served) -> None:
     page = looker.open(served.url + "/agents/gpu/gpu-plugin")
     page.locator(".cells i.x").first.hover()
-    expect(page.locator("#tip")).to_contain_text("broken: the template is to blame · ImagePullBackOff · commit 2e9dbbbbbbbb")
-    expect(page.locator("#why")).to_contain_text("Image pull back off on 2 nodes, to blame: the template")
+    expect(page.locator("#tip")).to_contain_text(
+        "broken: the template is to blame · ImagePullBackOff · commit 2e9dbbbbbbbb"
+    )
+    expect(page.locator("#why")).to_contain_text(
+        "Image pull back off on 2 nodes, to blame: the template"
+    )
     page.locator(".cells i.x").first.click()
     expect(page.locator("#agents")).to_contain_text("not found")
 
@@ -176,20 +191,27 @@ def test_only_what_changed_is_replaced(looker: Looker, served: Served) -> None:
         broken = next(one for one in show.found if one.key.name == "csi-node")
         on = fleets.nodes(60)
         made = fleets.agent(
-            fleets.Fleet("csi-node", "storage", ((fleets.template("csi-node", "cr.example.com/csi:2.1"), fleets.OLDER),)), on
+            fleets.Fleet(
+                "csi-node",
+                "storage",
+                ((fleets.template("csi-node", "cr.example.com/csi:2.1"), fleets.OLDER),),
+            ),
+            on,
         )
         show.move(*(made if one is broken else one for one in show.found))
 
     served.change(mend)
     expect(page.locator("tr[id='r/storage/csi-node']")).to_contain_text("Healthy")
-    assert page.evaluate("[...document.querySelectorAll('tbody tr')].filter((row) => !row.mark).map((row) => row.id)") == [
-        "r/storage/csi-node"
-    ]
+    assert page.evaluate(
+        "[...document.querySelectorAll('tbody tr')].filter((row) => !row.mark).map((row) => row.id)"
+    ) == ["r/storage/csi-node"]
     expect(page.locator("#counts")).to_contain_text("3 ✓ Healthy")
     expect(page.locator("#said")).to_contain_text("3 Healthy")
 
 
-def test_squares_change_colour_where_they_stand_and_the_focus_stays(looker: Looker, served: Served) -> None:
+def test_squares_change_colour_where_they_stand_and_the_focus_stays(
+    looker: Looker, served: Served
+) -> None:
     page = looker.open(served.url + VIEWS["agent"])
     expect(page.locator("#link")).to_have_text("live")
     page.locator(".cells i[tabindex]").focus()
@@ -235,7 +257,11 @@ def test_hostile_text_stays_text(looker: Looker) -> None:
         annotations={"note": evil},
     )
     show.found = (fleets.agent(fleet, on),)
-    show.wants = {Key("apps", "DaemonSet", "logging", "evil"): fleets.wanted(replace(fleet, templates=(first,)))}
+    show.wants = {
+        Key("apps", "DaemonSet", "logging", "evil"): fleets.wanted(
+            replace(fleet, templates=(first,))
+        )
+    }
     show.infos = {fleets.NEW: fleets.info(fleets.NEW, evil, evil)}
     show.happened = [Event(fleets.NOW, f"Kind{evil}", evil, "bad", show.found[0].key, fleets.NEW)]
     show.cluster = evil
@@ -250,8 +276,12 @@ def test_hostile_text_stays_text(looker: Looker) -> None:
             f"/?q={evil}",
             f"/{evil}",
         ):
-            page: Page = looker.open(served.url + path) if path[1:2] != "<" else looker.open(served.url)
-            page.on("dialog", lambda dialog: looker.complaints.append(f"a dialog: {dialog.message}"))
+            page: Page = (
+                looker.open(served.url + path) if path[1:2] != "<" else looker.open(served.url)
+            )
+            page.on(
+                "dialog", lambda dialog: looker.complaints.append(f"a dialog: {dialog.message}")
+            )
             if path[1:2] != "<":
                 assert page.locator("#evil").count() == 0
                 assert page.locator("img").count() == 0

@@ -24,12 +24,23 @@ def read(url: str) -> str:
         return ""
 
 
-def test_the_page_shows_what_the_service_applied(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_the_page_shows_what_the_service_applied(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     commit = upstream.commit({"agent.json": json.dumps(daemonset("shown", namespace="default"))})
     port = controlplane.free_port()
     home = f"http://127.0.0.1:{port}"
-    with running(tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", "--listen", f"127.0.0.1:{port}") as (
+    with running(
+        tmp_path,
+        control_plane,
+        "-C",
+        str(upstream.path),
+        "--interval",
+        "1s",
+        "--listen",
+        f"127.0.0.1:{port}",
+    ) as (
         _,
         log,
     ):

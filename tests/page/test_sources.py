@@ -1,4 +1,6 @@
-"""The page shows the condition of each followed repository above its agents, and above an agent the trouble of its own."""
+"""The page shows the condition of each followed repository above its agents, and above an agent the
+trouble of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ def drawn(show: fleets.Show, path: str) -> str:
 
 
 @pytest.mark.parametrize("condition", Condition)
-def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents_page(condition: Condition) -> None:
+def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents_page(
+    condition: Condition,
+) -> None:
     message = f"commit {COMMIT[:12]} is not applied: <b>a.yaml</b>"
-    status = SourceStatus("fleet", "example.com/fleet", "main", condition, message, newest=CommitId(COMMIT), since=1.0)
+    status = SourceStatus(
+        "fleet", "example.com/fleet", "main", condition, message, newest=CommitId(COMMIT), since=1.0
+    )
     show = fleets.story(10)
     show.found = tuple(replace(agent, source=status) for agent in show.found)
     show.followed = [status]
@@ -41,10 +47,17 @@ def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents
         assert f"commit {COMMIT[:12]} is not applied" in html or not is_trouble
 
 
-@pytest.mark.parametrize(("looked", "words"), [(86_400.0, "last look at Git <time datetime="), (0.0, "last look at Git <span")])
+@pytest.mark.parametrize(
+    ("looked", "words"),
+    [(86_400.0, "last look at Git <time datetime="), (0.0, "last look at Git <span")],
+)
 def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) -> None:
     show = fleets.story(10)
-    show.followed = [SourceStatus("fleet", "example.com/fleet", "main", Condition.SYNCED, since=1.0, looked=looked)]
+    show.followed = [
+        SourceStatus(
+            "fleet", "example.com/fleet", "main", Condition.SYNCED, since=1.0, looked=looked
+        )
+    ]
     html = drawn(show, "")
     assert words in html
     assert ("1970-01-02T00:00:00Z" in html) == bool(looked)
@@ -53,9 +66,21 @@ def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) ->
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
     async def looks() -> list[int]:
         cluster, versions = simulator.SimulatedCluster(), list[int]()
-        controller = Controller(cluster.client(), Powers.OBSERVE, lambda _: None, clock=cluster.server.now, chance=lambda: 0.5)
+        controller = Controller(
+            cluster.client(),
+            Powers.OBSERVE,
+            lambda _: None,
+            clock=cluster.server.now,
+            chance=lambda: 0.5,
+        )
         shown = Shown("", StatusTracker(controller, dict, cluster.server.now), tuple)
-        for at, well in ((100.0, True), (130.0, True), (170.0, True), (240.0, False), (250.0, True)):
+        for at, well in (
+            (100.0, True),
+            (130.0, True),
+            (170.0, True),
+            (240.0, False),
+            (250.0, True),
+        ):
             shown.hear(GitTook(at, 0.1, well))
             versions.append(shown.version)
         return versions

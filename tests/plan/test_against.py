@@ -14,7 +14,9 @@ from tests.plan.world import config_map, daemonset
 
 
 def bundle(*bodies: dict[str, Any]) -> Bundle:
-    return prepare.prepare(world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)})).bundle
+    return prepare.prepare(
+        world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)})
+    ).bundle
 
 
 def operations(base: Bundle, head: Bundle) -> dict[str, Operation]:
@@ -23,7 +25,9 @@ def operations(base: Bundle, head: Bundle) -> dict[str, Operation]:
 
 def test_objects_come_go_change_or_stay() -> None:
     base = bundle(daemonset("stays"), daemonset("changes"), daemonset("goes"))
-    head = bundle(daemonset("stays"), daemonset("changes", "registry.example.com/agent:2"), daemonset("comes"))
+    head = bundle(
+        daemonset("stays"), daemonset("changes", "registry.example.com/agent:2"), daemonset("comes")
+    )
     assert operations(base, head) == {
         "stays": Operation.KEEP,
         "changes": Operation.UPDATE,
@@ -55,6 +59,8 @@ def test_another_selector_of_nodes_takes_the_pods_of_some_away() -> None:
 
 
 def test_other_objects_have_no_revisions() -> None:
-    (change,) = base_diff.changes(bundle(config_map("settings", level="info")), bundle(config_map("settings", level="debug")))
+    (change,) = base_diff.changes(
+        bundle(config_map("settings", level="info")), bundle(config_map("settings", level="debug"))
+    )
     assert (change.operation, change.rollout) == (Operation.UPDATE, None)
     assert [str(field.path[-1]) for field in change.fields] == ["level"]

@@ -39,12 +39,17 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
     )
     assert [key for key in own if not allow_list.why_not(key, HOME)] == []
     assert [key for key in own if allow_list.why_not(key, ITSELF)] == []
-    assert [key for key in own if allow_list.why_not(key, AllowList())] == []  # a person at a desk has their own rights
+    # a person at a desk has their own rights
+    assert [key for key in own if allow_list.why_not(key, AllowList())] == []
 
 
 @pytest.mark.parametrize("settings", [HOME, ITSELF])
 @pytest.mark.parametrize(
-    "key", [Key("", "ConfigMap", "gitops-ds", "gitops-ds-1234"), Key("coordination.k8s.io", "Lease", "gitops-ds", "any")]
+    "key",
+    [
+        Key("", "ConfigMap", "gitops-ds", "gitops-ds-1234"),
+        Key("coordination.k8s.io", "Lease", "gitops-ds", "any"),
+    ],
 )
 def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> None:
     refusal = allow_list.why_not(key, settings)
@@ -60,11 +65,23 @@ def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> Non
         (AllowList(frozenset()), AGENT, "apply.allow.namespaces has no logging"),
         (AllowList(frozenset()), Key("", "Namespace", "", "logging"), ""),
         (AllowList(cluster_scoped=False), AGENT, ""),
-        (AllowList(cluster_scoped=False), Key("", "Namespace", "", "logging"), "apply.allow.clusterScoped is false"),
+        (
+            AllowList(cluster_scoped=False),
+            Key("", "Namespace", "", "logging"),
+            "apply.allow.clusterScoped is false",
+        ),
         (AllowList(kinds=frozenset(["DaemonSet"])), AGENT, ""),
         (AllowList(kinds=frozenset(["apps/DaemonSet"])), AGENT, ""),
-        (AllowList(kinds=frozenset(["core/DaemonSet"])), AGENT, "apply.allow.kinds has no apps/DaemonSet"),
-        (AllowList(kinds=frozenset(["DaemonSet"])), Key("", "Secret", "a", "b"), "apply.allow.kinds has no core/Secret"),
+        (
+            AllowList(kinds=frozenset(["core/DaemonSet"])),
+            AGENT,
+            "apply.allow.kinds has no apps/DaemonSet",
+        ),
+        (
+            AllowList(kinds=frozenset(["DaemonSet"])),
+            Key("", "Secret", "a", "b"),
+            "apply.allow.kinds has no core/Secret",
+        ),
         (AllowList(kinds=frozenset(["core/Secret"])), Key("", "Secret", "a", "b"), ""),
     ],
 )
@@ -74,8 +91,13 @@ def test_the_lists_say_what_may_be_named(settings: AllowList, key: Key, word: st
 
 
 def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() -> None:
-    service = replace(Service(cluster=ClusterSettings(namespace="gitops-state")), own_namespace="gitops-ds")
+    service = replace(
+        Service(cluster=ClusterSettings(namespace="gitops-state")), own_namespace="gitops-ds"
+    )
     for namespace in ("gitops-state", "gitops-ds"):
-        for key in (Key("apps", "DaemonSet", namespace, "reader-of-credentials"), Key("", "ConfigMap", namespace, "settings")):
+        for key in (
+            Key("apps", "DaemonSet", namespace, "reader-of-credentials"),
+            Key("", "ConfigMap", namespace, "settings"),
+        ):
             assert allow_list.why_not(key, service.asked.allowed) is not None
     assert Service().asked.allowed.homes == {"gitops-ds"}

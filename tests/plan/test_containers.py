@@ -1,4 +1,6 @@
-"""A Namespace or a CustomResourceDefinition that left Git: everything inside counts, whoever owns it."""
+"""A Namespace or a CustomResourceDefinition that left Git: everything inside counts, whoever owns
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ PROBE = {
     "spec": {"path": "/"},
 }
 _SCHEMA = {
-    "openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"path": {"type": "string"}}}}}
+    "openAPIV3Schema": {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"path": {"type": "string"}}}},
+    }
 }
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -32,7 +37,12 @@ DEFINITION = {
     "spec": {
         "group": "example.com",
         "scope": "Namespaced",
-        "names": {"kind": "Probe", "listKind": "ProbeList", "plural": "probes", "singular": "probe"},
+        "names": {
+            "kind": "Probe",
+            "listKind": "ProbeList",
+            "plural": "probes",
+            "singular": "probe",
+        },
         "versions": [{"name": "v1", "served": True, "storage": True, "schema": _SCHEMA}],
     },
 }
@@ -51,10 +61,14 @@ WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
 
 async def spaces(cluster: simulator.SimulatedCluster) -> set[str]:
     found = (await cluster.list(NAMESPACE)).items
-    return {body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]} & {"tools"}
+    return {
+        body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]
+    } & {"tools"}
 
 
-def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_plan_is_approved() -> None:
+def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_plan_is_approved() -> (
+    None
+):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = {"agent.yaml": daemonset("inside", namespace="tools")}
         await deployer.apply({**WITH_SPACE, **agent})
@@ -69,7 +83,10 @@ def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_pl
 
 def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_goes_last() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        agent = {"agent.yaml": daemonset("inside", namespace="tools"), "words.yaml": config_map("words", "tools")}
+        agent = {
+            "agent.yaml": daemonset("inside", namespace="tools"),
+            "words.yaml": config_map("words", "tools"),
+        }
         await deployer.apply({**WITH_SPACE, **agent})
         refused = await deployer.apply(KEPT, "second", asked())
         assert (refused.guards, refused.writes) == (["share-of-nodes"], 0)
@@ -98,9 +115,13 @@ def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_counted
         [held] = kept.plan.held
         assert held.nodes.lost == ("node-0", "node-1", "node-2")
         await people.create(CONFIG_MAP, config_map("more", "tools"))
-        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).guards == ["not-empty"], "more than was approved"
+        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).guards == [
+            "not-empty"
+        ], "more than was approved"
         approved = (await deployer.draft(KEPT, "second", asked())).plan.hash
-        assert (await deployer.apply(KEPT, "second", asked(approved))).written == ("delete Namespace tools",)
+        assert (await deployer.apply(KEPT, "second", asked(approved))).written == (
+            "delete Namespace tools",
+        )
 
     play(scene)
 
@@ -140,7 +161,9 @@ def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_app
         kept = await deployer.apply(KEPT, "second", asked())
         assert kept.guards == ["not-empty"]
         assert "secrets" in kept.refusals[0].message
-        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).written == ("delete Namespace tools",)
+        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).written == (
+            "delete Namespace tools",
+        )
 
     play(scene)
 
@@ -149,16 +172,22 @@ def test_objects_inside_count_as_deletes() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         inside = {f"{n}.yaml": config_map(f"words-{n}", "tools") for n in range(3)}
         await deployer.apply({**WITH_SPACE, **inside})
-        refused = await deployer.apply({**KEPT, **inside, "namespace.yaml": ""}, "second", asked(deletes=Limit(number=3)))
+        refused = await deployer.apply(
+            {**KEPT, **inside, "namespace.yaml": ""}, "second", asked(deletes=Limit(number=3))
+        )
         assert refused.guards == ["in-use"]
-        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=3)))).guards == ["too-many-deletes"]
+        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=3)))).guards == [
+            "too-many-deletes"
+        ]
         assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=4)))).writes == 4
 
     play(scene)
 
 
 @pytest.mark.parametrize("still_in_git", [True, False])
-def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_or_of_others(still_in_git: bool) -> None:
+def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_or_of_others(
+    still_in_git: bool,
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({**KEPT, "definition.yaml": DEFINITION})
         ours = {"probe.yaml": PROBE} if still_in_git else {}
@@ -177,7 +206,9 @@ def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_
     play(scene)
 
 
-def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_once_a_minute() -> None:
+def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_once_a_minute() -> (
+    None
+):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(WITH_SPACE)
         await cluster.client("people").create(CONFIG_MAP, config_map("notes", "tools"))

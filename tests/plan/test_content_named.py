@@ -1,4 +1,6 @@
-"""Content-named ConfigMaps go when nobody names them any more, and not before, whatever pruning says."""
+"""Content-named ConfigMaps go when nobody names them any more, and not before, whatever pruning
+says.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,25 @@ AGENT = Key("apps", "DaemonSet", "agents", "agent")
 
 
 def template(config: str) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "a"}], "volumes": [{"name": "c", "configMap": {"name": config}}]}}
+    return {
+        "spec": {
+            "containers": [{"name": "a"}],
+            "volumes": [{"name": "c", "configMap": {"name": config}}],
+        }
+    }
 
 
-def live(current: str, *kept: str, pods: frozenset[tuple[str, str]] = frozenset(), marked: bool = True) -> Live:
+def live(
+    current: str, *kept: str, pods: frozenset[tuple[str, str]] = frozenset(), marked: bool = True
+) -> Live:
     labels = {names.OWNER_LABEL: "x", **({names.CONTENT_NAMED: "agent"} if marked else {})}
     objects = {
         OLD: {"kind": "ConfigMap", "metadata": {"labels": labels}},
         AGENT: {"kind": "DaemonSet", "metadata": {}, "spec": {"template": template(current)}},
     }
-    revisions = tuple(Revision(f"r{n}", n, f"h{n}", template(config), {}) for n, config in enumerate(kept))
+    revisions = tuple(
+        Revision(f"r{n}", n, f"h{n}", template(config), {}) for n, config in enumerate(kept)
+    )
     return Live(objects, {AGENT: revisions}, (), pods)
 
 
@@ -41,5 +52,7 @@ def live(current: str, *kept: str, pods: frozenset[tuple[str, str]] = frozenset(
         (live("agent-new", marked=False), False),
     ],
 )
-def test_it_is_collected_only_when_no_template_no_revision_and_no_pod_names_it(seen: Live, goes: bool) -> None:
+def test_it_is_collected_only_when_no_template_no_revision_and_no_pod_names_it(
+    seen: Live, goes: bool
+) -> None:
     assert prune.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())

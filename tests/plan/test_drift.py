@@ -1,4 +1,6 @@
-"""What people and controllers change in the cluster: who it was is named, and it is corrected, told or held."""
+"""What people and controllers change in the cluster: who it was is named, and it is corrected, told
+or held.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ AGENT = Key("apps", "DaemonSet", "default", "agent")
 FILES = {"agent.yaml": daemonset(image="ours:1")}
 HOUR = 3600.0
 IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
-IMAGE_2 = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:2"}]}}}}
+IMAGE_2 = {
+    "spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:2"}]}}}
+}
 LABEL = {"metadata": {"labels": {"team": "mine"}}}
 
 
-async def change(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set", patch: Any = IMAGE) -> None:
-    await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+async def change(
+    cluster: simulator.SimulatedCluster, manager: str = "kubectl-set", patch: Any = IMAGE
+) -> None:
+    await cluster.client(manager).patch(
+        DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
+    )
 
 
 async def image(cluster: simulator.SimulatedCluster) -> str:
@@ -35,7 +43,9 @@ async def image(cluster: simulator.SimulatedCluster) -> str:
 
 
 def facts(deployer: World) -> list[str]:
-    return [type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)]
+    return [
+        type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)
+    ]
 
 
 def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:
@@ -65,19 +75,26 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("manager", "operation", "field", "words"), LOOKS)
-def test_what_was_done_is_read_from_the_field_manager(manager: str, operation: str, field: str, words: str) -> None:
+def test_what_was_done_is_read_from_the_field_manager(
+    manager: str, operation: str, field: str, words: str
+) -> None:
     changed = [FieldChange((*CONTAINER, field), "a", "b")]
     assert drift.looks_like({}, changed, of(manager, operation), ()) == words
 
 
 def revision(number: int, image: str, created: str) -> Revision:
     template = daemonset(image=image)["spec"]["template"]
-    return Revision(f"agent-{image}", number, "", template, {"metadata": {"creationTimestamp": created}})
+    return Revision(
+        f"agent-{image}", number, "", template, {"metadata": {"creationTimestamp": created}}
+    )
 
 
 def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
     changed = [FieldChange((*CONTAINER, "image"), "ours:1", "ours:2")]
-    known = (revision(2, "ours:2", "2026-01-02T00:00:00Z"), revision(3, "ours:1", "2026-01-01T00:00:00Z"))
+    known = (
+        revision(2, "ours:2", "2026-01-02T00:00:00Z"),
+        revision(3, "ours:1", "2026-01-01T00:00:00Z"),
+    )
     undone, patched = daemonset(image="ours:1"), daemonset(image="new:1")
     for manager in ("kubectl", "kubectl-rollout"):
         assert drift.looks_like(undone, changed, of(manager), known) == "kubectl rollout undo"
@@ -93,7 +110,11 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
         assert await image(cluster) == "ours:1"
         assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
         (told,) = [told for told in deployer.records if isinstance(told, deployment.DriftDetected)]
-        assert (told.object, told.drifted.looks_like, told.drifted.by[0].manager) == (AGENT, "kubectl set image", "kubectl-set")
+        assert (told.object, told.drifted.looks_like, told.drifted.by[0].manager) == (
+            AGENT,
+            "kubectl set image",
+            "kubectl-set",
+        )
         assert "spec.template.spec.containers[agent].image" in told.words
         assert done.state.drift == {}
         await deployer.apply(FILES)
@@ -105,7 +126,9 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        expected = ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
+        expected = (
+            ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
+        )
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster)
         for _ in range(3):
@@ -119,7 +142,9 @@ def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
         await change(cluster, "kubectl-edit", IMAGE_2)
         await deployer.apply(FILES, asked=asked(choice))
         assert facts(deployer) == expected * 2
-        done = await deployer.apply({"agent.yaml": daemonset(image="changed:2")}, asked=asked(choice))
+        done = await deployer.apply(
+            {"agent.yaml": daemonset(image="changed:2")}, asked=asked(choice)
+        )
         assert (done.guards, done.state.drift) == ([], {})
 
     play(scene)
@@ -130,7 +155,9 @@ def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
         await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
         await change(cluster)
         await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
-        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(DriftPolicy.HOLD))
+        done = await deployer.apply(
+            {"agent.yaml": daemonset(image="ours:2")}, asked=asked(DriftPolicy.HOLD)
+        )
         assert (done.writes, done.state.drift) == (1, {})
         assert await image(cluster) == "ours:2"
 
@@ -173,7 +200,9 @@ def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
         await held.apply(FILES, asked=terms)
         now[0] = HOUR
         draft = await held.draft(FILES, asked=terms)
-        client.faults = lambda request: simulator.faults.failure(422) if request.verb == "apply" else None
+        client.faults = lambda request: (
+            simulator.faults.failure(422) if request.verb == "apply" else None
+        )
         assert (await held.carry_out(draft, terms)).guards == ["refused"]
         client.faults = simulator.faults.none
         assert (await held.apply(FILES, asked=terms)).writes == 1
@@ -184,11 +213,15 @@ def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
 def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
-        await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}})
+        await change(
+            cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}}
+        )
         assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
         await change(cluster)
         assert (await deployer.apply(FILES)).guards == ["drift"]
-        await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: None}}})
+        await change(
+            cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: None}}}
+        )
         assert (await deployer.apply(FILES)).writes == 1
 
     play(scene)
@@ -196,7 +229,10 @@ def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
 
 def test_an_agent_says_it_in_its_own_file() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"agents/agent/agent.yaml": "drift: report\n", "agents/agent/daemonset.yaml": daemonset(image="ours:1")}
+        files = {
+            "agents/agent/agent.yaml": "drift: report\n",
+            "agents/agent/daemonset.yaml": daemonset(image="ours:1"),
+        }
         await deployer.apply(files)
         await change(cluster)
         assert (await deployer.apply(files)).guards == ["drift"]
@@ -204,13 +240,27 @@ def test_an_agent_says_it_in_its_own_file() -> None:
     play(scene)
 
 
-RESTART = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}}}}}
-NOBODYS = [("kubectl-rollout", RESTART), ("kubectl-label", LABEL), ("kubectl-patch", {"spec": {"minReadySeconds": 7}})]
+RESTART = {
+    "spec": {
+        "template": {
+            "metadata": {
+                "annotations": {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+            }
+        }
+    }
+}
+NOBODYS = [
+    ("kubectl-rollout", RESTART),
+    ("kubectl-label", LABEL),
+    ("kubectl-patch", {"spec": {"minReadySeconds": 7}}),
+]
 
 
 @pytest.mark.parametrize(("manager", "patch"), NOBODYS)
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_what_git_does_not_set_is_nobodys_business(manager: str, patch: Any, choice: DriftPolicy) -> None:
+def test_what_git_does_not_set_is_nobodys_business(
+    manager: str, patch: Any, choice: DriftPolicy
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES, asked=asked(choice))
         await change(cluster, manager, patch)
@@ -256,7 +306,9 @@ def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
         await cluster.delete(CONFIG_MAP, "default", "c")
         await deployer.apply(files, asked=asked(choice))
         done = await deployer.apply(files, asked=asked(choice))
-        told = [told.words for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        told = [
+            told.words for told in deployer.records if isinstance(told, deployment.DriftDetected)
+        ]
         assert told == ["deleted in the cluster"]
         if choice is DriftPolicy.CORRECT:
             assert await cluster.get(CONFIG_MAP, "default", "c")

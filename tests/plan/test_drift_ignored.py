@@ -1,4 +1,6 @@
-"""Fields that are left alone: taken out where another owns them, applied as they are where only we do."""
+"""Fields that are left alone: taken out where another owns them, applied as they are where only we
+do.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ CPU = ("spec", "template", "spec", "containers", 0, "resources", "limits", "cpu"
 
 
 def agent(cpu: str = "100m", image: str = "ours:1", **annotations: str) -> dict[str, Any]:
-    container = {"name": "agent", "image": image, "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+    container = {
+        "name": "agent",
+        "image": image,
+        "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}},
+    }
     body = daemonset(containers=[container])
     if annotations:
         body["metadata"]["annotations"] = annotations
@@ -62,15 +68,21 @@ MATCHING = [
 
 
 @pytest.mark.parametrize("rule", MATCHING)
-def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(rule: IgnoreRule) -> None:
+def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(
+    rule: IgnoreRule,
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         assert at(await live(cluster), CPU) == "100m"
-        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        await cluster.client("vpa").patch(
+            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+        )
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         assert at(await live(cluster), CPU) == "300m"
         assert (await deployer.apply({"a.yaml": agent()}, asked=asked(rule))).writes == 0
-        done = await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked(rule))
+        done = await deployer.apply(
+            {"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked(rule)
+        )
         found = await live(cluster)
         assert done.refusals == ()
         assert (at(found, CPU), at(found, (*CPU[:5], "image"))) == ("300m", "ours:2")
@@ -93,7 +105,9 @@ OTHERS = [
 def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
-        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        await cluster.client("vpa").patch(
+            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+        )
         await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
         assert at(await live(cluster), CPU) == "100m"
 
@@ -117,7 +131,9 @@ def test_an_object_says_it_of_its_own_fields() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
         await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
-        await cluster.client("vpa").patch(DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC)
+        await cluster.client("vpa").patch(
+            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+        )
         done = await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
 
@@ -138,7 +154,9 @@ def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
         await deployer.apply(files, asked=asked(rule))
         container = {"name": "agent", "args": ["--three"]}
         patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        await cluster.client("injector").patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+        await cluster.client("injector").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
+        )
         assert (await deployer.apply(files, asked=asked(rule))).refusals == ()
         assert at(await live(cluster), (*CPU[:5], "args")) == ["--three"]
 
@@ -156,7 +174,11 @@ VALUES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "3"]))
 @settings(deadline=None, max_examples=60)
 @given(VALUES, VALUES, VALUES, st.sets(KEYS, min_size=1), st.booleans())
 def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
-    first: dict[str, str], theirs: dict[str, str], second: dict[str, str], ignored: set[str], by_apply: bool
+    first: dict[str, str],
+    theirs: dict[str, str],
+    second: dict[str, str],
+    ignored: set[str],
+    by_apply: bool,
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule = IgnoreRule(tuple(f"/data/{key}" for key in sorted(ignored)))
@@ -174,6 +196,8 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
             assert after[key] == before[key]
         for key in second.keys() - ignored:
             assert after[key] == second[key]
-        assert (await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)).writes == 0
+        assert (
+            await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
+        ).writes == 0
 
     play(scene, nodes=0)

@@ -1,4 +1,6 @@
-"""Guards weigh updates as they weigh deletions, name what they hold back, and an approval is worth what was looked at."""
+"""Guards weigh updates as they weigh deletions, name what they hold back, and an approval is worth
+what was looked at.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.plan.world import World, config_map, daemonset, play
 
 KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, "agent.yaml": daemonset("agent")}
-AFFINITY = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]}
+AFFINITY = {
+    "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]
+}
 
 
 def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
@@ -31,7 +35,13 @@ def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
 
 NARROWER = [
     {"nodeSelector": {"disktype": "ssd"}},
-    {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AFFINITY]}}}},
+    {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [AFFINITY]}
+            }
+        }
+    },
 ]
 
 
@@ -41,10 +51,15 @@ def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, A
         await deployer.apply(FILES)
         files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
         refused = await deployer.apply(files, "second")
-        assert (refused.guards, refused.written) == (["loses-nodes"], ("update ConfigMap default/kept",))
+        assert (refused.guards, refused.written) == (
+            ["loses-nodes"],
+            ("update ConfigMap default/kept",),
+        )
         assert "DaemonSet default/agent" in refused.refusals[0].message
         assert refused.plan.hash in refused.refusals[0].message
-        assert refused.state.last_good != refused.plan.commit, "the commit is not applied as a whole"
+        assert refused.state.last_good != refused.plan.commit, (
+            "the commit is not applied as a whole"
+        )
         assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
         done = await deployer.apply(files, "second", asked(refused.plan.hash))
         assert done.written == ("update DaemonSet default/agent",)
@@ -57,7 +72,9 @@ def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
         cluster.add_nodes([taint])
-        await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
+        await deployer.apply(
+            {"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])}
+        )
         refused = await deployer.apply(FILES, "second", asked(share=0.0))
         assert refused.guards == ["loses-nodes"]
         assert "tainted" in refused.refusals[0].message
@@ -69,7 +86,11 @@ def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
 def test_deletions_and_updates_are_weighed_together() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
-        both = {**KEPT, "a.yaml": daemonset("a", nodeSelector=on[0]), "b.yaml": daemonset("b", nodeSelector=on[1])}
+        both = {
+            **KEPT,
+            "a.yaml": daemonset("a", nodeSelector=on[0]),
+            "b.yaml": daemonset("b", nodeSelector=on[1]),
+        }
         await deployer.apply(both)
         rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
         refused = await deployer.apply(rest, "second", asked(prune=True, nodes=1))
@@ -82,10 +103,14 @@ def test_deletions_and_updates_are_weighed_together() -> None:
 
 def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        narrow = {"agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})}
+        narrow = {
+            "agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})
+        }
         await deployer.apply(narrow)
         patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
-        await cluster.client("kubectl-edit").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        await cluster.client("kubectl-edit").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+        )
         assert (await deployer.apply(narrow)).written == ("update DaemonSet default/agent",)
 
     play(scene)
@@ -98,15 +123,25 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
         hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
         assert hash.endswith("-3")
         patch = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
-        await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
+        await cluster.client("people").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+        )
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == [
+            "share-of-nodes"
+        ]
         patch = {"metadata": {"annotations": {names.PRUNE: None}}}
-        await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        await cluster.client("people").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+        )
         cluster.add_nodes([simulator.NodeSpec("node-9")])
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == ["share-of-nodes"]
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == [
+            "share-of-nodes"
+        ]
         hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
         cluster.remove_node("node-9")
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).written == ("delete DaemonSet default/agent",)
+        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).written == (
+            "delete DaemonSet default/agent",
+        )
 
     play(scene)
 
@@ -133,7 +168,10 @@ def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
         assert [one["name"] for one in refusal["objects"]] == ["agent"]
         assert "DaemonSet default/agent" in refusal["message"]
         [held] = told["held"]
-        assert (held["operation"], held["nodes"]["lost"]) == ("delete", ["node-0", "node-1", "node-2"])
+        assert (held["operation"], held["nodes"]["lost"]) == (
+            "delete",
+            ["node-0", "node-1", "node-2"],
+        )
         assert "DaemonSet default/agent" in printers.as_markdown(plan)
 
     play(scene)
@@ -155,17 +193,28 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
     play(scene)
 
 
-def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> None:
+def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> (
+    None
+):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         by_git = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
         await deployer.apply(FILES)
         marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
         containers = [{"name": "agent", "image": "evil:1"}]
-        patch = {"metadata": {"annotations": marks}, "spec": {"template": {"spec": {"containers": containers}}}}
-        await cluster.client("tenant").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        patch = {
+            "metadata": {"annotations": marks},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        }
+        await cluster.client("tenant").patch(
+            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+        )
         assert (await deployer.apply(FILES, "second")).writes == 0
-        assert (await deployer.apply(FILES, "second", by_git)).written == ("update DaemonSet default/agent",)
-        assert (await deployer.apply(KEPT, "third", by_git)).written == ("delete DaemonSet default/agent",)
+        assert (await deployer.apply(FILES, "second", by_git)).written == (
+            "update DaemonSet default/agent",
+        )
+        assert (await deployer.apply(KEPT, "third", by_git)).written == (
+            "delete DaemonSet default/agent",
+        )
 
     play(scene)
 
@@ -205,7 +254,9 @@ def test_a_pass_that_leaves_something_undone_says_so() -> None:
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
         [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]
         assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
-        assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
+        assert report_once.outcome(ended.commit or CommitId(""), ended).startswith(
+            "failure: commit"
+        )
         assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
 
     play(scene)

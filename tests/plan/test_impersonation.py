@@ -1,4 +1,6 @@
-"""Each object is applied in the name of its account; what that may not do, and what no account is for, is refused."""
+"""Each object is applied in the name of its account; what that may not do, and what no account is
+for, is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def account(namespace: str, name: str = "deployer") -> str:
 
 async def spaces(cluster: simulator.SimulatedCluster) -> None:
     for name in ("a", "b"):
-        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        await cluster.create(
+            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
 
 
 def heard(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
@@ -39,7 +43,9 @@ def heard(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
     def hear(request: SimulatedRequest) -> RequestFault | None:
         found.append(request)
         if denied and request.user == denied:
-            return errors.Forbidden(f'User "{denied}" cannot patch resource "daemonsets"', 403, "Forbidden")
+            return errors.Forbidden(
+                f'User "{denied}" cannot patch resource "daemonsets"', 403, "Forbidden"
+            )
         return None
 
     client.faults = hear
@@ -52,7 +58,9 @@ def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None
         client = cluster.client()
         requests, world = heard(client), World(client)
         assert (await world.apply(FILES, asked=asked(BY_NAMESPACE))).writes == 2
-        assert (await world.apply({"a.yaml": FILES["a.yaml"]}, "second", asked(BY_NAMESPACE))).writes == 1
+        assert (
+            await world.apply({"a.yaml": FILES["a.yaml"]}, "second", asked(BY_NAMESPACE))
+        ).writes == 1
         written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
         assert {one.verb for one in written} == {"apply", "delete"}
         assert all(one.user == account(one.namespace) for one in written)
@@ -84,10 +92,14 @@ def test_what_is_in_no_namespace_needs_an_account_of_its_own() -> None:
         files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
         refused = await deployer.apply(files, asked=asked(BY_NAMESPACE))
         assert (refused.writes, refused.guards) == (0, ["impersonation"])
-        done = await deployer.apply(files, asked=asked(Impersonation(cluster_service_account="ops/cluster")))
+        done = await deployer.apply(
+            files, asked=asked(Impersonation(cluster_service_account="ops/cluster"))
+        )
         assert done.writes == 1
         # Nor does it go without one.
-        kept = await deployer.apply({"c.yaml": config_map("c", "default")}, "second", asked(BY_NAMESPACE))
+        kept = await deployer.apply(
+            {"c.yaml": config_map("c", "default")}, "second", asked(BY_NAMESPACE)
+        )
         assert kept.guards == ["impersonation"]
         assert await cluster.get(NAMESPACE, "", "c")
 
@@ -119,7 +131,9 @@ SUBJECTS = [
 
 
 @pytest.mark.parametrize(("subject", "taken"), SUBJECTS)
-def test_references_to_other_namespaces_are_refused_unless_allowed(subject: dict[str, str], taken: bool) -> None:
+def test_references_to_other_namespaces_are_refused_unless_allowed(
+    subject: dict[str, str], taken: bool
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         files = {"binding.yaml": binding(**subject)}

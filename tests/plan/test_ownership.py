@@ -1,4 +1,6 @@
-"""`holds`: after an apply it is true of the same body, and any one field that differs makes it false."""
+"""`holds`: after an apply it is true of the same body, and any one field that differs makes it
+false.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,13 @@ def applied(resource: Resource, body: Body) -> dict[str, Any]:
 
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The ways to all scalars."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found = False
     for key, below in items:
         found = True
@@ -62,14 +70,22 @@ def changed(body: Body, path: tuple[str | int, ...]) -> dict[str, Any]:
         at = at[step]
     old = at[path[-1]]
     at[path[-1]] = (
-        not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else "7" if path[-2] == "limits" else f"{old}x"
+        not old
+        if isinstance(old, bool)
+        else old + 1
+        if isinstance(old, int)
+        else "7"
+        if path[-2] == "limits"
+        else f"{old}x"
     )
     return other
 
 
 def test_what_was_applied_is_held() -> None:
     assert ownership.would_change_nothing(applied(DAEMONSET, AGENT), AGENT)
-    assert ownership.would_change_nothing(applied(CONFIG_MAP, config_map("c", a="1")), config_map("c", a="1"))
+    assert ownership.would_change_nothing(
+        applied(CONFIG_MAP, config_map("c", a="1")), config_map("c", a="1")
+    )
 
 
 OURS = [path for path in leaves(AGENT) if path[0] == "spec" and path[-1] != "priorityClassName"]
@@ -80,7 +96,11 @@ def test_a_field_that_git_changes_is_not_held(path: tuple[str | int, ...]) -> No
     assert not ownership.would_change_nothing(applied(DAEMONSET, AGENT), changed(AGENT, path))
 
 
-@pytest.mark.parametrize("path", [p for p in OURS if p[-1] not in ("readOnly", "value")], ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize(
+    "path",
+    [p for p in OURS if p[-1] not in ("readOnly", "value")],
+    ids=lambda path: ".".join(map(str, path)),
+)
 def test_a_field_that_changed_in_the_cluster_is_not_held(path: tuple[str | int, ...]) -> None:
     assert not ownership.would_change_nothing(changed(applied(DAEMONSET, AGENT), path), AGENT)
 
@@ -100,7 +120,13 @@ def test_another_spelling_of_the_same_amount_is_held(name: str, value: Any) -> N
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("hostNetwork", None), ("nodeSelector", None), ("tolerations", []), ("volumes", []), ("dnsPolicy", "ClusterFirst")],
+    [
+        ("hostNetwork", None),
+        ("nodeSelector", None),
+        ("tolerations", []),
+        ("volumes", []),
+        ("dnsPolicy", "ClusterFirst"),
+    ],
 )
 def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> None:
     body = copy.deepcopy(AGENT)
@@ -114,8 +140,17 @@ def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> No
 def test_words_of_a_secret_are_compared_where_they_are_stored() -> None:
     fields = {"f:stringData": {"f:password": {}}, "f:type": {}}
     managed = [{"manager": "gitops-ds", "operation": "Apply", "fieldsV1": fields}]
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": "Opaque", "stringData": {"password": "x"}}
-    live = {**{key: body[key] for key in ("apiVersion", "kind", "type")}, "metadata": {"name": "s", "managedFields": managed}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "type": "Opaque",
+        "stringData": {"password": "x"},
+    }
+    live = {
+        **{key: body[key] for key in ("apiVersion", "kind", "type")},
+        "metadata": {"name": "s", "managedFields": managed},
+    }
     assert ownership.would_change_nothing({**live, "data": {"password": "eA=="}}, body)
     assert not ownership.would_change_nothing({**live, "data": {"password": "eQ=="}}, body)
     assert not ownership.would_change_nothing(live, body)

@@ -1,4 +1,6 @@
-"""Passes of the deployer on a simulated cluster: who owns what, what is taken, forced, left, deleted, remembered."""
+"""Passes of the deployer on a simulated cluster: who owns what, what is taken, forced, left,
+deleted, remembered.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,18 @@ def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
 
 def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        first = await deployer.apply({"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first")
-        second = await deployer.apply({"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second")
+        first = await deployer.apply(
+            {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first"
+        )
+        second = await deployer.apply(
+            {"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second"
+        )
         assert second.written == ("update DaemonSet default/agent",)
         other = await cluster.get(DAEMONSET, "default", "other")
-        commits = [body["metadata"]["annotations"][names.COMMIT] for body in (await live_agent(cluster), other)]
+        commits = [
+            body["metadata"]["annotations"][names.COMMIT]
+            for body in (await live_agent(cluster), other)
+        ]
         assert commits == [second.plan.commit, first.plan.commit]
 
     play(scene)
@@ -74,13 +83,19 @@ def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None
 def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_object() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         kubectl = cluster.client("kubectl-client-side-apply")
-        await kubectl.create(DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True))
+        await kubectl.create(
+            DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True)
+        )
         done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
         assert done.refusals == ()
         spec = (await live_agent(cluster))["spec"]["template"]["spec"]
         assert "priorityClassName" not in spec
         assert spec["hostNetwork"] is True
-        assert [change.path for change in done.plan.writes[0].fields if "priorityClassName" in change.path] != []
+        assert [
+            change.path
+            for change in done.plan.writes[0].fields
+            if "priorityClassName" in change.path
+        ] != []
         assert (await deployer.apply({"agent.yaml": daemonset()})).writes == 1
         assert not (await live_agent(cluster))["spec"]["template"]["spec"].get("hostNetwork")
 
@@ -90,7 +105,10 @@ def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_obj
 FOREIGN = [
     ({"labels": {names.OWNER_LABEL: "another"}}, "gitops-ds of another"),
     ({"annotations": {"meta.helm.sh/release-name": "logs"}}, "Helm release logs"),
-    ({"annotations": {"argocd.argoproj.io/tracking-id": "fleet:apps/DaemonSet:default/agent"}}, "Argo CD application fleet"),
+    (
+        {"annotations": {"argocd.argoproj.io/tracking-id": "fleet:apps/DaemonSet:default/agent"}},
+        "Argo CD application fleet",
+    ),
     ({"labels": {"kustomize.toolkit.fluxcd.io/name": "fleet"}}, "Flux kustomize fleet"),
     ({"labels": {"helm.toolkit.fluxcd.io/name": "logs"}}, "Flux helm logs"),
     ({"labels": {"kapp.k14s.io/app": "17"}}, "kapp app 17"),
@@ -129,9 +147,13 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
         assert "autoscaler" in message
         assert "image" in message
         assert "--force-conflicts" in message
-        assert refused.written == ("create ConfigMap default/settings",), "the others are applied all the same"
+        assert refused.written == ("create ConfigMap default/settings",), (
+            "the others are applied all the same"
+        )
         assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(files, asked=reconcile.ApplyOptions(force_conflicts=True, patience=0))
+        forced = await deployer.apply(
+            files, asked=reconcile.ApplyOptions(force_conflicts=True, patience=0)
+        )
         assert forced.refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
@@ -139,8 +161,12 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
 
 
 async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set") -> None:
-    patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}}
-    await cluster.client(manager).patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+    patch = {
+        "spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}
+    }
+    await cluster.client(manager).patch(
+        DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
+    )
 
 
 @pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
@@ -158,7 +184,9 @@ def test_drift_is_put_back(manager: str) -> None:
 
 @pytest.mark.parametrize("mode", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 @pytest.mark.parametrize("by_annotation", [True, False])
-def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(mode: DriftPolicy, by_annotation: bool) -> None:
+def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(
+    mode: DriftPolicy, by_annotation: bool
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         asked = NOBODY_WAITS if by_annotation else reconcile.ApplyOptions(drift=mode, patience=0)
         body = daemonset(image="ours:1")
@@ -189,9 +217,12 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
 
 def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await cluster.client("kubectl-client-side-apply").create(DAEMONSET, daemonset(image="old:1"))
+        await cluster.client("kubectl-client-side-apply").create(
+            DAEMONSET, daemonset(image="old:1")
+        )
         done = await deployer.apply(
-            {"agent.yaml": daemonset(image="ours:1")}, asked=reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
+            {"agent.yaml": daemonset(image="ours:1")},
+            asked=reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
         )
         assert (done.writes, done.refusals) == (1, ())
         assert image_of(await live_agent(cluster)) == "ours:1"
@@ -209,7 +240,8 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
         assert (kept.writes, kept.guards) == (0, ["prune-off"])
         assert AGENT in kept.state.inventory
         gone = await deployer.apply(
-            {"b.yaml": TWO["b.yaml"]}, asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+            {"b.yaml": TWO["b.yaml"]},
+            asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0),
         )
         assert gone.written == ("delete DaemonSet default/agent",)
         assert AGENT not in gone.state.inventory
@@ -223,7 +255,9 @@ def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
         await deployer.apply(files)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
+        await cluster.delete(
+            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+        )
         gone = await deployer.apply({"a.yaml": files["a.yaml"]}, asked=PRUNING)
         assert gone.written == ("delete ConfigMap default/b",)
 
@@ -233,7 +267,10 @@ def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves
 def test_an_empty_repository_deletes_nothing() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(TWO)
-        done = await deployer.apply({"README.md": ""}, asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0))
+        done = await deployer.apply(
+            {"README.md": ""},
+            asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+        )
         assert (done.writes, done.guards) == (0, ["empty-render"])
 
     play(scene)
@@ -245,10 +282,16 @@ def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
         rest = {"b.yaml": TWO["b.yaml"]}
         kept = await deployer.apply(rest, "second", PRUNING)
         assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
-        wrong = await deployer.apply(rest, "second", reconcile.ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0))
+        wrong = await deployer.apply(
+            rest,
+            "second",
+            reconcile.ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
+        )
         assert wrong.guards == ["share-of-nodes"]
         approved = reconcile.ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
-        assert (await deployer.apply(rest, "second", approved)).written == ("delete DaemonSet default/agent",)
+        assert (await deployer.apply(rest, "second", approved)).written == (
+            "delete DaemonSet default/agent",
+        )
 
     play(scene)
 
@@ -258,10 +301,15 @@ def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
         protected, orphan = daemonset("agent"), daemonset("other")
         protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
-        await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
+        await deployer.apply(
+            {"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")}
+        )
         asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
         done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
-        assert (done.guards, done.written) == (["prune-disabled"], ("delete DaemonSet default/other",))
+        assert (done.guards, done.written) == (
+            ["prune-disabled"],
+            ("delete DaemonSet default/other",),
+        )
         assert await live_agent(cluster)
 
     play(scene)
@@ -294,7 +342,9 @@ def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -
         key = Key("", "ConfigMap", "default", "settings")
         assert (refused.writes, key in refused.state.inventory) == (0, True)
         client.faults = simulator.faults.none
-        assert (await deployer.apply(rest, "second", PRUNING)).written == ("delete ConfigMap default/settings",)
+        assert (await deployer.apply(rest, "second", PRUNING)).written == (
+            "delete ConfigMap default/settings",
+        )
 
     play(scene)
 
@@ -303,7 +353,11 @@ def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("old")})
         client: Any = deployer.cluster
-        client.faults = lambda request: simulator.faults.failure(403) if request.name == "new" and request.verb == "apply" else None
+        client.faults = lambda request: (
+            simulator.faults.failure(403)
+            if request.name == "new" and request.verb == "apply"
+            else None
+        )
         done = await deployer.apply({"a.yaml": config_map("new")}, "second", PRUNING)
         assert (done.writes, sorted(done.guards)) == (0, ["refused", "waits"])
         assert await cluster.get(CONFIG_MAP, "default", "old")
@@ -312,21 +366,32 @@ def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
 
 
 def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
-    """Whatever request is its last, the next pass converges, and what was made by then can still be pruned."""
+    """Whatever request is its last, the next pass converges, and what was made by then can still be
+    pruned.
+    """
     files = {"a.yaml": config_map("a"), "b.yaml": config_map("b"), "c.yaml": daemonset()}
 
     def dies_at(last: int) -> None:
         async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
             doomed = cluster.client()
-            doomed.faults = lambda request: simulator.Silence(1.0) if request.number > last else None
+            doomed.faults = lambda request: (
+                simulator.Silence(1.0) if request.number > last else None
+            )
             with pytest.raises(errors.ClusterUnreachable):
                 await World(doomed).apply(files)
-            made = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
-            # The next commit has lost the ConfigMaps: whatever the dead process made of them must go.
+            made = {
+                body["metadata"]["name"]
+                for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items
+            }
+            # The next commit has lost the ConfigMaps: whatever the dead process made of them must
+            # go.
             asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
             assert done.state.inventory == {AGENT}
-            left = {body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items}
+            left = {
+                body["metadata"]["name"]
+                for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items
+            }
             assert not left & made & {"a", "b"}
             assert (await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)).writes == 0
 
@@ -354,7 +419,12 @@ def test_agents_wait_for_those_they_depend_on() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         done = await deployer.apply(files)
         assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
-        status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3}
+        status = {
+            "observedGeneration": 1,
+            "desiredNumberScheduled": 3,
+            "updatedNumberScheduled": 3,
+            "numberAvailable": 3,
+        }
         await cluster.patch(DAEMONSET, "default", "cni", {"status": status}, subresource="status")
         assert (await deployer.apply(files)).written == ("create DaemonSet default/logs",)
 
@@ -365,19 +435,29 @@ def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_t
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         def big(salt: str) -> State:
             keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
-            return State(inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys})
+            return State(
+                inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
+            )
 
-        await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+        await cluster.create(
+            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
+        )
         first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
         parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
         assert parts > 3
         assert await state_store.load(cluster, "gitops-ds", "big") == first
         dying = cluster.client()
-        dying.faults = lambda request: simulator.faults.failure(503) if request.verb in ("update", "patch") else None
+        dying.faults = lambda request: (
+            simulator.faults.failure(503) if request.verb in ("update", "patch") else None
+        )
         with pytest.raises(errors.ServerFault):
-            await state_store.save(dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000)
+            await state_store.save(
+                dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000
+            )
         assert await state_store.load(cluster, "gitops-ds", "big") == first
-        second = await state_store.save(cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000)
+        second = await state_store.save(
+            cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000
+        )
         assert await state_store.load(cluster, "gitops-ds", "big") == second
 
     play(scene)
@@ -403,7 +483,10 @@ def test_the_state_is_by_its_schema() -> None:
         body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
         told = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
         jsonschema.validate(told, schema)
-        assert told["inventory"] == [["", "ConfigMap", "default", "a"], ["apps", "DaemonSet", "default", "agent"]]
+        assert told["inventory"] == [
+            ["", "ConfigMap", "default", "a"],
+            ["apps", "DaemonSet", "default", "agent"],
+        ]
         assert list(told["revisions"]) == ["default/agent"]
 
     play(scene)
@@ -412,8 +495,12 @@ def test_the_state_is_by_its_schema() -> None:
 def test_a_state_that_is_not_ours_is_told_by_its_name() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("a")})
-        await cluster.patch(CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}})
-        with pytest.raises(errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"):
+        await cluster.patch(
+            CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}}
+        )
+        with pytest.raises(
+            errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"
+        ):
             await deployer.apply({"a.yaml": config_map("a")})
 
     play(scene)

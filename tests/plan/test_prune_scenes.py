@@ -1,4 +1,6 @@
-"""Deleting: what guards against too much, what an approval is worth, and how many nodes are emptied at once."""
+"""Deleting: what guards against too much, what an approval is worth, and how many nodes are emptied
+at once.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,23 @@ def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
 
 async def there(cluster: simulator.SimulatedCluster) -> list[str]:
     found = (await cluster.list(DAEMONSET)).items
-    return sorted(body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"])
+    return sorted(
+        body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]
+    )
 
 
 @pytest.mark.parametrize(
     ("limit", "guards"),
-    [(Limit(number=2), ["too-many-deletes"]), (Limit(number=3), []), (Limit(0.5), ["too-many-deletes"]), (Limit(0.75), [])],
+    [
+        (Limit(number=2), ["too-many-deletes"]),
+        (Limit(number=3), []),
+        (Limit(0.5), ["too-many-deletes"]),
+        (Limit(0.75), []),
+    ],
 )
-def test_no_more_objects_than_a_number_or_a_share_go_at_once(limit: Limit, guards: list[str]) -> None:
+def test_no_more_objects_than_a_number_or_a_share_go_at_once(
+    limit: Limit, guards: list[str]
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
         await deployer.apply(files)
@@ -50,7 +61,9 @@ def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval()
         kept = await deployer.apply({"README.md": ""}, "second", asked())
         assert kept.guards == ["empty-render"]
         assert kept.plan.hash in kept.refusals[0].message
-        assert (await deployer.apply({"README.md": ""}, "second", asked(approved=kept.plan.hash))).writes == 1
+        assert (
+            await deployer.apply({"README.md": ""}, "second", asked(approved=kept.plan.hash))
+        ).writes == 1
         await deployer.apply(KEPT, "third")
         assert (await deployer.apply({"README.md": ""}, "fourth", asked(empty=False))).writes == 1
 
@@ -76,7 +89,9 @@ def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no
     play(scene)
 
 
-def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_waits_for_its_pods() -> None:
+def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_waits_for_its_pods() -> (
+    None
+):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
@@ -85,13 +100,16 @@ def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_wa
         seen = []
         for _ in range(12):
             done = await deployer.apply(KEPT, "second", asked(hash))
-            pods = sorted(pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items)
+            pods = sorted(
+                pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items
+            )
             seen.append((tuple(await there(cluster)), tuple(pods)))
             # No more than the pods of one at once: whose DaemonSet is gone, and whose pods are not.
             assert len({*pods} - {*seen[-1][0]}) <= 1
             assert set(done.guards) <= {"waits"}
             hash = ""  # the approval was given once
-            assert set((await deployer.apply(KEPT, "second", asked())).guards) <= {"waits"}  # pods still end
+            # pods still end
+            assert set((await deployer.apply(KEPT, "second", asked())).guards) <= {"waits"}
             await finish(cluster)
         assert seen[-1] == ((), ())
         assert [len(names) for names, _ in seen] != [0] * len(seen)
@@ -106,9 +124,16 @@ async def pod_of(cluster: simulator.SimulatedCluster, name: str) -> None:
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": owner["metadata"]["uid"],
         "controller": True, "blockOwnerDeletion": True,
     }  # fmt: skip
-    metadata = {"name": f"{name}-0", "namespace": "default", "labels": {"app": name}, "ownerReferences": [reference]}
+    metadata = {
+        "name": f"{name}-0",
+        "namespace": "default",
+        "labels": {"app": name},
+        "ownerReferences": [reference],
+    }
     spec = {"nodeName": "node-0", "containers": [{"name": "agent", "image": "agent:1"}]}
-    await cluster.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await cluster.create(
+        POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
 
 
 async def finish(cluster: simulator.SimulatedCluster) -> None:
@@ -148,7 +173,13 @@ def test_an_agent_that_comes_back_while_it_is_deleted_is_made_anew_when_it_is_go
         for name in AGENTS:
             await pod_of(cluster, name)
         await deployer.apply(
-            KEPT, "second", asked(share=0.0, nodes=0, approved=(await deployer.draft(KEPT, "second", asked())).plan.hash)
+            KEPT,
+            "second",
+            asked(
+                share=0.0,
+                nodes=0,
+                approved=(await deployer.draft(KEPT, "second", asked())).plan.hash,
+            ),
         )
         done = await deployer.apply(FILES, "third")
         assert "waits" in done.guards or await there(cluster) == sorted(AGENTS)
@@ -180,7 +211,9 @@ def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
         await pod_of(cluster, "one")
         assert (await deployer.apply(KEPT, "second", asked(share=1.0, policy=setting))).writes == 1
         left = (await cluster.list(DAEMONSET)).items
-        assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == ([True] if propagation == "Foreground" else [])
+        assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == (
+            [True] if propagation == "Foreground" else []
+        )
         await finish(cluster)
         pods = (await cluster.list(POD)).items
         assert len(pods) == (1 if propagation == "Orphan" else 0)
@@ -195,7 +228,9 @@ def test_an_unknown_word_protects() -> None:
         for name in AGENTS:
             patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
             await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
-        assert set((await deployer.apply(KEPT, "second", asked(share=1.0))).guards) == {"prune-disabled"}
+        assert set((await deployer.apply(KEPT, "second", asked(share=1.0))).guards) == {
+            "prune-disabled"
+        }
         assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory
 
     play(scene)

@@ -60,29 +60,55 @@ def revision(of: dict[str, Any], number: int, image: str) -> dict[str, Any]:
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {},
+    }
 
 
 def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
-    back, fresh, deleted = (owned(daemonset(name, "agent:2"), name) for name in ("back", "fresh", "leaving"))
+    back, fresh, deleted = (
+        owned(daemonset(name, "agent:2"), name) for name in ("back", "fresh", "leaving")
+    )
     neighbour = owned(daemonset("neighbour"), "neighbour", "another repository")
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "default"}, "data": {"a": "b2xk"}}
-    revisions = [revision(back, 1, "agent:1"), revision(back, 2, "agent:2"), revision(fresh, 2, "agent:2")]
-    nodes = [node("linux-0", os="linux"), node("linux-1", os="linux"), node("windows-0", os="windows")]
-    live = cluster_snapshot.assemble([back, fresh, deleted, neighbour, owned(secret, "secret"), *revisions, *nodes])
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "login", "namespace": "default"},
+        "data": {"a": "b2xk"},
+    }
+    revisions = [
+        revision(back, 1, "agent:1"),
+        revision(back, 2, "agent:2"),
+        revision(fresh, 2, "agent:2"),
+    ]
+    nodes = [
+        node("linux-0", os="linux"),
+        node("linux-1", os="linux"),
+        node("windows-0", os="windows"),
+    ]
+    live = cluster_snapshot.assemble(
+        [back, fresh, deleted, neighbour, owned(secret, "secret"), *revisions, *nodes]
+    )
     files = {
         "back.yaml": daemonset("back", "agent:1"),
         "fresh.yaml": daemonset(
             "fresh",
             nodeSelector={"os": "linux"},
-            containers=[{"name": "agent", "image": image, "env": [{"name": "API_TOKEN", "value": "s3cret"}]}],
+            containers=[
+                {"name": "agent", "image": image, "env": [{"name": "API_TOKEN", "value": "s3cret"}]}
+            ],
         ),
         "new.yaml": [daemonset("new"), config_map("settings", a="`1` | 2")],
         "secret.yaml": {**secret, "data": {"a": "bmV3"}},
     }
     bundle = prepare.prepare(world.snapshot(files, subject)).bundle
     stamp = Stamp("test", "https://git.example.com/fleet.git", str(bundle.commit), subject)
-    return planner.plan(bundle, live, PlanContext(stamp, Guards(prune=True), inventory=live.objects.keys()))
+    return planner.plan(
+        bundle, live, PlanContext(stamp, Guards(prune=True), inventory=live.objects.keys())
+    )
 
 
 def test_a_plan_as_text() -> None:
@@ -99,7 +125,10 @@ def test_a_plan_as_json() -> None:
     goldens.check(HERE / "plan.json", json.dumps(told, indent=2) + "\n")
 
 
-@pytest.mark.parametrize("form", [printers.as_text, printers.as_markdown, lambda plan: json.dumps(printers.as_json(plan))])
+@pytest.mark.parametrize(
+    "form",
+    [printers.as_text, printers.as_markdown, lambda plan: json.dumps(printers.as_json(plan))],
+)
 def test_no_form_shows_a_secret(form: Any) -> None:
     text = form(planned())
     assert patterns.HIDDEN in text
@@ -114,7 +143,9 @@ def test_the_hash_names_what_comes_of_the_plan_whichever_commit_says_so() -> Non
 def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
     asked = planner.plan(
         prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
-        cluster_snapshot.assemble([owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]),
+        cluster_snapshot.assemble(
+            [owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]
+        ),
         PlanContext(Stamp("test"), Guards(prune=True, share=1.0)),
     )
     assert ([change.key.name for change in asked.changes], asked.refusals) == (["c"], ())

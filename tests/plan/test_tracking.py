@@ -25,32 +25,47 @@ def copied(body: Body, name: str, *, annotations: bool) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "default", "labels": dict(body["metadata"]["labels"])}
     if annotations:
         metadata["annotations"] = dict(body["metadata"].get("annotations") or {})
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": copy.deepcopy(body["data"])}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": copy.deepcopy(body["data"]),
+    }
 
 
 async def names_of(cluster: simulator.SimulatedCluster) -> set[str]:
     return {
-        body["metadata"]["name"] for body in (await cluster.list(CONFIG_MAP)).items if body["metadata"]["namespace"] == "default"
+        body["metadata"]["name"]
+        for body in (await cluster.list(CONFIG_MAP)).items
+        if body["metadata"]["namespace"] == "default"
     }
 
 
 @pytest.mark.parametrize("annotations", [True, False])
 @pytest.mark.parametrize("content_named", [True, False])
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_copy_of_an_object_is_never_deleted(annotations: bool, content_named: bool, lost: bool) -> None:
+def test_a_copy_of_an_object_is_never_deleted(
+    annotations: bool, content_named: bool, lost: bool
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         original = config_map("settings", a="1")
         if content_named:
             original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
         await deployer.apply({"a.yaml": original, "b.yaml": FILES["b.yaml"]})
         there = await cluster.get(CONFIG_MAP, "default", "settings")
-        await cluster.client("replicator").create(CONFIG_MAP, copied(there, "copy", annotations=annotations))
+        await cluster.client("replicator").create(
+            CONFIG_MAP, copied(there, "copy", annotations=annotations)
+        )
         if lost:
-            await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
+            await cluster.delete(
+                CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+            )
         for subject in ("second", "third"):
             done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, subject, PRUNING)
             assert done.refusals == ()
-        assert await names_of(cluster) == {"words", "copy"}, "the original is deleted, the copy stays"
+        assert await names_of(cluster) == {"words", "copy"}, (
+            "the original is deleted, the copy stays"
+        )
 
     play(scene)
 
@@ -61,7 +76,11 @@ def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
         people = cluster.client("tenant")
         await people.create(CONFIG_MAP, config_map("victim"))
         labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
-        marks = {names.TRACKING_ID: inventory.mark(deployer.owner, Key("", "ConfigMap", "default", "victim"))}
+        marks = {
+            names.TRACKING_ID: inventory.mark(
+                deployer.owner, Key("", "ConfigMap", "default", "victim")
+            )
+        }
         patch = {"metadata": {"labels": labels, "annotations": marks}}
         await people.patch(CONFIG_MAP, "default", "victim", patch, type=PatchType.MERGE)
         assert (await deployer.apply(FILES, "second", PRUNING)).refusals == ()
@@ -73,7 +92,9 @@ def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
 def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await before_marks(cluster, deployer)
-        assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, "an upgrade writes nothing"
+        assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, (
+            "an upgrade writes nothing"
+        )
         gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
         assert gone.written == ("delete ConfigMap default/settings",)
         changed = await deployer.apply({"b.yaml": config_map("words", b="2")}, "fourth", PRUNING)
@@ -86,9 +107,14 @@ def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_in
 
 
 async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> None:
-    """Applied by the version before: with our label and field manager, in the inventory, without a mark."""
+    """Applied by the version before: with our label and field manager, in the inventory, without a
+    mark.
+    """
     for body in FILES.values():
-        labelled = {**body, "metadata": {**body["metadata"], "labels": {names.OWNER_LABEL: deployer.owner}}}
+        labelled = {
+            **body,
+            "metadata": {**body["metadata"], "labels": {names.OWNER_LABEL: deployer.owner}},
+        }
         await cluster.apply(CONFIG_MAP, labelled, manager=names.FIELD_MANAGER)
     draft = await deployer.draft(FILES)
     await deployer.carry_out(draft)
@@ -97,7 +123,9 @@ async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> 
 def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await before_marks(cluster, deployer)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
+        await cluster.delete(
+            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+        )
         kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
         assert (kept.writes, kept.guards) == (0, ["not-in-inventory"])
         assert "ConfigMap default/settings" in kept.refusals[0].message
@@ -108,7 +136,9 @@ def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> No
 def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
-        await cluster.delete(CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner))
+        await cluster.delete(
+            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+        )
         assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
         done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
         assert done.written == ("delete ConfigMap default/settings",)
@@ -121,7 +151,9 @@ def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another
         await deployer.apply(FILES)
         words = await cluster.get(CONFIG_MAP, "default", "words")
         await cluster.delete(CONFIG_MAP, "default", "settings")
-        await cluster.client("people").create(CONFIG_MAP, copied(words, "settings", annotations=True))
+        await cluster.client("people").create(
+            CONFIG_MAP, copied(words, "settings", annotations=True)
+        )
         assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)).writes == 0
         assert "settings" in await names_of(cluster)
 
@@ -135,7 +167,9 @@ def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> N
         agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
         await deployer.apply({**FILES, **agents}, asked=asked)
         patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}
-        await cluster.client("people").patch(DAEMONSET, "default", "plain", patch, type=PatchType.MERGE)
+        await cluster.client("people").patch(
+            DAEMONSET, "default", "plain", patch, type=PatchType.MERGE
+        )
         client: Any = deployer.cluster
         seen: list[str] = []
 

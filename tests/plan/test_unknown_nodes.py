@@ -1,4 +1,6 @@
-"""Without the right to list nodes a plan says that the effect on them is unknown; an apply that may move pods writes nothing."""
+"""Without the right to list nodes a plan says that the effect on them is unknown; an apply that may
+move pods writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,22 @@ from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, da
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
 SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logs"}}
-FILES = {"agent.yaml": daemonset(), "space.yaml": [SPACE, daemonset("inner", namespace="logs")], "kept.yaml": config_map("kept")}
+FILES = {
+    "agent.yaml": daemonset(),
+    "space.yaml": [SPACE, daemonset("inner", namespace="logs")],
+    "kept.yaml": config_map("kept"),
+}
 
 
 def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", NODE)
-    return errors.Forbidden('nodes is forbidden: User "viewer" cannot list resource "nodes"', 403, "Forbidden") if listing else None
+    return (
+        errors.Forbidden(
+            'nodes is forbidden: User "viewer" cannot list resource "nodes"', 403, "Forbidden"
+        )
+        if listing
+        else None
+    )
 
 
 def but(**changed: Any) -> Files:
@@ -33,8 +45,16 @@ def but(**changed: Any) -> Files:
 
 
 CHANGES: dict[str, tuple[Files, reconcile.ApplyOptions, str]] = {
-    "another image": (but(agent=daemonset(image="registry.example.com/agent:2")), NOBODY_WAITS, "update DaemonSet default/agent"),
-    "fewer nodes": (but(agent=daemonset(nodeSelector={"disk": "ssd"})), NOBODY_WAITS, "update DaemonSet default/agent"),
+    "another image": (
+        but(agent=daemonset(image="registry.example.com/agent:2")),
+        NOBODY_WAITS,
+        "update DaemonSet default/agent",
+    ),
+    "fewer nodes": (
+        but(agent=daemonset(nodeSelector={"disk": "ssd"})),
+        NOBODY_WAITS,
+        "update DaemonSet default/agent",
+    ),
     "another agent": (but(more=daemonset("more")), NOBODY_WAITS, "create DaemonSet default/more"),
     "no agent": (but(agent=None), PRUNING, "delete DaemonSet default/agent"),
     "no namespace": (but(space=None), PRUNING, "delete Namespace logs"),
@@ -59,7 +79,9 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
         assert document["nodesKnown"] is False
         jsonschema.validate(document, SCHEMA)
         client.count.reset()
-        with pytest.raises(errors.Forbidden, match="nothing was applied: the effect on nodes is unknown"):
+        with pytest.raises(
+            errors.Forbidden, match="nothing was applied: the effect on nodes is unknown"
+        ):
             await viewer.carry_out(draft, asked)
         assert client.count.writes == 0
 

@@ -32,11 +32,15 @@ STATE_NAMESPACE = "gitops-ds"
 def commit(subject: str) -> CommitInfo:
     """A commit that is a function of its subject."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    return CommitInfo(CommitId(sha1(subject.encode()).hexdigest()), (), now, "Ada <ada@example.com>", subject)
+    return CommitInfo(
+        CommitId(sha1(subject.encode()).hexdigest()), (), now, "Ada <ada@example.com>", subject
+    )
 
 
 def snapshot(files: Files, subject: str = "first") -> Snapshot:
-    return Snapshot(commit(subject), {PurePosixPath(name): _bytes(content) for name, content in files.items()})
+    return Snapshot(
+        commit(subject), {PurePosixPath(name): _bytes(content) for name, content in files.items()}
+    )
 
 
 def _bytes(content: Any) -> bytes:
@@ -75,7 +79,11 @@ class World:
     @property
     def place(self) -> reconcile.DeployTarget:
         return reconcile.DeployTarget(
-            self.cluster, self.state_namespace, self.owner, "https://git.example.com/fleet.git", clock=self.clock
+            self.cluster,
+            self.state_namespace,
+            self.owner,
+            "https://git.example.com/fleet.git",
+            clock=self.clock,
         )
 
     async def draft(
@@ -85,22 +93,30 @@ class World:
         assert found.deployable, [finding for finding in found.findings if finding.refused]
         return await reconcile.draft(self.place, found.bundle, commit(subject), asked)
 
-    async def apply(self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS) -> Pass:
+    async def apply(
+        self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS
+    ) -> Pass:
         draft = await self.draft(files, subject, asked)
         return await self.carry_out(draft, asked)
 
-    async def carry_out(self, draft: reconcile.PreparedPlan, asked: reconcile.ApplyOptions = NOBODY_WAITS) -> Pass:
+    async def carry_out(
+        self, draft: reconcile.PreparedPlan, asked: reconcile.ApplyOptions = NOBODY_WAITS
+    ) -> Pass:
         told: list[Record] = []
         ended, after = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
-        written = tuple(f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied))
+        written = tuple(
+            f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied)
+        )
         return Pass(draft.plan, ended.writes, ended.refusals, written, after)
 
     async def state(self) -> State:
         return await state_store.load(self.cluster, self.state_namespace, self.owner)
 
 
-def play(scene: Callable[[World, simulator.SimulatedCluster], Awaitable[None]], nodes: int = 3) -> None:
+def play(
+    scene: Callable[[World, simulator.SimulatedCluster], Awaitable[None]], nodes: int = 3
+) -> None:
     """A scene on a simulated cluster, in virtual time."""
 
     async def whole() -> None:
@@ -112,7 +128,10 @@ def play(scene: Callable[[World, simulator.SimulatedCluster], Awaitable[None]], 
 
 
 def daemonset(
-    name: str = "agent", image: str = "registry.example.com/agent:1", namespace: str = "default", **spec: Any
+    name: str = "agent",
+    image: str = "registry.example.com/agent:1",
+    namespace: str = "default",
+    **spec: Any,
 ) -> dict[str, Any]:
     """A small DaemonSet; `spec` goes into the pod's."""
     labels = {"app": name}
@@ -121,9 +140,17 @@ def daemonset(
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
     }
 
 
 def config_map(name: str, namespace: str = "default", /, **data: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }

@@ -30,7 +30,8 @@ from gitops_ds.web.page import side_by_side
 from tests.gitservers import GIT_ENVIRONMENT
 from tests.plan.world import daemonset
 
-# Each secret holds a number that makes it another one on each side of a change. `{}` is where it goes.
+# Each secret holds a number that makes it another one on each side of a change. `{}` is where it
+# goes.
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0{}In0.c2lnbmF0dXJlc2lnbg"
 ENV = {
     "DB_PASSWORD": "hunter2-env-{}",
@@ -66,20 +67,32 @@ def bodies(side: int) -> list[dict[str, Any]]:
     container["env"] = [{"name": name, "value": text.format(side)} for name, text in ENV.items()]
     container["args"] = [one.format(side) for args in ARGS for one in args]
     body["metadata"]["annotations"] = {
-        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"stringData": f"hunter2-last-{side}"})
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps(
+            {"stringData": f"hunter2-last-{side}"}
+        )
     }
     metadata = {"namespace": body["metadata"]["namespace"], "name": "written-out"}
     data = {name: text.format(side) for name, text in FILES.items()}
     return [
         body,
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
-        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"user": f"hunter2-secret-{side}"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "stringData": {"user": f"hunter2-secret-{side}"},
+        },
     ]
 
 
 def leaks(text: str) -> list[str]:
     """Where a secret begins in it."""
-    return [text[at - 60 : at + 40] for prefix in PREFIXES for at in range(len(text)) if text.startswith(prefix, at)]
+    return [
+        text[at - 60 : at + 40]
+        for prefix in PREFIXES
+        for at in range(len(text))
+        if text.startswith(prefix, at)
+    ]
 
 
 def git(directory: Path, *more: str) -> None:
@@ -101,13 +114,19 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(repository: Path, *arguments: str) -> str:
-    environment = {"GITOPS_DS_CACHE": str(repository.parent / "cache"), "GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
+    environment = {
+        "GITOPS_DS_CACHE": str(repository.parent / "cache"),
+        "GITHUB_ACTIONS": None,
+        "GITHUB_STEP_SUMMARY": None,
+    }
     done = CliRunner(env=environment).invoke(cli.cli, arguments, standalone_mode=False)
     assert done.exception is None, done.exception
     return done.output
 
 
-@pytest.mark.parametrize("format", ["text", "github", "gitlab", "sarif", "junit", "markdown", "json"])
+@pytest.mark.parametrize(
+    "format", ["text", "github", "gitlab", "sarif", "junit", "markdown", "json"]
+)
 def test_a_check_against_a_base(repository: Path, format: str) -> None:
     told = run(repository, "check", str(repository), "--base", "HEAD~1", "-o", format)
     assert not leaks(told)
@@ -115,12 +134,31 @@ def test_a_check_against_a_base(repository: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "json", "markdown"])
-def test_a_check_and_a_plan_beside_a_cluster_that_drifted(repository: Path, tmp_path: Path, format: str) -> None:
-    live = [{**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "1"}} for body in bodies(3)]
+def test_a_check_and_a_plan_beside_a_cluster_that_drifted(
+    repository: Path, tmp_path: Path, format: str
+) -> None:
+    live = [
+        {**body, "metadata": {**body["metadata"], "uid": "1", "resourceVersion": "1"}}
+        for body in bodies(3)
+    ]
     file = tmp_path / "inventory.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": live}))
-    assert not leaks(run(repository, "check", str(repository), "--base", "HEAD~1", "--inventory", str(file), "-o", format))
-    planned = run(repository, "plan", str(repository), "--adopt", "--inventory", str(file), "-o", format)
+    assert not leaks(
+        run(
+            repository,
+            "check",
+            str(repository),
+            "--base",
+            "HEAD~1",
+            "--inventory",
+            str(file),
+            "-o",
+            format,
+        )
+    )
+    planned = run(
+        repository, "plan", str(repository), "--adopt", "--inventory", str(file), "-o", format
+    )
     assert not leaks(planned)
     assert not leaks(run(repository, "plan", str(repository), "--simulate", "1", "-o", format))
 
@@ -136,11 +174,17 @@ def test_fields_of_drift_and_of_the_page() -> None:
     assert len(found) > len(ENV) + 3
     assert not leaks(str([objects.field(key, change) for key, change in found]))
     assert not leaks(str([objects.body(body) for body in bodies(1)]))
-    assert not leaks(str([side_by_side.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)]))
+    assert not leaks(
+        str([side_by_side.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)])
+    )
 
 
 SENTENCES = [
-    *(f"the API server said: env {name}={text}" for name, text in ENV.items() if name not in {"JSON", "HOOK"}),
+    *(
+        f"the API server said: env {name}={text}"
+        for name, text in ENV.items()
+        if name not in {"JSON", "HOOK"}
+    ),
     ENV["HOOK"],
     *(f"container failed: {' '.join(args)}" for args in ARGS),
 ]
@@ -199,7 +243,15 @@ def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
         {"name": "LOG_LEVEL", "value": "info"},
         {"name": "TOKEN_FILE", "value": "/var/run/token"},
         {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "password"}}},
-        {"args": ["--token-file=/var/run/token", "--listen=:8080", "--web.config=/etc/web.yaml", "--secret-name", "keys"]},
+        {
+            "args": [
+                "--token-file=/var/run/token",
+                "--listen=:8080",
+                "--web.config=/etc/web.yaml",
+                "--secret-name",
+                "keys",
+            ]
+        },
         {"secretName": "keys", "automountServiceAccountToken": False, "expirationSeconds": 3600},
         {"image": "registry.example/agent@sha256:" + "0123456789abcdef" * 4},
         {"path": "https://git@github.com/acme/agents.git"},

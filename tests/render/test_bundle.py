@@ -11,19 +11,28 @@ from tests.render import snapshots
 ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
 CUSTOM = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t}\n"
 DEFINITION = (
-    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n"
+    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: "
+    "things.example.com}\n"
     "spec: {group: example.com, scope: %s, names: {kind: Thing, plural: things}}\n"
 )
 
 
 @pytest.mark.parametrize(
     ("asked", "cluster", "repository", "expected"),
-    [("asked", "c", "r", "asked"), ("", "c", "r", "c"), ("", "", "r", "r"), ("asked", "", "", "asked")],
+    [
+        ("asked", "c", "r", "asked"),
+        ("", "c", "r", "c"),
+        ("", "", "r", "r"),
+        ("asked", "", "", "asked"),
+    ],
 )
-def test_the_nearest_namespace_wins(asked: str, cluster: str, repository: str, expected: str) -> None:
+def test_the_nearest_namespace_wins(
+    asked: str, cluster: str, repository: str, expected: str
+) -> None:
     found = snapshots.of_texts(
         {
-            "gitops-ds.yaml": f"version: v1\nmanifests: [a.yaml]\ndefaults: {{namespace: '{repository}'}}\n",
+            "gitops-ds.yaml": f"version: v1\nmanifests: [a.yaml]\ndefaults: {{namespace: "
+            f"'{repository}'}}\n",
             "clusters/one.yaml": f"namespace: '{cluster}'\n",
             "a.yaml": ACCOUNT,
         }
@@ -34,7 +43,9 @@ def test_the_nearest_namespace_wins(asked: str, cluster: str, repository: str, e
 
 
 def test_a_kind_that_nobody_knows_is_left_for_the_cluster_to_place() -> None:
-    (manifest,) = render.render(snapshots.of_texts({"t.yaml": CUSTOM}), namespace="n").manifests.values()
+    (manifest,) = render.render(
+        snapshots.of_texts({"t.yaml": CUSTOM}), namespace="n"
+    ).manifests.values()
     assert manifest.scope_unknown
     assert manifest.key.namespace == ""
 
@@ -48,14 +59,20 @@ def test_a_definition_beside_it_tells_where_a_kind_lives(scope: str, namespace: 
 
 
 def test_the_namespace_of_a_cluster_wide_object_is_not_part_of_its_key() -> None:
-    text = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r, namespace: x}\n"
+    text = (
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r, "
+        "namespace: x}\n"
+    )
     assert list(render.render(snapshots.of_texts({"r.yaml": text})).manifests) == [
         Key("rbac.authorization.k8s.io", "ClusterRole", "", "r")
     ]
 
 
 def test_manifests_are_only_those_that_the_settings_name() -> None:
-    settings = "version: v1\nname: mine\nprofile: strict\nmanifests: ['*.yaml', 'legacy/']\nignore: [legacy/old/]\n"
+    settings = (
+        "version: v1\nname: mine\nprofile: strict\nmanifests: ['*.yaml', 'legacy/']\nignore: "
+        "[legacy/old/]\n"
+    )
     account = ACCOUNT.replace("{name: a}", "{name: %s, namespace: agents}")
     found = snapshots.of_texts(
         {
@@ -74,7 +91,10 @@ def test_manifests_are_only_those_that_the_settings_name() -> None:
 
 def test_a_secret_is_printed_only_when_asked_for() -> None:
     found = snapshots.of_texts(
-        {"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: agents}\nstringData: {p: hunter2}\n"}
+        {
+            "s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: "
+            "agents}\nstringData: {p: hunter2}\n"
+        }
     )
     bundle = render.render(found)
     assert "hunter2" not in render.as_yaml(bundle)

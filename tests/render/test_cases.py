@@ -16,10 +16,17 @@ CASES = Path(__file__).parent / "cases"
 
 def findings(bundle: Bundle) -> str:
     lines = [
-        f"{finding.place}: {finding.rule} {finding.severity}{' refused' if finding.refused else ''}: {finding.message}\n"
+        f"{finding.place}: {finding.rule} "
+        f"{finding.severity}{' refused' if finding.refused else ''}: {finding.message}\n"
         for finding in bundle.findings
     ]
-    return "".join([*lines, *(f"skipped {path}\n" for path in bundle.skipped), *(f"held {name}\n" for name in sorted(bundle.held))])
+    return "".join(
+        [
+            *lines,
+            *(f"skipped {path}\n" for path in bundle.skipped),
+            *(f"held {name}\n" for name in sorted(bundle.held)),
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir()))

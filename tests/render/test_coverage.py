@@ -1,4 +1,6 @@
-"""Coverage is exact: it agrees with brute force over every label combination that the terms can tell apart."""
+"""Coverage is exact: it agrees with brute force over every label combination that the terms can
+tell apart.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,22 @@ UNIVERSE = [
 
 def requirement(operators: tuple[str, ...]) -> st.SearchStrategy[Requirement]:
     def made(key: str, operator: str, values: list[str]) -> Requirement:
-        return Requirement(key, operator, tuple(sorted(values)) if operator in ("In", "NotIn") else ())
+        return Requirement(
+            key, operator, tuple(sorted(values)) if operator in ("In", "NotIn") else ()
+        )
 
     return st.builds(
-        made, st.sampled_from(KEYS), st.sampled_from(operators), st.lists(st.sampled_from(VALUES), min_size=1, unique=True)
+        made,
+        st.sampled_from(KEYS),
+        st.sampled_from(operators),
+        st.lists(st.sampled_from(VALUES), min_size=1, unique=True),
     )
 
 
-TERMS = st.lists(st.lists(requirement(("In", "NotIn", "Exists", "DoesNotExist")), max_size=3).map(tuple), max_size=3).map(tuple)
+TERMS = st.lists(
+    st.lists(requirement(("In", "NotIn", "Exists", "DoesNotExist")), max_size=3).map(tuple),
+    max_size=3,
+).map(tuple)
 
 
 def taken(terms: SelectorTerms, labels: dict[str, str]) -> bool:
@@ -50,7 +60,11 @@ def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(
     wanted: SelectorTerms, parts: list[SelectorTerms], ignored: SelectorTerms
 ) -> None:
     def missed(labels: dict[str, str]) -> bool:
-        return taken(wanted, labels) and not taken(ignored, labels) and not any(taken(part, labels) for part in parts)
+        return (
+            taken(wanted, labels)
+            and not taken(ignored, labels)
+            and not any(taken(part, labels) for part in parts)
+        )
 
     witness = selector_coverage.find_gap(wanted, parts, ignored)
     assert (witness is not None) == any(missed(labels) for labels in UNIVERSE)
@@ -60,44 +74,68 @@ def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(
 
 
 @given(parts=st.lists(TERMS, min_size=2, max_size=4), ignored=TERMS)
-def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(parts: list[SelectorTerms], ignored: SelectorTerms) -> None:
+def test_an_overlap_is_found_exactly_when_some_node_is_in_two_parts(
+    parts: list[SelectorTerms], ignored: SelectorTerms
+) -> None:
     named = {str(index): part for index, part in enumerate(parts)}
 
     def shared(first: str, second: str, labels: dict[str, str]) -> bool:
-        return taken(named[first], labels) and taken(named[second], labels) and not taken(ignored, labels)
+        return (
+            taken(named[first], labels)
+            and taken(named[second], labels)
+            and not taken(ignored, labels)
+        )
 
-    found = {(o.first, o.second): dict(o.node.labels) for o in selector_coverage.find_overlaps(named, ignored)}
-    assert found.keys() == {pair for pair in combinations(named, 2) if any(shared(*pair, labels) for labels in UNIVERSE)}
+    found = {
+        (o.first, o.second): dict(o.node.labels)
+        for o in selector_coverage.find_overlaps(named, ignored)
+    }
+    assert found.keys() == {
+        pair for pair in combinations(named, 2) if any(shared(*pair, labels) for labels in UNIVERSE)
+    }
     assert all(shared(*pair, labels) for pair, labels in found.items())
 
 
 @given(own=st.lists(TERMS.filter(bool), min_size=1, max_size=3))
-def test_variants_made_exclusive_take_each_node_once_and_lose_none(own: list[SelectorTerms]) -> None:
+def test_variants_made_exclusive_take_each_node_once_and_lose_none(
+    own: list[SelectorTerms],
+) -> None:
     exclusive = [variants.without(terms, own[:index]) for index, terms in enumerate(own)]
     for labels in UNIVERSE:
         first = next((index for index, terms in enumerate(own) if taken(terms, labels)), None)
-        assert [index for index, terms in enumerate(exclusive) if terms and taken(terms, labels)] == (
-            [] if first is None else [first]
-        )
+        assert [
+            index for index, terms in enumerate(exclusive) if terms and taken(terms, labels)
+        ] == ([] if first is None else [first])
 
 
 @given(terms=TERMS)
 def test_matches_agrees_with_the_label_selectors_of_kubernetes(terms: SelectorTerms) -> None:
-    assert [selector_coverage.matches(terms, labels) for labels in UNIVERSE] == [taken(terms, labels) for labels in UNIVERSE]
+    assert [selector_coverage.matches(terms, labels) for labels in UNIVERSE] == [
+        taken(terms, labels) for labels in UNIVERSE
+    ]
 
 
 def test_numbers_between_two_bounds_are_told_apart() -> None:
     def term(operator: str, bound: str) -> SelectorTerms:
         return ((Requirement("cores", operator, (bound,)),),)
 
-    assert selector_coverage.find_gap(((Requirement("cores", "In", ("7",)),),), [term("Gt", "8"), term("Lt", "8")]) is None
-    gap = selector_coverage.find_gap(((Requirement("cores", "Gt", ("0",)),),), [term("Gt", "8"), term("Lt", "8")])
+    assert (
+        selector_coverage.find_gap(
+            ((Requirement("cores", "In", ("7",)),),), [term("Gt", "8"), term("Lt", "8")]
+        )
+        is None
+    )
+    gap = selector_coverage.find_gap(
+        ((Requirement("cores", "Gt", ("0",)),),), [term("Gt", "8"), term("Lt", "8")]
+    )
     assert gap is not None
     assert gap.labels == {"cores": "8"}
 
 
 def test_many_pools_stay_quick_to_prove() -> None:
-    """Sixty disjoint pools over one key and forty over another: 2,541 combinations, but no product is ever built."""
+    """Sixty disjoint pools over one key and forty over another: 2,541 combinations, but no product
+    is ever built.
+    """
     pools: list[SelectorTerms] = [((Requirement("pool", "In", (f"p{n}",)),),) for n in range(60)]
     types: list[SelectorTerms] = [((Requirement("type", "In", (f"t{n}",)),),) for n in range(40)]
     rest = variants.without(EVERYWHERE, [*pools, *types])

@@ -1,4 +1,6 @@
-"""examples-repo/ rendered for each of its clusters. An upgrade that changed one of these goldens would restart fleets."""
+"""examples-repo/ rendered for each of its clusters. An upgrade that changed one of these goldens
+would restart fleets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ CLUSTERS = ("dev-1", "eu-1", "staging-1", "us-1")
 
 
 def snapshot() -> Snapshot:
-    """The example repository, with what `kustomize build` makes of its kustomization as a file of its own."""
+    """The example repository, with what `kustomize build` makes of its kustomization as a file of
+    its own.
+    """
     found = snapshots.of_folder(REPOSITORY)
     made = (GOLDENS / "kustomized-node-problem-detector.yaml").read_bytes()
     consumed = frozenset(path for path in found.files if path.parent == KUSTOMIZED)

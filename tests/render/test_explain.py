@@ -18,7 +18,9 @@ from tests.render import snapshots
 from tests.render.test_examples import CLUSTERS, snapshot
 
 
-def told(path: str, cluster: str = "eu-1", labels: dict[str, str] | None = None) -> tuple[Any, list[str]]:
+def told(
+    path: str, cluster: str = "eu-1", labels: dict[str, str] | None = None
+) -> tuple[Any, list[str]]:
     explanation = explain(snapshot(), "fluent-bit", path, cluster=cluster, node_labels=labels)
     return explanation.value, [str(setting.place) for setting in explanation.set_by]
 
@@ -33,11 +35,17 @@ def test_a_parameter_names_its_layers_the_winner_first() -> None:
 def test_a_way_into_a_parameter_is_explained() -> None:
     value, places = told("resources.limits.memory")
     assert value == "512Mi"
-    assert places == ["agents/fluent-bit/values/eu-1.yaml:3:20", "agents/fluent-bit/params.schema.json:13:86"]
+    assert places == [
+        "agents/fluent-bit/values/eu-1.yaml:3:20",
+        "agents/fluent-bit/params.schema.json:13:86",
+    ]
 
 
 def test_the_labels_of_a_node_choose_the_variant() -> None:
-    value, places = told("resources.limits.memory", labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"})
+    value, places = told(
+        "resources.limits.memory",
+        labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"},
+    )
     assert value == "1Gi"
     assert places[0] == "agents/fluent-bit/variants.yaml:11:26"
     assert places[1] == "agents/fluent-bit/values/eu-1.yaml:3:20"
@@ -46,15 +54,24 @@ def test_the_labels_of_a_node_choose_the_variant() -> None:
 def test_a_manifest_path_names_value_and_template() -> None:
     value, places = told("spec.template.spec.containers[fluent-bit].image")
     assert value == "cr.fluentbit.io/fluent/fluent-bit:4.0.11"
-    assert places == ["agents/fluent-bit/values/production.yaml:1:10", "agents/fluent-bit/daemonset.yaml:30:18"]
+    assert places == [
+        "agents/fluent-bit/values/production.yaml:1:10",
+        "agents/fluent-bit/daemonset.yaml:30:18",
+    ]
 
 
 def test_a_patch_names_the_patch() -> None:
-    assert told("spec.updateStrategy.rollingUpdate.maxUnavailable") == ("5%", ["agents/fluent-bit/patches/production.yaml:3:81"])
+    assert told("spec.updateStrategy.rollingUpdate.maxUnavailable") == (
+        "5%",
+        ["agents/fluent-bit/patches/production.yaml:3:81"],
+    )
 
 
 def test_a_generated_affinity_names_the_variant() -> None:
-    _, places = told("spec.template.spec.affinity", labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"})
+    _, places = told(
+        "spec.template.spec.affinity",
+        labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"},
+    )
     assert set(places) == {"agents/fluent-bit/variants.yaml:6:5"}
 
 
@@ -69,8 +86,13 @@ def test_a_default_names_the_repository_settings() -> None:
 
 
 def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
-    explanation = explain(snapshot(), "inotify-limits", "spec.template.spec.priorityClassName", cluster="eu-1")
-    assert (explanation.value, [str(s.place) for s in explanation.set_by]) == ("node-agent", ["legacy/inotify-limits.yaml:23:26"])
+    explanation = explain(
+        snapshot(), "inotify-limits", "spec.template.spec.priorityClassName", cluster="eu-1"
+    )
+    assert (explanation.value, [str(s.place) for s in explanation.set_by]) == (
+        "node-agent",
+        ["legacy/inotify-limits.yaml:23:26"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,10 +104,18 @@ def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
         ("fluent-bit", "a[", "eu-1", None, "is no path"),
         ("fluent-bit", "version", "eu1", None, "did you mean eu-1"),
         ("fluent-bit", "version", "", None, "choose one with --cluster"),
-        ("fluent-bit", "version", "eu-1", {"pool": "edge"}, "no DaemonSet for a node with these labels"),
+        (
+            "fluent-bit",
+            "version",
+            "eu-1",
+            {"pool": "edge"},
+            "no DaemonSet for a node with these labels",
+        ),
     ],
 )
-def test_what_can_not_be_explained_says_why(agent: str, path: str, cluster: str, labels: dict[str, str] | None, words: str) -> None:
+def test_what_can_not_be_explained_says_why(
+    agent: str, path: str, cluster: str, labels: dict[str, str] | None, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         explain(snapshot(), agent, path, cluster=cluster, node_labels=labels)
 
@@ -119,9 +149,17 @@ def test_every_scalar_points_at_itself_or_at_what_made_it(cluster: str) -> None:
         for path, value in scalars(manifest.body):
             winner = lookup.pointers(manifest.origin, path)[0]
             origin = written(found, winner.file, winner.document, winner.path)
-            generated = winner.file.endswith(("variants.yaml", "gitops-ds.yaml")) or "/config/" in winner.file or winner.path == ()
+            generated = (
+                winner.file.endswith(("variants.yaml", "gitops-ds.yaml"))
+                or "/config/" in winner.file
+                or winner.path == ()
+            )
             part = isinstance(origin, str | int) and str(origin) in str(value)
-            assert generated or origin == value or part or "${" in str(origin), (manifest.key, path, winner)
+            assert generated or origin == value or part or "${" in str(origin), (
+                manifest.key,
+                path,
+                winner,
+            )
 
 
 def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
@@ -130,10 +168,14 @@ def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
             "clusters/one.yaml": "environment: dev\n",
             "agents/a/daemonset.yaml": (
                 "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: agents}\n"
-                "spec:\n  template:\n    spec:\n      containers:\n        - name: first\n        - name: second\n"
+                "spec:\n  template:\n    spec:\n      containers:\n        - name: first\n        "
+                "- name: second\n"
             ),
             "agents/a/patches/one.yaml": "- {op: remove, path: /spec/template/spec/containers/0}\n",
         }
     )
     explanation = explain(found, "a", "spec.template.spec.containers[0].name")
-    assert (explanation.value, str(explanation.set_by[0].place)) == ("second", "agents/a/daemonset.yaml:9:17")
+    assert (explanation.value, str(explanation.set_by[0].place)) == (
+        "second",
+        "agents/a/daemonset.yaml:9:17",
+    )

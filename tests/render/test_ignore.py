@@ -51,7 +51,11 @@ def test_a_pattern_takes_what_git_would_ignore(lines: str, path: str, taken: boo
 
 @pytest.mark.parametrize(
     ("glob", "path", "taken"),
-    [("*.yaml", "a.yaml", True), ("*.yaml", "x/a.yaml", False), ("legacy/**/*.yaml", "legacy/a.yaml", True)],
+    [
+        ("*.yaml", "a.yaml", True),
+        ("*.yaml", "x/a.yaml", False),
+        ("legacy/**/*.yaml", "legacy/a.yaml", True),
+    ],
 )
 def test_an_anchored_pattern_means_its_own_folder(glob: str, path: str, taken: bool) -> None:
     assert ignore.patterns([glob], anchored=True).take(PurePosixPath(path)) is taken
@@ -59,9 +63,14 @@ def test_an_anchored_pattern_means_its_own_folder(glob: str, path: str, taken: b
 
 @pytest.mark.parametrize(
     ("pattern", "path"),
-    [("*a" * 40 + "*b", "a" * 250), ("**/a/" * 40 + "b", "a/" * 500 + "c"), ("x/" + "**/" * 200 + "b", "x/" + "a/" * 500 + "c")],
+    [
+        ("*a" * 40 + "*b", "a" * 250),
+        ("**/a/" * 40 + "b", "a/" * 500 + "c"),
+        ("x/" + "**/" * 200 + "b", "x/" + "a/" * 500 + "c"),
+    ],
 )
 def test_no_pattern_searches_for_ever(pattern: str, path: str) -> None:
     started = time.process_time()
     assert not ignore.patterns([pattern]).take(PurePosixPath(path))
-    assert time.process_time() - started < 10  # tenths of a second; by trying every way it would be years
+    # tenths of a second; by trying every way it would be years
+    assert time.process_time() - started < 10

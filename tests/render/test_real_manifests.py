@@ -1,4 +1,6 @@
-"""Manifests of known projects, read beside the project where they are present: what goes in comes out."""
+"""Manifests of known projects, read beside the project where they are present: what goes in comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from gitops_ds.yaml import parser
 FOLDER = Path(__file__).parents[2].parent / "shared/real-manifests"
 FILES = sorted(p.name for p in FOLDER.glob("*.*") if p.suffix in (".yaml", ".yml", ".json"))
 NAMESPACE = "node-agents"
-# Three that no API server takes either (a syntax error twice, a key given twice), and a fragment that an operator completes.
+# Three that no API server takes either (a syntax error twice, a key given twice), and a fragment
+# that an operator completes.
 BROKEN = {
     "kubernetes--konnectivity-agent-ds.yaml": "DS001",
     "smarter-device-manager--xavier-k3s.yaml": "DS001",
@@ -41,21 +44,31 @@ def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> N
     assert refused == ([BROKEN[name]] if name in BROKEN else [])
     if refused:
         return
-    written = {key_of(body): body for document in parser.read(name, data).documents for body in objects(document.value)}
+    written = {
+        key_of(body): body
+        for document in parser.read(name, data).documents
+        for body in objects(document.value)
+    }
     rendered = {}
     for manifest in bundle.manifests.values():
         body = dict(manifest.body)
         if key_of(body) not in written:
             assert body["metadata"]["namespace"] == NAMESPACE
-            body["metadata"] = {key: value for key, value in body["metadata"].items() if key != "namespace"}
+            body["metadata"] = {
+                key: value for key, value in body["metadata"].items() if key != "namespace"
+            }
         rendered[key_of(body)] = body
     assert rendered == written
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_bundle_as_yaml_reads_back_as_the_bundle(name: str) -> None:
-    bundle = render.render(Snapshot(None, {PurePosixPath(name): (FOLDER / name).read_bytes()}), namespace=NAMESPACE)
+    bundle = render.render(
+        Snapshot(None, {PurePosixPath(name): (FOLDER / name).read_bytes()}), namespace=NAMESPACE
+    )
     parsed = parser.read("out.yaml", render.as_yaml(bundle, secrets=True).encode())
     assert parsed.findings == ()
     by_key = {key_of(document.value): document.value for document in parsed.documents}
-    assert by_key == {key_of(manifest.body): manifest.body for manifest in bundle.manifests.values()}
+    assert by_key == {
+        key_of(manifest.body): manifest.body for manifest in bundle.manifests.values()
+    }

@@ -1,4 +1,6 @@
-"""Whatever stands in a repository's files, rendering ends with a bundle: mistakes are findings, not exceptions."""
+"""Whatever stands in a repository's files, rendering ends with a bundle: mistakes are findings, not
+exceptions.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,34 @@ from gitops_ds.yaml import parser
 from tests.render import snapshots
 from tests.render.test_cases import CASES
 
-ODD = (None, True, 0, -1.5, "", "${x}", "text", [], [None], [1], [[]], {}, {"a": None}, {"name": 1}, [{"name": ["a"]}])
+ODD = (
+    None,
+    True,
+    0,
+    -1.5,
+    "",
+    "${x}",
+    "text",
+    [],
+    [None],
+    [1],
+    [[]],
+    {},
+    {"a": None},
+    {"name": 1},
+    [{"name": ["a"]}],
+)
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
     yield path
-    for step, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for step, item in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from places(item, (*path, step))
 
 
@@ -32,8 +56,14 @@ def changed(value: Any, path: Path, odd: Any) -> Any:
     if not path:
         return odd
     if isinstance(value, dict):
-        return {key: changed(item, path[1:], odd) if key == path[0] else item for key, item in value.items()}
-    return [changed(item, path[1:], odd) if index == path[0] else item for index, item in enumerate(value)]
+        return {
+            key: changed(item, path[1:], odd) if key == path[0] else item
+            for key, item in value.items()
+        }
+    return [
+        changed(item, path[1:], odd) if index == path[0] else item
+        for index, item in enumerate(value)
+    ]
 
 
 def targets() -> list[tuple[Snapshot, PurePosixPath, Any, Path]]:
@@ -43,7 +73,10 @@ def targets() -> list[tuple[Snapshot, PurePosixPath, Any, Path]]:
         for file, data in snapshot.files.items():
             if file.suffix in (".yaml", ".json") and "config" not in file.parts:
                 values = parser.read(str(file), data).documents
-                found += [(snapshot, file, values[0].value, path) for path in (places(values[0].value) if values else ())]
+                found += [
+                    (snapshot, file, values[0].value, path)
+                    for path in (places(values[0].value) if values else ())
+                ]
     return found
 
 
@@ -61,14 +94,20 @@ def survives(snapshot: Snapshot) -> None:
 
 @settings(max_examples=300)
 @given(target=st.sampled_from(TARGETS), odd=st.sampled_from(ODD))
-def test_an_odd_value_anywhere_is_no_exception(target: tuple[Snapshot, PurePosixPath, Any, Path], odd: Any) -> None:
+def test_an_odd_value_anywhere_is_no_exception(
+    target: tuple[Snapshot, PurePosixPath, Any, Path], odd: Any
+) -> None:
     snapshot, file, value, path = target
-    survives(replace(snapshot, files={**snapshot.files, file: orjson.dumps(changed(value, path, odd))}))
+    survives(
+        replace(snapshot, files={**snapshot.files, file: orjson.dumps(changed(value, path, odd))})
+    )
 
 
 @given(
     data=st.binary(max_size=60),
-    name=st.sampled_from(["a.yaml", "gitops-ds.yaml", "clusters/c.yaml", "agents/a/variants.yaml", ".gitopsdsignore"]),
+    name=st.sampled_from(
+        ["a.yaml", "gitops-ds.yaml", "clusters/c.yaml", "agents/a/variants.yaml", ".gitopsdsignore"]
+    ),
 )
 def test_odd_bytes_are_no_exception(data: bytes, name: str) -> None:
     survives(Snapshot(None, {PurePosixPath(name): data}))

@@ -17,12 +17,17 @@ ROOT = Path(__file__).resolve().parents[2]
 @cache
 def programs() -> Path:
     """The directory with helm and kustomize, built when they are not there yet."""
-    found = subprocess.run([ROOT / "scripts/renderers"], stdout=subprocess.PIPE, text=True, check=True)
+    found = subprocess.run(
+        [ROOT / "scripts/renderers"], stdout=subprocess.PIPE, text=True, check=True
+    )
     return Path(found.stdout.strip())
 
 
 def snapshot(files: Mapping[str, str | bytes]) -> Snapshot:
-    return Snapshot(None, {PurePosixPath(n): t if isinstance(t, bytes) else t.encode() for n, t in files.items()})
+    return Snapshot(
+        None,
+        {PurePosixPath(n): t if isinstance(t, bytes) else t.encode() for n, t in files.items()},
+    )
 
 
 TEMPLATE = """\
@@ -72,15 +77,23 @@ CHART: Mapping[str, str] = {
 
 
 def chart(folder: str = "agents/a/chart", **changed: str) -> dict[str, str | bytes]:
-    """The chart's files below the folder; a keyword's `__` stands for a slash and `_DOT_` for a dot."""
+    """The chart's files below the folder; a keyword's `__` stands for a slash and `_DOT_` for a
+    dot.
+    """
     named = {name.replace("__", "/").replace("_DOT_", "."): text for name, text in changed.items()}
     return {f"{folder}/{name}": text for name, text in {**CHART, **named}.items()}
 
 
-def repository(source: str, files: Mapping[str, str | bytes] | None = None) -> dict[str, str | bytes]:
+def repository(
+    source: str, files: Mapping[str, str | bytes] | None = None
+) -> dict[str, str | bytes]:
     """A repository with one agent, which comes from that source."""
     settings = "version: v1\nname: fleet\ndefaults: {namespace: node-agents}\n"
-    return {"gitops-ds.yaml": settings, "agents/a/source.yaml": source, **(chart() if files is None else files)}
+    return {
+        "gitops-ds.yaml": settings,
+        "agents/a/source.yaml": source,
+        **(chart() if files is None else files),
+    }
 
 
 def packed(files: Mapping[str, str | bytes], name: str = "agent") -> bytes:

@@ -1,4 +1,6 @@
-"""What the commands do with charts and kustomizations: nothing runs in a check unless it is allowed."""
+"""What the commands do with charts and kustomizations: nothing runs in a check unless it is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,33 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "fleet"
     config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: built}\n"
     files = {"agents/b/kustomization.yaml": "resources: [c.yaml]\n", "agents/b/c.yaml": config}
-    for name, text in renderers.repository("helm:\n  chart: chart\n", {**renderers.chart(), **files}).items():
+    for name, text in renderers.repository(
+        "helm:\n  chart: chart\n", {**renderers.chart(), **files}
+    ).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     return root
 
 
 def gitops_ds(repository: Path, *arguments: str) -> tuple[int, str]:
-    """The command in a process of its own, with helm and kustomize on its PATH; its exit code, and all that it printed."""
+    """The command in a process of its own, with helm and kustomize on its PATH; its exit code, and
+    all that it printed.
+    """
     path = f"{renderers.programs()}:{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": str(repository.parent), "GITOPS_DS_CACHE": str(repository.parent / "cache")}
+    environment = {
+        "PATH": path,
+        "HOME": str(repository.parent),
+        "GITOPS_DS_CACHE": str(repository.parent / "cache"),
+    }
     command = [sys.executable, "-m", "gitops_ds", *arguments, "-C", str(repository)]
     done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return done.returncode, done.stdout
 
@@ -59,7 +75,10 @@ def test_a_check_that_is_allowed_to_tells_of_the_objects_at_their_lines(reposito
 def test_what_renders_runs_them_unless_told_not_to(repository: Path, command: list[str]) -> None:
     code, said = gitops_ds(repository, *command)
     assert code == 0, said
-    assert ("built" in said, "example.org/agent:4.5.6" in said or "DaemonSet" in said) == (True, True)
+    assert ("built" in said, "example.org/agent:4.5.6" in said or "DaemonSet" in said) == (
+        True,
+        True,
+    )
     code, said = gitops_ds(repository, *command, "--allow", "none")
     assert "--allow helm" in said
     assert code == 1 or command[0] == "plan"
@@ -74,4 +93,6 @@ def test_an_unknown_program_cannot_be_allowed(repository: Path) -> None:
 def test_the_service_is_allowed_by_its_settings() -> None:
     assert service.parse({}).allowed == PROGRAMS
     assert service.parse({"render": {"allow": []}}).allowed == NOTHING
-    assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == AllowedRenderers(helm=True, network=True)
+    assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == AllowedRenderers(
+        helm=True, network=True
+    )

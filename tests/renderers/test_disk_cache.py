@@ -15,19 +15,39 @@ KEY = disk_cache.key("a", b"b")
 def test_what_was_kept_is_read_again_by_its_key_alone(tmp_path: Path) -> None:
     directory = tmp_path / "of" / "mine"
     disk_cache.write(directory, KEY, b"x\ny\n")
-    assert (disk_cache.read(directory, KEY), disk_cache.read(directory, disk_cache.key("c")), disk_cache.read(None, KEY)) == (
+    assert (
+        disk_cache.read(directory, KEY),
+        disk_cache.read(directory, disk_cache.key("c")),
+        disk_cache.read(None, KEY),
+    ) == (
         b"x\ny\n",
         None,
         None,
     )
-    assert (directory.stat().st_mode & 0o777, [file.name for file in directory.iterdir()]) == (0o700, [KEY])
+    assert (directory.stat().st_mode & 0o777, [file.name for file in directory.iterdir()]) == (
+        0o700,
+        [KEY],
+    )
 
 
 def test_the_parts_of_a_key_do_not_run_together() -> None:
-    assert len({disk_cache.key("ab", "c"), disk_cache.key("a", "bc"), disk_cache.key("abc"), disk_cache.key("abc", "")}) == 4
+    assert (
+        len(
+            {
+                disk_cache.key("ab", "c"),
+                disk_cache.key("a", "bc"),
+                disk_cache.key("abc"),
+                disk_cache.key("abc", ""),
+            }
+        )
+        == 4
+    )
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: d.replace(b"\nx", b"\nz")])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: d.replace(b"\nx", b"\nz")],
+)
 def test_a_damaged_entry_is_none(tmp_path: Path, damage: object) -> None:
     disk_cache.write(tmp_path / "kept", KEY, b"x")
     file = tmp_path / "kept" / KEY

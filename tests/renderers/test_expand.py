@@ -1,4 +1,6 @@
-"""Kustomizations through the installed kustomize or kubectl: what they become, and what none of them may do."""
+"""Kustomizations through the installed kustomize or kubectl: what they become, and what none of
+them may do.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ from tests import controlplane
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"
 DEEP = {
-    "base/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator:\n- {name: gen, files: [x.conf, renamed=y.conf]}\n",
+    "base/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator:\n- {name: gen, files: "
+    "[x.conf, renamed=y.conf]}\n",
     "base/a.yaml": CONFIG,
     "base/x.conf": "one",
     "base/y.conf": "two",
-    "overlay/kustomization.yaml": "resources: [../base]\nnamePrefix: my-\npatches: [{path: p.yaml}]\ncomponents: [../part]\n",
+    "overlay/kustomization.yaml": "resources: [../base]\nnamePrefix: my-\npatches: [{path: "
+    "p.yaml}]\ncomponents: [../part]\n",
     "overlay/p.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: patched}\n",
-    "part/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\ncommonAnnotations: {part: p1}\n",
+    "part/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: "
+    "Component\ncommonAnnotations: {part: p1}\n",
     "plain.yaml": CONFIG,
 }
 
@@ -44,8 +49,12 @@ def snapshot(files: dict[str, str]) -> Snapshot:
     return Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
 
 
-def run(files: dict[str, str], which: Which = expand.ALL, path: str | None = None, **changed: Any) -> Snapshot:
-    return asyncio.run(expand.expand(snapshot(files), which, Means(search=path or search(), **changed)))
+def run(
+    files: dict[str, str], which: Which = expand.ALL, path: str | None = None, **changed: Any
+) -> Snapshot:
+    return asyncio.run(
+        expand.expand(snapshot(files), which, Means(search=path or search(), **changed))
+    )
 
 
 def said(made: Snapshot) -> list[tuple[str, str]]:
@@ -57,7 +66,14 @@ def test_an_overlay_is_built_with_all_its_parts_and_they_are_consumed() -> None:
     made = run(DEEP)
     (text,) = made.expanded.values()
     assert list(made.expanded) == [PurePosixPath("overlay")]
-    for wanted in ("name: my-a\n", "k: patched", "name: my-gen-", "renamed: two", "x.conf: one", "part: p1"):
+    for wanted in (
+        "name: my-a\n",
+        "k: patched",
+        "name: my-gen-",
+        "renamed: two",
+        "x.conf: one",
+        "part: p1",
+    ):
         assert wanted in text.decode()
     assert made.consumed == {PurePosixPath(n) for n in DEEP if n != "plain.yaml"}
     assert made.findings == ()
@@ -76,7 +92,12 @@ def test_a_base_is_built_too_where_somebody_asks_and_a_skipped_one_is_not() -> N
 
 
 def test_a_component_that_nobody_uses_is_not_built_nor_read_as_manifests() -> None:
-    made = run({"part/kustomization.yaml": "kind: Component\npatches: [{path: p.yaml}]\n", "part/p.yaml": CONFIG})
+    made = run(
+        {
+            "part/kustomization.yaml": "kind: Component\npatches: [{path: p.yaml}]\n",
+            "part/p.yaml": CONFIG,
+        }
+    )
     assert (made.expanded, len(made.consumed), made.findings) == ({}, 2, ())
 
 
@@ -98,10 +119,16 @@ REMOTE = [
 
 
 @pytest.mark.parametrize("text", REMOTE)
-@pytest.mark.parametrize("field", ["resources: [{}]", "bases: [{}]", "Components: [{}]", "patches: [{{path: {}}}]"])
-def test_what_is_somewhere_else_is_refused_before_anything_runs(text: str, field: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "field", ["resources: [{}]", "bases: [{}]", "Components: [{}]", "patches: [{{path: {}}}]"]
+)
+def test_what_is_somewhere_else_is_refused_before_anything_runs(
+    text: str, field: str, tmp_path: Path
+) -> None:
     program(tmp_path, f"touch {tmp_path}/ran")
-    made = run({"d/kustomization.yaml": f"namePrefix: x\n{field.format(repr(text))}\n"}, path=str(tmp_path))
+    made = run(
+        {"d/kustomization.yaml": f"namePrefix: x\n{field.format(repr(text))}\n"}, path=str(tmp_path)
+    )
     ((rule, place),) = said(made)
     assert rule == "SRC011"
     assert place.startswith("d/kustomization.yaml:2:")
@@ -123,21 +150,42 @@ def test_no_other_field_may_name_a_url_either(text: str) -> None:
 
 
 def test_a_remote_base_of_a_base_is_found_at_its_own_line() -> None:
-    files = {"o/kustomization.yaml": "resources: [../b]", "b/kustomization.yml": "resources:\n- https://example.com/x\n"}
+    files = {
+        "o/kustomization.yaml": "resources: [../b]",
+        "b/kustomization.yml": "resources:\n- https://example.com/x\n",
+    }
     assert said(run(files)) == [("SRC011", "b/kustomization.yml:2:3")]
 
 
 @pytest.mark.parametrize("name", ["gone.yaml", "../../etc/passwd", "/etc/passwd", "empty"])
 def test_a_file_that_is_not_in_the_repository_is_named(name: str) -> None:
-    made = run({"d/kustomization.yaml": f"resources:\n- a.yaml\n- {name}\n", "d/a.yaml": CONFIG, "d/empty/x.txt": ""})
+    made = run(
+        {
+            "d/kustomization.yaml": f"resources:\n- a.yaml\n- {name}\n",
+            "d/a.yaml": CONFIG,
+            "d/empty/x.txt": "",
+        }
+    )
     assert said(made) == [("SRC012", "d/kustomization.yaml:3:3")]
     assert PurePosixPath("d/a.yaml") in made.consumed
     assert made.expanded == {}
 
 
-@pytest.mark.parametrize("text", ["helmCharts: [{name: a, repo: https://example.com}]", "a: b\n---\nc: d\n", "- a\n", "a: [\n", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "helmCharts: [{name: a, repo: https://example.com}]",
+        "a: b\n---\nc: d\n",
+        "- a\n",
+        "a: [\n",
+        "",
+    ],
+)
 def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
-    assert all(place.startswith("kustomization.yaml") for _, place in said(run({"kustomization.yaml": text})))
+    assert all(
+        place.startswith("kustomization.yaml")
+        for _, place in said(run({"kustomization.yaml": text}))
+    )
     assert len(said(run({"kustomization.yaml": text}))) == 1
 
 
@@ -145,13 +193,24 @@ def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
     ("text", "words"),
     [
         ("resources: [a.yaml]\nbogus: 1\n", 'unknown field "bogus"'),
-        ("resources: [a.yaml]\npatches: [{path: a.yaml, target: {kind: Nope}}]\nnamePrefix: [x]\n", "kustomize refuses it"),
+        (
+            (
+                "resources: [a.yaml]\npatches: [{path: a.yaml, target: {kind: Nope}}]\nnamePrefix: "
+                "[x]\n"
+            ),
+            "kustomize refuses it",
+        ),
         ("resources: [../e]\n", "cycle"),
         ("resources: [../x.yaml]\n", "x.yaml"),
     ],
 )
 def test_kustomizes_own_complaint_is_a_finding_without_our_paths(text: str, words: str) -> None:
-    files = {"d/kustomization.yaml": text, "d/a.yaml": CONFIG, "x.yaml": CONFIG, "e/kustomization.yaml": "resources: [../e]"}
+    files = {
+        "d/kustomization.yaml": text,
+        "d/a.yaml": CONFIG,
+        "x.yaml": CONFIG,
+        "e/kustomization.yaml": "resources: [../e]",
+    }
     made = run(files, Which(also=frozenset([PurePosixPath("d")])))
     (finding,) = [f for f in made.findings if f.place and f.place.file == "d/kustomization.yaml"]
     assert finding.rule == "SRC013"
@@ -161,8 +220,17 @@ def test_kustomizes_own_complaint_is_a_finding_without_our_paths(text: str, word
 
 
 def test_one_broken_kustomization_does_not_stop_another() -> None:
-    made = run({"a/kustomization.yaml": "bogus: 1", "b/kustomization.yaml": "resources: [c.yaml]", "b/c.yaml": CONFIG})
-    assert (list(made.expanded), [rule for rule, _ in said(made)]) == ([PurePosixPath("b")], ["SRC013"])
+    made = run(
+        {
+            "a/kustomization.yaml": "bogus: 1",
+            "b/kustomization.yaml": "resources: [c.yaml]",
+            "b/c.yaml": CONFIG,
+        }
+    )
+    assert (list(made.expanded), [rule for rule, _ in said(made)]) == (
+        [PurePosixPath("b")],
+        ["SRC013"],
+    )
 
 
 def test_without_a_program_the_finding_says_what_to_install(tmp_path: Path) -> None:
@@ -183,7 +251,8 @@ def test_a_second_build_of_the_same_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path, 'echo "kind: ran"')
     cached = {"path": str(tmp_path), "cache": tmp_path / "kept"}
     first = run(DEEP, **cached)
-    # The same program in all that can be told of it without running it, but it would say something else.
+    # The same program in all that can be told of it without running it, but it would say something
+    # else.
     before = (tmp_path / "kustomize").stat()
     (tmp_path / "kustomize").write_text('#!/bin/sh\necho "kind: RAN"\n')
     os.utime(tmp_path / "kustomize", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -213,13 +282,21 @@ def test_kustomize_runs_without_our_environment_in_a_directory_for_us_alone(tmp_
 
 def test_a_build_that_does_not_end_is_ended_with_all_its_children(tmp_path: Path) -> None:
     program(tmp_path, "/bin/sleep 600 & /bin/sleep 600")
-    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=RepositoryLimits(seconds=0.5))
+    made = run(
+        {"d/kustomization.yaml": "namePrefix: x"},
+        path=str(tmp_path),
+        limits=RepositoryLimits(seconds=0.5),
+    )
     assert "within 0.5 s" in made.findings[0].message
 
 
 def test_an_output_over_the_cap_is_refused(tmp_path: Path) -> None:
     program(tmp_path, "exec /bin/dd if=/dev/zero bs=1000 count=1000")
-    made = run({"d/kustomization.yaml": "namePrefix: x"}, path=str(tmp_path), limits=RepositoryLimits(bytes=100_000))
+    made = run(
+        {"d/kustomization.yaml": "namePrefix: x"},
+        path=str(tmp_path),
+        limits=RepositoryLimits(bytes=100_000),
+    )
     assert [rule for rule, _ in said(made)] == ["SRC013"]
 
 

@@ -1,4 +1,6 @@
-"""Charts in an HTTP chart repository and in an OCI registry, both served on this machine, fetched by the real helm."""
+"""Charts in an HTTP chart repository and in an OCI registry, both served on this machine, fetched
+by the real helm.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def digest(data: bytes) -> str:
 
 @dataclass
 class Server:
-    """Answers GET and HEAD with what is in `pages` (content type and body), and remembers what it was asked for."""
+    """Answers GET and HEAD with what is in `pages` (content type and body), and remembers what it
+    was asked for.
+    """
 
     url: str = ""
     pages: dict[str, tuple[str, bytes]] = field(default_factory=dict)
@@ -69,26 +73,57 @@ def serving(pages: dict[str, tuple[str, bytes]]) -> Iterator[Server]:
 
 
 def http_pages(archive: bytes = ARCHIVE) -> dict[str, tuple[str, bytes]]:
-    entry = {"apiVersion": "v2", "name": "agent", "version": "1.2.3", "urls": ["agent-1.2.3.tgz"], "digest": digest(ARCHIVE)[7:]}
-    index = json.dumps({"apiVersion": "v1", "entries": {"agent": [entry]}, "generated": "2026-01-01T00:00:00Z"}).encode()
-    return {"/charts/index.yaml": ("text/yaml", index), "/charts/agent-1.2.3.tgz": ("application/gzip", archive)}
+    entry = {
+        "apiVersion": "v2",
+        "name": "agent",
+        "version": "1.2.3",
+        "urls": ["agent-1.2.3.tgz"],
+        "digest": digest(ARCHIVE)[7:],
+    }
+    index = json.dumps(
+        {"apiVersion": "v1", "entries": {"agent": [entry]}, "generated": "2026-01-01T00:00:00Z"}
+    ).encode()
+    return {
+        "/charts/index.yaml": ("text/yaml", index),
+        "/charts/agent-1.2.3.tgz": ("application/gzip", archive),
+    }
 
 
 def oci_pages() -> tuple[dict[str, tuple[str, bytes]], str]:
-    """The pages of a registry as the OCI distribution specification has them, and the manifest's digest."""
+    """The pages of a registry as the OCI distribution specification has them, and the manifest's
+    digest.
+    """
     config = b'{"name": "agent", "version": "1.2.3", "apiVersion": "v2"}'
-    layers = [{"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "digest": digest(ARCHIVE), "size": len(ARCHIVE)}]
-    own = {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest(config), "size": len(config)}
+    layers = [
+        {
+            "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+            "digest": digest(ARCHIVE),
+            "size": len(ARCHIVE),
+        }
+    ]
+    own = {
+        "mediaType": "application/vnd.cncf.helm.config.v1+json",
+        "digest": digest(config),
+        "size": len(config),
+    }
     kind = "application/vnd.oci.image.manifest.v1+json"
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": kind, "config": own, "layers": layers}).encode()
+    manifest = json.dumps(
+        {"schemaVersion": 2, "mediaType": kind, "config": own, "layers": layers}
+    ).encode()
     base = "/v2/charts/agent"
-    pages = {f"{base}/blobs/{digest(data)}": ("application/octet-stream", data) for data in (config, ARCHIVE)}
+    pages = {
+        f"{base}/blobs/{digest(data)}": ("application/octet-stream", data)
+        for data in (config, ARCHIVE)
+    }
     pages |= {f"{base}/manifests/{name}": (kind, manifest) for name in ("1.2.3", digest(manifest))}
     return {**pages, "/v2/": ("application/json", b"{}")}, digest(manifest)
 
 
 def source(chart: str, **more: str) -> dict[str, str | bytes]:
-    told = "".join(f"  {name}: {value}\n" for name, value in {"chart": chart, "version": "1.2.3", **more}.items())
+    told = "".join(
+        f"  {name}: {value}\n"
+        for name, value in {"chart": chart, "version": "1.2.3", **more}.items()
+    )
     return renderers.repository(f"helm:\n{told}", {})
 
 
@@ -96,16 +131,24 @@ def test_a_chart_of_an_http_repository_is_fetched_and_is_that_of_a_directory() -
     with serving(http_pages()) as server:
         files = source("agent", repo=f"http://{server.url}/charts", digest=digest(ARCHIVE))
         made, _ = local.rendered(files, local.means(allowed=FETCHING))
-    assert local.only(made).body == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+    assert (
+        local.only(made).body
+        == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+    )
 
 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_a_chart_of_a_registry_is_fetched_and_is_that_of_a_directory(pinned: bool) -> None:
     pages, manifest = oci_pages()
     with serving(pages) as server:
-        files = source(f"oci://{server.url}/charts/agent", **({"digest": manifest} if pinned else {}))
+        files = source(
+            f"oci://{server.url}/charts/agent", **({"digest": manifest} if pinned else {})
+        )
         made, _ = local.rendered(files, local.means(allowed=FETCHING))
-    assert local.only(made).body == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+    assert (
+        local.only(made).body
+        == local.only(local.rendered(renderers.repository(local.LOCAL))[0]).body
+    )
 
 
 def test_another_digest_than_the_one_that_is_wanted_is_refused_at_it() -> None:
@@ -121,7 +164,9 @@ def test_another_digest_than_the_one_that_is_wanted_is_refused_at_it() -> None:
 
 
 def test_an_archive_that_the_index_does_not_promise_is_refused() -> None:
-    with serving(http_pages(renderers.packed({**renderers.CHART, "templates/x.yaml": "a: b"}))) as server:
+    with serving(
+        http_pages(renderers.packed({**renderers.CHART, "templates/x.yaml": "a: b"}))
+    ) as server:
         files = source("agent", repo=f"http://{server.url}/charts", digest=digest(ARCHIVE))
         assert "digest" in local.refusal(files, local.means(allowed=FETCHING))[1]
 
@@ -135,7 +180,9 @@ def test_nothing_is_asked_of_a_server_unless_the_network_is_allowed() -> None:
 
 def test_a_chart_that_is_not_there_is_told_at_the_source() -> None:
     with serving({}) as server:
-        place, message = local.refusal(source(f"oci://{server.url}/charts/agent"), local.means(allowed=FETCHING))
+        place, message = local.refusal(
+            source(f"oci://{server.url}/charts/agent"), local.means(allowed=FETCHING)
+        )
     assert place == "agents/a/source.yaml:2:10"
     assert "could not be fetched" in message
 

@@ -1,4 +1,6 @@
-"""Charts in the repository through the real helm: what they become, where each value is said to stand, what none of them may do."""
+"""Charts in the repository through the real helm: what they become, where each value is said to
+stand, what none of them may do.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def expanded(files: Mapping[str, str | bytes], using: Means | None = None) -> Sn
     return asyncio.run(expand.expand(found, which, using or means()))
 
 
-def rendered(files: Mapping[str, str | bytes], using: Means | None = None) -> tuple[Bundle, Snapshot]:
+def rendered(
+    files: Mapping[str, str | bytes], using: Means | None = None
+) -> tuple[Bundle, Snapshot]:
     snapshot = expanded(files, using)
     return bundle.render(snapshot), snapshot
 
@@ -54,7 +58,9 @@ def where(files: Mapping[str, str | bytes], path: Way) -> str:
     return str(lookup.locate(only(made).origin, path, lookup.sources(snapshot)))
 
 
-def refused(files: Mapping[str, str | bytes], using: Means | None = None) -> list[tuple[str, str, str]]:
+def refused(
+    files: Mapping[str, str | bytes], using: Means | None = None
+) -> list[tuple[str, str, str]]:
     made, _ = rendered(files, using)
     return [(f.rule, str(f.place), f.message) for f in made.findings if f.refused]
 
@@ -67,20 +73,30 @@ def refusal(files: Mapping[str, str | bytes], using: Means | None = None) -> tup
 
 
 def test_a_chart_becomes_the_agents_objects_with_the_values_of_files_and_of_the_source() -> None:
-    source = LOCAL + "  releaseName: node-agent\n  valuesFiles: [one.yaml, ../../two.yaml]\n  values: {level: debug}\n"
-    files = {"agents/a/one.yaml": "level: warn\nimage: {tag: one}\n", "two.yaml": "image: {tag: two}\n"}
+    source = (
+        LOCAL + "  releaseName: node-agent\n  valuesFiles: [one.yaml, ../../two.yaml]\n  values: "
+        "{level: debug}\n"
+    )
+    files = {
+        "agents/a/one.yaml": "level: warn\nimage: {tag: one}\n",
+        "two.yaml": "image: {tag: two}\n",
+    }
     body = only(rendered(renderers.repository(source, {**renderers.chart(), **files}))[0]).body
     (container,) = body["spec"]["template"]["spec"]["containers"]
-    assert body["metadata"] == {"name": "node-agent", "namespace": "node-agents", "labels": body["metadata"]["labels"]}
+    assert body["metadata"] == {
+        "name": "node-agent",
+        "namespace": "node-agents",
+        "labels": body["metadata"]["labels"],
+    }
     assert body["metadata"]["labels"]["team"] == "platform"
     assert container["image"] == "example.org/agent:two"
     assert container["env"] == [{"name": "LEVEL", "value": "debug"}]
 
 
 def test_a_shells_variable_in_a_chart_is_a_text() -> None:
-    assert only(rendered(renderers.repository(LOCAL))[0]).body["spec"]["template"]["spec"]["containers"][0]["args"] == [
-        "--home=${HOME}"
-    ]
+    assert only(rendered(renderers.repository(LOCAL))[0]).body["spec"]["template"]["spec"][
+        "containers"
+    ][0]["args"] == ["--home=${HOME}"]
 
 
 def test_the_files_of_a_chart_are_no_manifests() -> None:
@@ -90,12 +106,19 @@ def test_the_files_of_a_chart_are_no_manifests() -> None:
 
 def test_a_packaged_chart_is_the_same() -> None:
     archive = renderers.packed(renderers.CHART)
-    packed = rendered(renderers.repository("helm: {chart: agent-1.2.3.tgz}\n", {"agents/a/agent-1.2.3.tgz": archive}))[0]
+    packed = rendered(
+        renderers.repository(
+            "helm: {chart: agent-1.2.3.tgz}\n", {"agents/a/agent-1.2.3.tgz": archive}
+        )
+    )[0]
     assert only(packed).body == only(rendered(renderers.repository(LOCAL))[0]).body
 
 
 def test_a_parameter_is_bound_to_a_value_of_a_chart() -> None:
-    bind = LOCAL + "bind:\n  level: {kind: DaemonSet, path: 'spec.template.spec.containers[agent].env[LEVEL].value'}\n"
+    bind = (
+        LOCAL + "bind:\n  level: {kind: DaemonSet, path: "
+        "'spec.template.spec.containers[agent].env[LEVEL].value'}\n"
+    )
     variants = {"agents/a/variants.yaml": "variants: [{name: default, values: {level: trace}}]\n"}
     body = only(rendered(renderers.repository(bind, {**renderers.chart(), **variants}))[0]).body
     assert body["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] == "trace"
@@ -116,18 +139,29 @@ def test_a_parameter_is_bound_to_a_value_of_a_chart() -> None:
         (("metadata", "name"), "agents/a/chart/templates/ds.yaml:5:3"),
     ],
 )
-def test_a_value_is_told_at_the_value_of_the_chart_or_the_line_of_its_template(path: Way, place: str) -> None:
+def test_a_value_is_told_at_the_value_of_the_chart_or_the_line_of_its_template(
+    path: Way, place: str
+) -> None:
     assert where(renderers.repository(LOCAL + "  values: {level: debug}\n"), path) == place
 
 
 def test_a_value_of_an_archive_is_told_at_the_source() -> None:
     archive = {"agents/a/agent.tgz": renderers.packed(renderers.CHART)}
-    assert where(renderers.repository("helm:\n  chart: agent.tgz\n", archive), (*MAIN, "image")) == "agents/a/source.yaml:2:3"
+    assert (
+        where(renderers.repository("helm:\n  chart: agent.tgz\n", archive), (*MAIN, "image"))
+        == "agents/a/source.yaml:2:3"
+    )
 
 
 def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
-    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {0}, annotations: {{helm.sh/hook: {0}}}}}\n"
-    hooks = {f"agents/a/chart/templates/{name}.yaml": job.format(name) for name in ("pre-install", "test")}
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {0}, annotations: {{helm.sh/hook: "
+        "{0}}}}}\n"
+    )
+    hooks = {
+        f"agents/a/chart/templates/{name}.yaml": job.format(name)
+        for name in ("pre-install", "test")
+    }
     made, _ = rendered(renderers.repository(LOCAL, {**renderers.chart(), **hooks}))
     assert only(made).body["kind"] == "DaemonSet"
     assert [(f.rule, str(f.place), "pre-install" in f.message) for f in made.findings] == [
@@ -138,24 +172,70 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
 @pytest.mark.parametrize(
     ("source", "place", "words"),
     [
-        ("helm: {chart: ../../../chart}\n", "agents/a/source.yaml:1:15", "outside of the repository"),
+        (
+            "helm: {chart: ../../../chart}\n",
+            "agents/a/source.yaml:1:15",
+            "outside of the repository",
+        ),
         ("helm: {chart: /etc}\n", "agents/a/source.yaml:1:15", "outside of the repository"),
-        ("helm: {chart: nope}\n", "agents/a/source.yaml:1:15", "there is no agents/a/nope/Chart.yaml"),
+        (
+            "helm: {chart: nope}\n",
+            "agents/a/source.yaml:1:15",
+            "there is no agents/a/nope/Chart.yaml",
+        ),
         ("helm: {chart: no.tgz}\n", "agents/a/source.yaml:1:15", "there is no archive"),
         ("helm: {chart: .}\n", "agents/a/source.yaml:1:15", "there is no agents/a/Chart.yaml"),
-        ("helm: {chart: chart, valuesFiles: [/etc/passwd]}\n", "agents/a/source.yaml:1:36", "outside of the repository"),
-        ("helm: {chart: chart, valuesFiles: [../../../x]}\n", "agents/a/source.yaml:1:36", "outside of the repository"),
-        ("helm: {chart: chart, valuesFiles: ['https://example.org/x']}\n", "agents/a/source.yaml:1:36", "there is no file"),
-        ("helm: {chart: https://example.org/x.tgz, version: 1.0.0}\n", "agents/a/source.yaml:1:15", "into repo:"),
-        ("helm: {chart: file:///etc, version: 1.0.0}\n", "agents/a/source.yaml:1:15", "from the repository"),
-        ("helm: {chart: a, repo: 'https://example.org', version: ^1.0.0}\n", "agents/a/source.yaml:1:56", "which version"),
-        ("helm: {chart: a, repo: 'https://u:p@example.org', version: 1.0.0}\n", "agents/a/source.yaml:1:24", "password"),
-        ("helm: {chart: a, repo: 'http://example.org', version: 1.0.0}\n", "agents/a/source.yaml:1:24", "https://"),
+        (
+            "helm: {chart: chart, valuesFiles: [/etc/passwd]}\n",
+            "agents/a/source.yaml:1:36",
+            "outside of the repository",
+        ),
+        (
+            "helm: {chart: chart, valuesFiles: [../../../x]}\n",
+            "agents/a/source.yaml:1:36",
+            "outside of the repository",
+        ),
+        (
+            "helm: {chart: chart, valuesFiles: ['https://example.org/x']}\n",
+            "agents/a/source.yaml:1:36",
+            "there is no file",
+        ),
+        (
+            "helm: {chart: https://example.org/x.tgz, version: 1.0.0}\n",
+            "agents/a/source.yaml:1:15",
+            "into repo:",
+        ),
+        (
+            "helm: {chart: file:///etc, version: 1.0.0}\n",
+            "agents/a/source.yaml:1:15",
+            "from the repository",
+        ),
+        (
+            "helm: {chart: a, repo: 'https://example.org', version: ^1.0.0}\n",
+            "agents/a/source.yaml:1:56",
+            "which version",
+        ),
+        (
+            "helm: {chart: a, repo: 'https://u:p@example.org', version: 1.0.0}\n",
+            "agents/a/source.yaml:1:24",
+            "password",
+        ),
+        (
+            "helm: {chart: a, repo: 'http://example.org', version: 1.0.0}\n",
+            "agents/a/source.yaml:1:24",
+            "https://",
+        ),
         ("helm: {chart: 'oci://example.org/a'}\n", "agents/a/source.yaml:1:1", "which version"),
-        ("helm: {chart: 'oci://example.org/a', version: 1.0.0}\n", "agents/a/source.yaml:1:15", "--allow helm,network"),
+        (
+            "helm: {chart: 'oci://example.org/a', version: 1.0.0}\n",
+            "agents/a/source.yaml:1:15",
+            "--allow helm,network",
+        ),
     ],
 )
-def test_a_chart_or_values_that_cannot_be_meant_are_refused_at_their_place(source: str, place: str, words: str) -> None:
+def test_a_chart_or_values_that_cannot_be_meant_are_refused_at_their_place(
+    source: str, place: str, words: str
+) -> None:
     at, message = refusal(renderers.repository(source))
     assert at == place
     assert words in message
@@ -176,11 +256,19 @@ def test_without_a_namespace_that_holds_everywhere_one_is_asked_for() -> None:
         ('{{ fail "say x" }}\n', "agents/a/chart/templates/x.yaml:1:4", "say x"),
         ("a: 1\nb: {{ nope }}\n", "agents/a/chart/templates/x.yaml:2:1", '"nope" not defined'),
         ("a: [\n", "agents/a/chart/templates/x.yaml", "is no YAML"),
-        ('a: 1\nb: {{ include "agent.labels" . }}{{ .Values.no.no }}\n', "agents/a/chart/templates/x.yaml:2:44", "nil"),
+        (
+            'a: 1\nb: {{ include "agent.labels" . }}{{ .Values.no.no }}\n',
+            "agents/a/chart/templates/x.yaml:2:44",
+            "nil",
+        ),
     ],
 )
-def test_what_helm_says_of_a_template_is_told_at_its_line(template: str, place: str, words: str) -> None:
-    at, message = refusal(renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml=template)))
+def test_what_helm_says_of_a_template_is_told_at_its_line(
+    template: str, place: str, words: str
+) -> None:
+    at, message = refusal(
+        renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml=template))
+    )
     assert at == place
     assert words in message
 
@@ -192,15 +280,22 @@ def test_what_helm_says_of_a_template_is_told_at_its_line(template: str, place: 
         ("", [("agents/a/chart/values.yaml:2:8", "level")]),
     ],
 )
-def test_what_the_values_schema_refuses_is_told_at_the_value(values: str, expected: list[tuple[str, str]]) -> None:
+def test_what_the_values_schema_refuses_is_told_at_the_value(
+    values: str, expected: list[tuple[str, str]]
+) -> None:
     schema = '{"properties": {"level": {"type": "string", "enum": ["debug"]}}}'
-    found = refused(renderers.repository(LOCAL + values, renderers.chart(values_DOT_schema_DOT_json=schema)))
+    found = refused(
+        renderers.repository(LOCAL + values, renderers.chart(values_DOT_schema_DOT_json=schema))
+    )
     assert {place for _, place, _ in found} == {place for place, _ in expected}
     assert all("values.schema.json refuses level" in message for _, _, message in found)
 
 
 def test_a_missing_dependency_is_told_at_the_chart() -> None:
-    text = renderers.CHART["Chart.yaml"] + "dependencies: [{name: common, version: 1.0.0, repository: 'https://example.org'}]\n"
+    text = (
+        renderers.CHART["Chart.yaml"]
+        + "dependencies: [{name: common, version: 1.0.0, repository: 'https://example.org'}]\n"
+    )
     place, message = refusal(renderers.repository(LOCAL, renderers.chart(Chart_DOT_yaml=text)))
     assert place == "agents/a/chart/Chart.yaml:5:1"
     assert "common" in message
@@ -219,13 +314,22 @@ def test_nothing_runs_unless_it_is_allowed() -> None:
 
 
 def test_without_helm_the_finding_says_what_to_install(tmp_path: Path) -> None:
-    assert "helm is not installed" in refusal(renderers.repository(LOCAL), means(search=str(tmp_path)))[1]
+    assert (
+        "helm is not installed"
+        in refusal(renderers.repository(LOCAL), means(search=str(tmp_path)))[1]
+    )
 
 
 def test_a_chart_that_does_not_end_is_ended() -> None:
-    loop = "{{ range $a := until 30000 }}{{ range $b := until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}{{ end }}\n"
+    loop = (
+        "{{ range $a := until 30000 }}{{ range $b := until 30000 }}{{ range until 30000 }}{{ end "
+        "}}{{ end }}{{ end }}\n"
+    )
     files = renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml=loop))
-    assert "did not finish within 0.5 s" in refusal(files, means(limits=replace(RENDER, seconds=0.5)))[1]
+    assert (
+        "did not finish within 0.5 s"
+        in refusal(files, means(limits=replace(RENDER, seconds=0.5)))[1]
+    )
 
 
 def test_a_chart_that_writes_without_end_is_refused() -> None:
@@ -235,7 +339,10 @@ def test_a_chart_that_writes_without_end_is_refused() -> None:
 
 
 def test_a_chart_that_wants_all_the_memory_is_refused() -> None:
-    hungry = '{{ $x := repeat 2000000000 "x" }}{{ $y := repeat 2000000000 "y" }}{{ $z := cat $x $y $x }}a: {{ len $z }}\n'
+    hungry = (
+        '{{ $x := repeat 2000000000 "x" }}{{ $y := repeat 2000000000 "y" }}{{ $z := cat $x $y $x '
+        "}}a: {{ len $z }}\n"
+    )
     files = renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml=hungry))
     assert "memory" in refusal(files)[1]
 
@@ -250,11 +357,16 @@ def test_a_name_that_looks_like_an_option_is_none(option: str) -> None:
 def test_a_chart_sees_neither_our_environment_nor_files_beside_it() -> None:
     read = '{{ .Files.Get "../../../gitops-ds.yaml" }}{{ .Files.Get "/etc/passwd" }}'
     host = '{{ getHostByName "localhost" }}'
-    template = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{read: '{read}', host: '{host}'}}\n"
+    template = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{read: '{read}', host: "
+        f"'{host}'}}\n"
+    )
     made, _ = rendered(renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml=template)))
     (data,) = [m.body["data"] for m in made.manifests.values() if m.key.kind == "ConfigMap"]
     assert data == {"read": "", "host": ""}
-    named = renderers.repository(LOCAL, renderers.chart(templates__x_DOT_yaml='a: {{ env "PATH" }}\n'))
+    named = renderers.repository(
+        LOCAL, renderers.chart(templates__x_DOT_yaml='a: {{ env "PATH" }}\n')
+    )
     assert '"env" not defined' in refusal(named)[1]
 
 
@@ -265,11 +377,15 @@ def test_a_second_render_of_the_same_runs_nothing(tmp_path: Path) -> None:
     own.mkdir()
     (own / "helm").symlink_to(renderers.programs() / "helm")
     again = rendered(
-        renderers.repository(LOCAL), means(cache=tmp_path / "kept", search=str(own), limits=replace(RENDER, seconds=0))
+        renderers.repository(LOCAL),
+        means(cache=tmp_path / "kept", search=str(own), limits=replace(RENDER, seconds=0)),
     )
     assert only(again[0]).body == only(once).body
     changed = renderers.repository(LOCAL + "  values: {level: debug}\n")
-    assert "did not finish" in refusal(changed, means(cache=tmp_path / "kept", limits=replace(RENDER, seconds=0)))[1]
+    assert (
+        "did not finish"
+        in refusal(changed, means(cache=tmp_path / "kept", limits=replace(RENDER, seconds=0)))[1]
+    )
 
 
 def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> None:
@@ -302,12 +418,19 @@ def test_the_environment_of_helm_is_empty_but_for_its_own_places() -> None:
     from gitops_ds.renderers import helm
 
     own = helm._environment(Path("/nowhere"))
-    assert {value for name, value in own.items() if not value.startswith("/nowhere/empty")} == {"http://127.0.0.1:9", "none", "C"}
+    assert {value for name, value in own.items() if not value.startswith("/nowhere/empty")} == {
+        "http://127.0.0.1:9",
+        "none",
+        "C",
+    }
     assert not set(own) & {name for name in os.environ if "TOKEN" in name or "SECRET" in name}
 
 
 def test_an_agent_that_may_not_be_built_is_no_unknown_agent() -> None:
-    clusters = {"clusters/one.yaml": "agents: {a: {}, b: {}}\n", "agents/b/kustomization.yaml": "resources: [c.yaml]\n"}
+    clusters = {
+        "clusters/one.yaml": "agents: {a: {}, b: {}}\n",
+        "agents/b/kustomization.yaml": "resources: [c.yaml]\n",
+    }
     config = {"agents/b/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}
     files = renderers.repository(LOCAL, {**renderers.chart(), **clusters, **config})
     assert [place for _, place, _ in refused(files, means(allowed=NOTHING))] == [

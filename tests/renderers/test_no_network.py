@@ -1,4 +1,6 @@
-"""kustomize and helm reach no server, not even on this machine: a server on loopback never sees a request."""
+"""kustomize and helm reach no server, not even on this machine: a server on loopback never sees a
+request.
+"""
 
 from __future__ import annotations
 
@@ -59,52 +61,96 @@ def server() -> Iterator[Server]:
 
 
 def generator(url: str, **more: object) -> str:
-    body = {"apiVersion": "builtin", "kind": "ConfigMapGenerator", "metadata": {"name": "loot"}, "name": "loot", **more}
+    body = {
+        "apiVersion": "builtin",
+        "kind": "ConfigMapGenerator",
+        "metadata": {"name": "loot"},
+        "name": "loot",
+        **more,
+    }
     return json.dumps(body).replace("URL", url)
 
 
 def patch(url: str) -> str:
-    return json.dumps({"apiVersion": "builtin", "kind": "PatchTransformer", "metadata": {"name": "p"}, "path": url})
+    return json.dumps(
+        {
+            "apiVersion": "builtin",
+            "kind": "PatchTransformer",
+            "metadata": {"name": "p"},
+            "path": url,
+        }
+    )
 
 
 CONFIG_MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 # By name: the files of a repository in which URL stands for the server's.
 FETCHING: dict[str, dict[str, str]] = {
     "a resource": {"k/kustomization.yaml": "resources: ['URL']"},
-    "a resource in a base": {"k/kustomization.yaml": "resources: [base]", "k/base/kustomization.yaml": "resources: ['URL']"},
+    "a resource in a base": {
+        "k/kustomization.yaml": "resources: [base]",
+        "k/base/kustomization.yaml": "resources: ['URL']",
+    },
     "a resource in a component": {
         "k/kustomization.yaml": "components: [c]",
-        "k/c/kustomization.yaml": "{kind: Component, apiVersion: kustomize.config.k8s.io/v1alpha1, resources: ['URL']}",
+        "k/c/kustomization.yaml": "{kind: Component, apiVersion: "
+        "kustomize.config.k8s.io/v1alpha1, resources: ['URL']}",
     },
-    "a generator's file": {"k/kustomization.yaml": "configMapGenerator: [{name: a, files: ['b=URL']}]"},
+    "a generator's file": {
+        "k/kustomization.yaml": "configMapGenerator: [{name: a, files: ['b=URL']}]"
+    },
     "a generator's env": {"k/kustomization.yaml": "secretGenerator: [{name: a, envs: ['URL']}]"},
-    "a patch": {"k/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: 'URL'}]", "k/a.yaml": CONFIG_MAP},
+    "a patch": {
+        "k/kustomization.yaml": "resources: [a.yaml]\npatches: [{path: 'URL'}]",
+        "k/a.yaml": CONFIG_MAP,
+    },
     "configurations": {"k/kustomization.yaml": "configurations: ['URL']"},
     "openapi": {"k/kustomization.yaml": "openapi: {path: 'URL'}"},
-    "a plugin's files": {"k/kustomization.yaml": "generators: [gen.yaml]", "k/gen.yaml": generator("URL", files=["b=URL"])},
-    "a plugin's envs": {"k/kustomization.yaml": "generators: [gen.yaml]", "k/gen.yaml": generator("URL", envs=["URL"])},
+    "a plugin's files": {
+        "k/kustomization.yaml": "generators: [gen.yaml]",
+        "k/gen.yaml": generator("URL", files=["b=URL"]),
+    },
+    "a plugin's envs": {
+        "k/kustomization.yaml": "generators: [gen.yaml]",
+        "k/gen.yaml": generator("URL", envs=["URL"]),
+    },
     "a plugin in a folder": {
         "k/kustomization.yaml": "generators: [gens]",
         "k/gens/kustomization.yaml": "resources: [gen.yaml]",
         "k/gens/gen.yaml": generator("URL", files=["b=URL"]),
     },
-    "a plugin in place": {"k/kustomization.yaml": json.dumps({"generators": [generator("URL", files=["b=URL"]) + "\n"]})},
+    "a plugin in place": {
+        "k/kustomization.yaml": json.dumps(
+            {"generators": [generator("URL", files=["b=URL"]) + "\n"]}
+        )
+    },
     "a transformer's patch": {
         "k/kustomization.yaml": "resources: [a.yaml]\ntransformers: [t.yaml]",
         "k/a.yaml": CONFIG_MAP,
         "k/t.yaml": patch("URL"),
     },
-    "a validator": {"k/kustomization.yaml": "resources: [a.yaml]\nvalidators: ['URL']", "k/a.yaml": CONFIG_MAP},
+    "a validator": {
+        "k/kustomization.yaml": "resources: [a.yaml]\nvalidators: ['URL']",
+        "k/a.yaml": CONFIG_MAP,
+    },
     "a chart": {"k/kustomization.yaml": "helmCharts: [{name: a, repo: 'URL', version: '1'}]"},
 }
 
 
 def files(name: str, url: str) -> dict[PurePosixPath, bytes]:
-    return {PurePosixPath(path): text.replace("URL", url).encode() for path, text in FETCHING[name].items()}
+    return {
+        PurePosixPath(path): text.replace("URL", url).encode()
+        for path, text in FETCHING[name].items()
+    }
 
 
-def expanded(found: Mapping[PurePosixPath, bytes], of: tuple[Chart, ...] = ()) -> tuple[tuple[Finding, ...], bytes]:
-    made = asyncio.run(expand.expand(Snapshot(None, found), expand.Which(charts=of), Means(search=str(renderers.programs()))))
+def expanded(
+    found: Mapping[PurePosixPath, bytes], of: tuple[Chart, ...] = ()
+) -> tuple[tuple[Finding, ...], bytes]:
+    made = asyncio.run(
+        expand.expand(
+            Snapshot(None, found), expand.Which(charts=of), Means(search=str(renderers.programs()))
+        )
+    )
     return made.findings, b"".join(made.expanded.values())
 
 
@@ -118,7 +164,9 @@ def test_a_kustomization_fetches_nothing(server: Server, name: str) -> None:
 
 @pytest.mark.parametrize("name", FETCHING)
 @pytest.mark.parametrize("way", ["seccomp", "namespace"])
-def test_kustomize_reaches_no_server_either_way_were_nothing_refused(server: Server, tmp_path: Path, name: str, way: str) -> None:
+def test_kustomize_reaches_no_server_either_way_were_nothing_refused(
+    server: Server, tmp_path: Path, name: str, way: str
+) -> None:
     for path, data in files(name, server.url).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
@@ -128,9 +176,13 @@ def test_kustomize_reaches_no_server_either_way_were_nothing_refused(server: Ser
 
 
 @pytest.mark.parametrize("name", FETCHING)
-def test_where_programs_keep_their_network_every_url_is_refused_before_they_run(server: Server, name: str) -> None:
+def test_where_programs_keep_their_network_every_url_is_refused_before_they_run(
+    server: Server, name: str
+) -> None:
     found = kustomization.find(files(name, server.url), lambda _: False)
-    reached = [kustomization.reach(top, found, files(name, server.url), strict=True) for top in found]
+    reached = [
+        kustomization.reach(top, found, files(name, server.url), strict=True) for top in found
+    ]
     assert any(finding.refused for one in reached for finding in one.findings)
 
 
@@ -138,10 +190,15 @@ def confined(command: list[str], way: str) -> renderers_process.ProgramResult:
     async def run() -> renderers_process.ProgramResult:
         words = renderers_process._confined(command, RepositoryLimits(seconds=30), way)
         process = await asyncio.create_subprocess_exec(
-            *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": "/nowhere", "HOME": "/nowhere"}
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": "/nowhere", "HOME": "/nowhere"},
         )
         output, said = await process.communicate()
-        return renderers_process.ProgramResult(output, said.decode(), failed=process.returncode != 0)
+        return renderers_process.ProgramResult(
+            output, said.decode(), failed=process.returncode != 0
+        )
 
     return asyncio.run(run())
 
@@ -152,7 +209,9 @@ def test_no_socket_leads_anywhere(server: Server, way: str) -> None:
     ended = confined([sys.executable, "-I", "-c", script], way)
     assert ended.failed
     assert "Error" in ended.said
-    assert confined([sys.executable, "-I", "-c", "print('runs')"], way) == renderers_process.ProgramResult(b"runs\n")
+    assert confined(
+        [sys.executable, "-I", "-c", "print('runs')"], way
+    ) == renderers_process.ProgramResult(b"runs\n")
     assert not server.seen
 
 
@@ -164,7 +223,10 @@ def test_a_chart_whose_schema_refers_to_a_server_does_not_reach_it(server: Serve
     schema = json.dumps({"$ref": f"{server.url}#/x"})
     chart = {**renderers.chart(), "agents/a/chart/values.schema.json": schema}
     repository = renderers.repository("helm:\n  chart: chart\n  namespace: default\n", chart)
-    found = {PurePosixPath(path): text.encode() if isinstance(text, str) else text for path, text in repository.items()}
+    found = {
+        PurePosixPath(path): text.encode() if isinstance(text, str) else text
+        for path, text in repository.items()
+    }
     findings, _ = expanded(found, charts.charts(Snapshot(None, found)))
     assert not server.seen
     assert [finding.message for finding in findings if finding.refused]

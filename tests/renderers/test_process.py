@@ -14,7 +14,9 @@ SMALL = Means(limits=RepositoryLimits(seconds=30, bytes=100_000))
 
 
 def run(script: str, means: Means = SMALL) -> ProgramResult:
-    return asyncio.run(process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means))
+    return asyncio.run(
+        process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means)
+    )
 
 
 def test_what_it_prints_is_its_output_and_what_it_complains_of_is_beside_it() -> None:
@@ -23,12 +25,20 @@ def test_what_it_prints_is_its_output_and_what_it_complains_of_is_beside_it() ->
 
 
 def test_complaints_without_end_are_ended_too() -> None:
-    assert "writes more than" in run("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa >&2 || exit; done").problem
+    assert (
+        "writes more than"
+        in run(
+            "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa >&2 || exit; done"
+        ).problem
+    )
 
 
 def test_it_sees_an_empty_home_and_no_secret_of_ours() -> None:
     assert b"PATH=/nowhere\n" in run("/usr/bin/env").output
-    assert not set(process.environment(Path("/nowhere"), network=True)) - {*process.environment(Path()), *process._OF_NETWORK}
+    assert not set(process.environment(Path("/nowhere"), network=True)) - {
+        *process.environment(Path()),
+        *process._OF_NETWORK,
+    }
 
 
 def test_when_the_others_took_all_the_time_it_is_not_run(tmp_path: Path) -> None:

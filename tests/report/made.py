@@ -1,4 +1,6 @@
-"""Reports out of what a hostile repository could hold, and the readers of each format, as strict as the real ones."""
+"""Reports out of what a hostile repository could hold, and the readers of each format, as strict as
+the real ones.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ EVIL = (
     "\x00\x0b\ufffe\udc80\u2028",
     "@everyone @org/team #123 GH-12 owner/repo#1 !45 $6 %7 ~8 &9",
     "<img src=x onerror=alert(1)><script>x</script>&lt;b&gt;",
-    "![x](http://evil/p.png) [click](https://evil) https://evil.example www.evil.example me@evil.example",
+    (
+        "![x](http://evil/p.png) [click](https://evil) https://evil.example www.evil.example "
+        "me@evil.example"
+    ),
     "```\n# head\n````diff\n~~~",
     "`a`` b``` \\` c",
     "-->\n<!-- gitops-ds:report key=other v=1 -->",
@@ -57,7 +62,9 @@ RULES = ("DS001", "DS103", "DS202", "DS501", "DS602", "DS801", "DS904", "DS999")
 
 
 class _Pick:
-    """Findings and objects of a few texts, by chance that a seed decides: to draw every part of each by itself takes too long."""
+    """Findings and objects of a few texts, by chance that a seed decides: to draw every part of
+    each by itself takes too long.
+    """
 
     def __init__(self, texts: list[str], seed: int) -> None:
         self.chance = random.Random(seed)
@@ -71,11 +78,19 @@ class _Pick:
 
     def place(self) -> Place | None:
         known = self.chance.random() < 0.8
-        return Place(self.text(), self.chance.randrange(50), self.chance.randrange(200)) if known else None
+        return (
+            Place(self.text(), self.chance.randrange(50), self.chance.randrange(200))
+            if known
+            else None
+        )
 
     def finding(self) -> Finding:
         other = (self.key(), self.place()) if self.chance.random() < 0.3 else None
-        steps: tuple[str | int, ...] = (self.text(), self.chance.randrange(9), ListMember(self.text()))
+        steps: tuple[str | int, ...] = (
+            self.text(),
+            self.chance.randrange(9),
+            ListMember(self.text()),
+        )
         return Finding(
             self.chance.choice(RULES),
             self.chance.choice(list(Severity)),
@@ -95,22 +110,35 @@ class _Pick:
 
     def report(self) -> Report:
         found = self.some(self.finding, 8)
-        files = {one.place.file: "\n".join(self.some(self.text, 9)).encode("utf-8", "surrogatepass") for one in found if one.place}
+        files = {
+            one.place.file: "\n".join(self.some(self.text, 9)).encode("utf-8", "surrogatepass")
+            for one in found
+            if one.place
+        }
         checked = self.some(lambda: CheckedObject(self.text(), self.key(), self.text()), 5)
         answered = self.some(lambda: (self.finding(), self.text()), 3)
         return findings.report(found, files, checked, root=self.text(), suppressed=answered)
 
     def changed(self) -> ReportedChange:
-        return ReportedChange(tuple(self.some(self.text, 2)), tuple(self.some(self.text, 3)), gained=2, time=self.text())
+        return ReportedChange(
+            tuple(self.some(self.text, 2)),
+            tuple(self.some(self.text, 3)),
+            gained=2,
+            time=self.text(),
+        )
 
 
 @st.composite
 def reports(draw: st.DrawFn) -> Report:
-    """A report of anything that a repository could hold; some files are those that findings are about."""
+    """A report of anything that a repository could hold; some files are those that findings are
+    about.
+    """
     pick = _Pick([*draw(st.lists(words, min_size=1, max_size=6)), ""], draw(st.integers(0, 2**32)))
     made = pick.report()
     return (
-        findings.with_changes(made, pick.some(pick.changed, 3), {"changes": [{"old": pick.text(), pick.text(): 1}]})
+        findings.with_changes(
+            made, pick.some(pick.changed, 3), {"changes": [{"old": pick.text(), pick.text(): 1}]}
+        )
         if pick.chance.random() < 0.5
         else made
     )
@@ -124,19 +152,41 @@ def some_reports(test: Callable[..., None]) -> Callable[..., None]:
 def about(**more: Any) -> ReportContext:
     """What a run says of itself, with a rule that has a page."""
     page = "# DS202: one budget\n\nWhy it matters.\n\n## Wrong\n"
-    known = {"DS202": RuleText("DS202", "maxSurge comes with maxUnavailable 0", Severity.ERROR, refused=True, page=page)}
+    known = {
+        "DS202": RuleText(
+            "DS202", "maxSurge comes with maxUnavailable 0", Severity.ERROR, refused=True, page=page
+        )
+    }
     return ReportContext(**{"version": "1.2.3", "rules": known, **more})
 
 
-def finding(rule: str = "DS202", severity: Severity = Severity.ERROR, line: int = 3, **more: Any) -> Finding:
+def finding(
+    rule: str = "DS202", severity: Severity = Severity.ERROR, line: int = 3, **more: Any
+) -> Finding:
     """A finding at a line of the agent's manifest."""
     place = Place(FILE, line, 5)
-    return Finding(**{"rule": rule, "severity": severity, "message": f"no. {line}", "place": place, "object": AGENT, **more})
+    return Finding(
+        **{
+            "rule": rule,
+            "severity": severity,
+            "message": f"no. {line}",
+            "place": place,
+            "object": AGENT,
+            **more,
+        }
+    )
 
 
 def report(*found: Finding, **more: Any) -> Report:
     """A report of these findings, and of the agent."""
-    return findings.report(found, **{"files": {FILE: b"kind: DaemonSet\n"}, "checked": [CheckedObject("", AGENT, FILE)], **more})
+    return findings.report(
+        found,
+        **{
+            "files": {FILE: b"kind: DaemonSet\n"},
+            "checked": [CheckedObject("", AGENT, FILE)],
+            **more,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -149,7 +199,19 @@ class Command:
 
 
 KNOWN = {
-    *("error", "warning", "notice", "group", "endgroup", "debug", "add-mask", "stop-commands", "set-output", "set-env", "add-path"),
+    *(
+        "error",
+        "warning",
+        "notice",
+        "group",
+        "endgroup",
+        "debug",
+        "add-mask",
+        "stop-commands",
+        "set-output",
+        "set-env",
+        "add-path",
+    ),
     *("save-state", "echo", "add-matcher", "remove-matcher", "internal-set-repo-path"),
 }
 
@@ -157,14 +219,17 @@ KNOWN = {
 def commands(log: str) -> Iterator[Command]:
     """What the runner does with what a step prints, by its ActionCommand and ActionCommandManager.
 
-    A command may come after spaces, and in its old form anywhere in a line; after `stop-commands` only the token counts.
+    A command may come after spaces, and in its old form anywhere in a line; after `stop-commands`
+    only the token counts.
     """
     token = ""
     for line in re.split(r"\r\n|\r|\n", log):
         found = _new(line, token) or _old(line, token)
         if found is None or (token and found.name != token):
             continue
-        token = found.data if found.name == "stop-commands" else "" if found.name == token else token
+        token = (
+            found.data if found.name == "stop-commands" else "" if found.name == token else token
+        )
         yield found
 
 
@@ -174,14 +239,18 @@ def _new(line: str, token: str) -> Command | None:
         return None
     name, _, told = matched["info"].partition(" ")
     pairs = dict(pair.split("=", 1) for pair in told.strip().split(",") if "=" in pair)
-    properties = {key: _plain(value.replace("%3A", ":").replace("%2C", ",")) for key, value in pairs.items()}
+    properties = {
+        key: _plain(value.replace("%3A", ":").replace("%2C", ",")) for key, value in pairs.items()
+    }
     return Command(name, properties, _plain(matched["data"])) if name in KNOWN | {token} else None
 
 
 def _old(line: str, token: str) -> Command | None:
     matched = re.search(r"##\[(?P<info>[^\]]*)\](?P<data>.*)", line, re.DOTALL)
     name = matched["info"].partition(" ")[0] if matched else ""
-    return Command(f"old {name}", {}, matched["data"]) if matched and name in KNOWN | {token} else None
+    return (
+        Command(f"old {name}", {}, matched["data"]) if matched and name in KNOWN | {token} else None
+    )
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Whatever a fact holds, and whichever facts there will be: neither its line nor its JSON repeats a secret."""
+"""Whatever a fact holds, and whichever facts there will be: neither its line nor its JSON repeats a
+secret.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,21 @@ for _module in pkgutil.iter_modules(model.__path__):
     importlib.import_module(f"gitops_ds.model.{_module.name}")
 
 PASSWORD, TOKEN, DATA = "hunter2-in-an-address", "ghp_" + "0aB1" * 9, "hunter2-in-the-clear"
-# What an error of Git or of an API server, a subject or an annotation may quote: of such texts the form gives secrets away.
+# What an error of Git or of an API server, a subject or an annotation may quote: of such texts the
+# form gives secrets away.
 TEXT = f"https://bot:{PASSWORD}@git.example.com/fleet.git refused {TOKEN}"
 # What objects hold: no form tells, so it may not be repeated at all.
-BODY = {"kind": "Secret", "stringData": {"token": DATA}, "spec": {"env": [{"name": "TOKEN", "value": DATA}]}}
+BODY = {
+    "kind": "Secret",
+    "stringData": {"token": DATA},
+    "spec": {"env": [{"name": "TOKEN", "value": DATA}]},
+}
 
 
 def kinds(of: type[Record] = Record) -> Iterator[type[Record]]:
     for kind in of.__subclasses__():
-        if getattr(sys.modules[kind.__module__], kind.__name__) is kind:  # slots leave an empty twin behind
+        # slots leave an empty twin behind
+        if getattr(sys.modules[kind.__module__], kind.__name__) is kind:
             yield kind
         yield from kinds(kind)
 
@@ -46,7 +54,9 @@ def observed() -> Observation:
 
 
 def made(hint: Any, turn: int) -> Any:
-    """A value of a type, full of secrets; another `turn` takes another member of an enum or a union."""
+    """A value of a type, full of secrets; another `turn` takes another member of an enum or a
+    union.
+    """
     if isinstance(hint, typing.NewType):
         return "a" * 40
     if hint is Any or hint is object:
@@ -60,7 +70,11 @@ def made(hint: Any, turn: int) -> Any:
         members = [one for one in inside if one is not type(None)]
         return made(members[turn % len(members)], turn)
     if origin is tuple:
-        return (made(inside[0], turn),) if inside[1:] == (...,) else tuple(made(one, turn) for one in inside)
+        return (
+            (made(inside[0], turn),)
+            if inside[1:] == (...,)
+            else tuple(made(one, turn) for one in inside)
+        )
     if origin is frozenset:
         return frozenset([made(inside[0], turn)])
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -72,7 +86,13 @@ def made(hint: Any, turn: int) -> Any:
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         build: Any = hint
-        return build(**{field.name: made(hints[field.name], turn) for field in dataclasses.fields(hint) if field.init})
+        return build(
+            **{
+                field.name: made(hints[field.name], turn)
+                for field in dataclasses.fields(hint)
+                if field.init
+            }
+        )
     return {str: TEXT, int: 1, float: 1.0, bool: bool(turn % 2), bytes: DATA.encode()}[hint]
 
 
@@ -86,5 +106,9 @@ def test_no_line_and_no_json_repeats_a_secret(kind: type[Record], turn: int) -> 
 
 
 def test_the_secrets_are_really_there() -> None:
-    full = [kind for kind in set(kinds()) if any(secret in repr(made(kind, 0)) for secret in (PASSWORD, DATA))]
+    full = [
+        kind
+        for kind in set(kinds())
+        if any(secret in repr(made(kind, 0)) for secret in (PASSWORD, DATA))
+    ]
     assert len(full) > 20

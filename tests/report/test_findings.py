@@ -23,7 +23,9 @@ def test_equal_input_gives_the_same_bytes_in_whatever_order_it_comes(report: Rep
     again = findings.report(shuffled, report.files, reversed(report.checked), root=report.root)
     plain = findings.report(report.findings, report.files, report.checked, root=report.root)
     for format in formats.ReportFormat:
-        assert formats.written(format, again, made.about()) == formats.written(format, plain, made.about())
+        assert formats.written(format, again, made.about()) == formats.written(
+            format, plain, made.about()
+        )
 
 
 def test_the_order_is_severity_file_line_rule() -> None:
@@ -46,17 +48,25 @@ def test_a_finding_comes_once() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(finding(path=("spec",)), place=Place(made.FILE, 99, 1), end=Place(made.FILE, 99, 7)),
+        replace(
+            finding(path=("spec",)), place=Place(made.FILE, 99, 1), end=Place(made.FILE, 99, 7)
+        ),
         finding(path=("spec",), message="other words", severity=Severity.INFO),
     ],
 )
-def test_a_fingerprint_survives_another_line_other_words_and_another_severity(other: Finding) -> None:
+def test_a_fingerprint_survives_another_line_other_words_and_another_severity(
+    other: Finding,
+) -> None:
     assert findings.fingerprint(other) == findings.fingerprint(finding(path=("spec",)))
 
 
-@pytest.mark.parametrize("message", ["a key again, first on line 7", "a key again, first on line 12"])
+@pytest.mark.parametrize(
+    "message", ["a key again, first on line 7", "a key again, first on line 12"]
+)
 def test_a_fingerprint_of_a_message_does_not_know_its_lines(message: str) -> None:
-    assert findings.fingerprint(finding(message=message)) == findings.fingerprint(finding(message="a key again, first on line 3"))
+    assert findings.fingerprint(finding(message=message)) == findings.fingerprint(
+        finding(message="a key again, first on line 3")
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +79,9 @@ def test_a_fingerprint_of_a_message_does_not_know_its_lines(message: str) -> Non
     ],
 )
 def test_a_fingerprint_tells_rule_cluster_object_and_path_apart(more: dict[str, object]) -> None:
-    assert findings.fingerprint(replace(finding(path=("spec",)), **more)) != findings.fingerprint(finding(path=("spec",)))
+    assert findings.fingerprint(replace(finding(path=("spec",)), **more)) != findings.fingerprint(
+        finding(path=("spec",))
+    )
 
 
 def test_equal_fingerprints_are_told_apart_by_their_place_among_equals() -> None:
@@ -77,7 +89,12 @@ def test_equal_fingerprints_are_told_apart_by_their_place_among_equals() -> None
     first = findings.fingerprints(twins)
     assert len(set(first)) == 3
     assert first[0] == findings.fingerprint(twins[0])
-    assert findings.fingerprints([replace(twin, place=Place(made.FILE, 50 + at, 1)) for at, twin in enumerate(twins)]) == first
+    assert (
+        findings.fingerprints(
+            [replace(twin, place=Place(made.FILE, 50 + at, 1)) for at, twin in enumerate(twins)]
+        )
+        == first
+    )
 
 
 @made.some_reports
@@ -88,7 +105,12 @@ def test_fingerprints_are_unique(report: Report) -> None:
 @made.some_reports
 def test_no_control_character_reaches_a_terminal(report: Report) -> None:
     printed = text.as_text(report)
-    assert not {unicodedata.category(letter) for letter in printed if letter != "\n"} & {"Cc", "Cs", "Zl", "Zp"}
+    assert not {unicodedata.category(letter) for letter in printed if letter != "\n"} & {
+        "Cc",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", printed)
     printed.encode()
 
@@ -96,16 +118,22 @@ def test_no_control_character_reaches_a_terminal(report: Report) -> None:
 @made.some_reports
 def test_plain_text_and_json_hold_no_workflow_command(report: Report) -> None:
     assert list(made.commands(text.as_text(report))) == []
-    assert list(made.commands(formats.written(formats.ReportFormat.JSON, report, made.about()))) == []
+    assert (
+        list(made.commands(formats.written(formats.ReportFormat.JSON, report, made.about()))) == []
+    )
 
 
 def test_the_excerpt_has_its_caret_under_the_value() -> None:
     report = made.report(
-        finding(line=1, place=Place("a.yaml", 1, 7), end=Place("a.yaml", 1, 10)), files={"a.yaml": b"spec: abc # \x1b[0m\n"}
+        finding(line=1, place=Place("a.yaml", 1, 7), end=Place("a.yaml", 1, 10)),
+        files={"a.yaml": b"spec: abc # \x1b[0m\n"},
     )
     lines = [line for line, _ in text.lines(report)]
     assert lines[:2] == ["a.yaml:1:7: error DS202: no. 1", "      1 | spec: abc # \\x1b[0m"]
-    shown = made.report(finding(line=1, place=Place("a.yaml", 1, 7), end=Place("a.yaml", 1, 10)), files={"a.yaml": b"spec: abc\n"})
+    shown = made.report(
+        finding(line=1, place=Place("a.yaml", 1, 7), end=Place("a.yaml", 1, 10)),
+        files={"a.yaml": b"spec: abc\n"},
+    )
     assert [line for line, _ in text.lines(shown)][2] == "        |       ^^^"
 
 

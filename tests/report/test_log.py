@@ -1,4 +1,6 @@
-"""The log: a level for each fact, and no secret in any, whatever the objects hold that facts are about."""
+"""The log: a level for each fact, and no secret in any, whatever the objects hold that facts are
+about.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,25 @@ def decided() -> base.Decided:
 
 
 def change() -> Change:
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"token": SECRET}}
-    return Change(Operation.CREATE, KEY, Manifest(KEY, body, Digest("d"), Origin(Pointer("a.yaml", 0, ()))))
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "token"},
+        "stringData": {"token": SECRET},
+    }
+    return Change(
+        Operation.CREATE, KEY, Manifest(KEY, body, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
+    )
 
 
 def mistake() -> Finding:
-    return refusal("DS004", f'write "{SECRET}", with quotes', Place("a.yaml", 3, 5), object=KEY, path=("stringData", "token"))
+    return refusal(
+        "DS004",
+        f'write "{SECRET}", with quotes',
+        Place("a.yaml", 3, 5),
+        object=KEY,
+        path=("stringData", "token"),
+    )
 
 
 def facts() -> list[tuple[base.Record, str]]:
@@ -54,10 +69,25 @@ def facts() -> list[tuple[base.Record, str]]:
         (deployment.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
         (deployment.PassFailed(1.0, "Git is away", 5.0), "warning"),
         (deployment.PassFailed(1.0, "the branch went back"), "error"),
-        (agents.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT), "warning"),
-        (agents.HealthChanged(1.0, AGENT, "u", HealthState.DEGRADED, Health(HealthState.HEALTHY, "well"), COMMIT), "info"),
+        (
+            agents.HealthChanged(
+                1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT
+            ),
+            "warning",
+        ),
+        (
+            agents.HealthChanged(
+                1.0, AGENT, "u", HealthState.DEGRADED, Health(HealthState.HEALTHY, "well"), COMMIT
+            ),
+            "info",
+        ),
         (agents.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
-        (agents.CoverageLost(1.0, AGENT, "u", (agents.Loss("n", "", agents.Cover.LABEL, "why"),), 3), "warning"),
+        (
+            agents.CoverageLost(
+                1.0, AGENT, "u", (agents.Loss("n", "", agents.Cover.LABEL, "why"),), 3
+            ),
+            "warning",
+        ),
     ]
 
 
@@ -69,8 +99,14 @@ def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None
     assert log_lines.level(told) == level
     assert found is not None
     assert found["level"] == level
-    event = kube_events.deployed(told, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x"))
-    text = (log_lines.line(told) or "") + orjson.dumps(found).decode() + (event.message if event else "")
+    event = kube_events.deployed(
+        told, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
+    )
+    text = (
+        (log_lines.line(told) or "")
+        + orjson.dumps(found).decode()
+        + (event.message if event else "")
+    )
     assert SECRET not in text
     assert "\n" not in text
 
@@ -79,25 +115,49 @@ def test_an_action_names_its_node_and_its_object() -> None:
     pod = Key("", "Pod", "logging", "agent-x")
     create = CreatePod("node-1", {}, "seed", "the node has no pod")
     end = DeletePod(pod, "uid", "node-2", DeleteCause.OUTDATED, "it runs an earlier template")
-    done, failed = base.Performed(1.0, AGENT, create, pod), base.ActionFailed(1.0, AGENT, create, Forbidden("no", 403))
+    done, failed = (
+        base.Performed(1.0, AGENT, create, pod),
+        base.ActionFailed(1.0, AGENT, create, Forbidden("no", 403)),
+    )
     adopted = base.Performed(1.0, AGENT, Adopt(pod, "uid", "it has no owner"), pod)
-    assert log_lines.line(done) == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"
+    assert (
+        log_lines.line(done)
+        == "DaemonSet logging/agent: CreatePod logging/agent-x on node-1: the node has no pod"
+    )
     assert log_lines.line(failed) == "DaemonSet logging/agent: CreatePod on node-1 failed: no"
     ended = log_lines.line(base.Performed(1.0, AGENT, end, pod))
-    assert ended == "DaemonSet logging/agent: DeletePod logging/agent-x on node-2: it runs an earlier template"
-    assert log_lines.line(adopted) == "DaemonSet logging/agent: Adopt logging/agent-x: it has no owner"
+    assert (
+        ended == "DaemonSet logging/agent: DeletePod logging/agent-x on node-2: it runs an earlier "
+        "template"
+    )
+    assert (
+        log_lines.line(adopted) == "DaemonSet logging/agent: Adopt logging/agent-x: it has no owner"
+    )
     assert (log_lines.as_json(done) or {}).items() >= {
         "action": "CreatePod",
         "node": "node-1",
         "target": "Pod logging/agent-x",
     }.items()
-    assert (log_lines.as_json(failed) or {}).items() >= {"action": "CreatePod", "node": "node-1"}.items()
+    assert (log_lines.as_json(failed) or {}).items() >= {
+        "action": "CreatePod",
+        "node": "node-1",
+    }.items()
 
 
 def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_news() -> None:
-    ill = agents.HealthChanged(1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "not well on node-1"), COMMIT)
+    ill = agents.HealthChanged(
+        1.0,
+        AGENT,
+        "u",
+        HealthState.HEALTHY,
+        Health(HealthState.DEGRADED, "not well on node-1"),
+        COMMIT,
+    )
     found = log_lines.as_json(ill) or {}
-    assert found.items() >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
+    assert (
+        found.items()
+        >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
+    )
     first = agents.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
     assert (log_lines.level(first), log_lines.level(ill)) == ("debug", "warning")
 

@@ -1,4 +1,6 @@
-"""What Prometheus is told: names that its own linter takes, bounded labels, and how agents stand at the moment of the scrape."""
+"""What Prometheus is told: names that its own linter takes, bounded labels, and how agents stand at
+the moment of the scrape.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,33 @@ from gitops_ds.telemetry.metrics import AGENTS, Inside, Metrics
 
 COMMIT = CommitId("a" * 40)
 TALLY = NodeCounts(updated=5, node_fault=1, parked=2)
-LOSSES = (Loss("node-1", "gpu", Cover.LABEL, "label disk=ssd was removed"), Loss("node-2", "gpu", Cover.LABEL, "the same"))
+LOSSES = (
+    Loss("node-1", "gpu", Cover.LABEL, "label disk=ssd was removed"),
+    Loss("node-2", "gpu", Cover.LABEL, "the same"),
+)
 
 
 def agent(name: str = "agent") -> AgentLine:
-    return AgentLine("logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES)
+    return AgentLine(
+        "logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES
+    )
 
 
 def scraped(*agents: AgentLine) -> str:
-    inside = Inside(lambda: agents, lambda: {("GET", "200"): 7, ("PATCH", ""): 1}, lambda: 3, lambda: {"pods": 12.5})
+    inside = Inside(
+        lambda: agents,
+        lambda: {("GET", "200"): 7, ("PATCH", ""): 1},
+        lambda: 3,
+        lambda: {"pods": 12.5},
+    )
     metrics = Metrics(inside)
     metrics.hear(deployment.PassTook(1.0, 0.2, well=True))
     metrics.hear(deployment.GitTook(1.0, 0.2, well=False))
-    refusals = (Refusal("share-of-nodes", "too many"), Refusal("share-of-nodes", "too many"), Refusal("conflict", "theirs"))
+    refusals = (
+        Refusal("share-of-nodes", "too many"),
+        Refusal("share-of-nodes", "too many"),
+        Refusal("conflict", "theirs"),
+    )
     metrics.hear(deployment.PassEnded(1.0, COMMIT, 0, refusals))
     return metrics.text().decode()
 
@@ -36,7 +52,13 @@ def scraped(*agents: AgentLine) -> str:
 def test_prometheus_own_linter_finds_nothing() -> None:
     promtool = shutil.which("promtool")
     assert promtool, "promtool is missing: make setup-system installs it"
-    done = subprocess.run([promtool, "check", "metrics"], input=scraped(agent()), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=scraped(agent()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -64,9 +86,8 @@ def _sorted(line: str) -> str:
     match = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
     if not match:
         return line
-    return (
-        f"{match[1]}{{{','.join(sorted(re.findall(r'[a-z]+=' + chr(34) + '[^' + chr(34) + ']*' + chr(34), match[2])))}}} {match[3]}"
-    )
+    labels = ",".join(sorted(re.findall(r'[a-z]+="[^"]*"', match[2])))
+    return f"{match[1]}{{{labels}}} {match[3]}"
 
 
 def test_no_node_is_a_label_and_agents_are_bounded() -> None:

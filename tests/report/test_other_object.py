@@ -14,11 +14,15 @@ from tests.report import made
 from tests.report.test_forges import VALIDATOR
 
 OTHER = AGENT.replace("  name: agent\n  namespace", "  name: other\n  namespace")
-SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/check-report.schema.json").read_text())
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "schemas/check-report.schema.json").read_text()
+)
 
 
 def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
-    told = check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--fail-on", "error").stdout
+    told = check(
+        holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--fail-on", "error"
+    ).stdout
     lines = told.splitlines()
     found = next(number for number, line in enumerate(lines) if "DS104" in line)
     assert lines[found].startswith("agent.yaml:12:")
@@ -26,11 +30,22 @@ def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
 
 
 def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
-    told = json.loads(check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "json").stdout)
+    told = json.loads(
+        check(
+            holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "json"
+        ).stdout
+    )
     jsonschema.validate(told, SCHEMA)
-    others = {one["object"]["name"]: one["other"] for one in told["findings"] if one["rule"] == "DS104"}
+    others = {
+        one["object"]["name"]: one["other"] for one in told["findings"] if one["rule"] == "DS104"
+    }
     assert others["agent"] == {
-        "object": {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "other"},
+        "object": {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "namespace": "logging",
+            "name": "other",
+        },
         "file": "sub/other.yaml",
         "line": 5,
         "column": 9,
@@ -40,9 +55,15 @@ def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
 
 
 def test_sarif_has_it_as_a_related_location(tmp_path: Path) -> None:
-    log = json.loads(check(holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "sarif").stdout)
+    log = json.loads(
+        check(
+            holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "sarif"
+        ).stdout
+    )
     assert [error.message for error in VALIDATOR.iter_errors(log)] == []
-    found = [one["relatedLocations"] for one in log["runs"][0]["results"] if one["ruleId"] == "DS104"]
+    found = [
+        one["relatedLocations"] for one in log["runs"][0]["results"] if one["ruleId"] == "DS104"
+    ]
     (first,), (second,) = found
     assert first["physicalLocation"] == {
         "artifactLocation": {"uri": "sub/other.yaml"},
@@ -64,7 +85,12 @@ def test_an_object_that_is_gone_has_no_place(tmp_path: Path) -> None:
 
 def test_it_is_as_harmless_as_the_rest() -> None:
     evil = made.finding(other=(made.AGENT, Place("\n::error::x", 1, 1)))
-    assert "::error" not in "\n".join(line for line in text.as_text(made.report(evil)).splitlines() if line.startswith("::"))
+    assert "::error" not in "\n".join(
+        line for line in text.as_text(made.report(evil)).splitlines() if line.startswith("::")
+    )
     assert "\n::error" not in text.as_text(made.report(evil))
     (result,) = json.loads(sarif.as_json(made.report(evil), made.about()))["runs"][0]["results"]
-    assert result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "%5Cn%3A%3Aerror%3A%3Ax"
+    assert (
+        result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        == "%5Cn%3A%3Aerror%3A%3Ax"
+    )

@@ -19,8 +19,23 @@ from tests.report import made
 
 # Nothing of a CI that these tests may run in themselves.
 OUTSIDE = (
-    *("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_REPOSITORY", "GITHUB_SERVER_URL", "GITHUB_SHA", "GITHUB_RUN_ID"),
-    *("GITHUB_WORKFLOW", "CI_PROJECT_URL", "CI_COMMIT_SHA", "CI_JOB_URL", "CI_JOB_NAME", "GITEA_ACTIONS", "FORGEJO_ACTIONS"),
+    *(
+        "GITHUB_ACTIONS",
+        "GITHUB_STEP_SUMMARY",
+        "GITHUB_REPOSITORY",
+        "GITHUB_SERVER_URL",
+        "GITHUB_SHA",
+        "GITHUB_RUN_ID",
+    ),
+    *(
+        "GITHUB_WORKFLOW",
+        "CI_PROJECT_URL",
+        "CI_COMMIT_SHA",
+        "CI_JOB_URL",
+        "CI_JOB_NAME",
+        "GITEA_ACTIONS",
+        "FORGEJO_ACTIONS",
+    ),
     "GITOPS_DS_OUTPUT",
 )
 
@@ -28,12 +43,16 @@ OUTSIDE = (
 def check(fleet: Path, *arguments: str | Path, **environ: str) -> Result:
     """The command, with no environment of a CI but the given."""
     alone: dict[str, str | None] = dict.fromkeys(OUTSIDE)
-    return CliRunner(env={**alone, **environ}).invoke(cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False)
+    return CliRunner(env={**alone, **environ}).invoke(
+        cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False
+    )
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Path:
-    """A work tree whose directory `fleet` holds a manifest with an error: a selector of another name."""
+    """A work tree whose directory `fleet` holds a manifest with an error: a selector of another
+    name.
+    """
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     body = daemonset()
     body["spec"]["template"]["metadata"]["labels"] = {"app": "another"}
@@ -44,18 +63,29 @@ def fleet(tmp_path: Path) -> Path:
 
 def test_several_formats_are_told_in_one_run(fleet: Path, tmp_path: Path) -> None:
     formats = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
-    done = check(fleet, "-o", "text", *(part for format in formats for part in ("-o", f"{format}={tmp_path / format}")))
+    done = check(
+        fleet,
+        "-o",
+        "text",
+        *(part for format in formats for part in ("-o", f"{format}={tmp_path / format}")),
+    )
     assert done.return_value == 1
     told = {format: (tmp_path / format).read_text() for format in formats}
     assert told["text"] == done.stdout
     assert "DS101" in told["text"]
-    assert [one.properties["file"] for one in made.commands(told["github"]) if one.name == "error"] == ["fleet/agent.json"]
+    assert [
+        one.properties["file"] for one in made.commands(told["github"]) if one.name == "error"
+    ] == ["fleet/agent.json"]
     assert "gitops-ds/DS101" in {one["check_name"] for one in json.loads(told["gitlab"])}
     (run,) = json.loads(told["sarif"])["runs"]
     assert "DS101" in {one["ruleId"] for one in run["results"]}
-    assert next(one for one in run["tool"]["driver"]["rules"] if one["id"] == "DS101")["help"]["markdown"].startswith("# DS101")
+    assert next(one for one in run["tool"]["driver"]["rules"] if one["id"] == "DS101")["help"][
+        "markdown"
+    ].startswith("# DS101")
     assert [one.get("type") for one in Xml.fromstring(told["junit"]).iter("failure")] == ["DS101"]
-    assert told["markdown"].startswith("<!-- gitops-ds:report key=check v=1 -->\n**gitops-ds check: 1 error")
+    assert told["markdown"].startswith(
+        "<!-- gitops-ds:report key=check v=1 -->\n**gitops-ds check: 1 error"
+    )
     assert json.loads(told["json"])["summary"]["error"] == 1
 
 
@@ -93,7 +123,9 @@ def test_a_summary_without_room_is_left_alone(fleet: Path, tmp_path: Path) -> No
     assert summary.stat().st_size == markdown.SUMMARY - 50
 
 
-def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(fleet: Path, tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
+    fleet: Path, tmp_path: Path
+) -> None:
     done = check(fleet, GITHUB_STEP_SUMMARY=str(tmp_path / "none/summary.md"))
     assert done.return_value == 1
     assert "no summary is written" in done.stderr
@@ -102,7 +134,10 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(fleet: P
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("yaml", "there is no format 'yaml': use text, github, gitlab, sarif, junit, markdown or json"),
+        (
+            "yaml",
+            "there is no format 'yaml': use text, github, gitlab, sarif, junit, markdown or json",
+        ),
         ("json=", "'json=' names no file"),
     ],
 )
@@ -129,7 +164,10 @@ def test_where_all_goes_into_files_a_word_says_so(fleet: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environ", "link"),
     [
-        ({"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc"}, "https://github.com/o/r/blob/abc/fleet/agent.json#L1"),
+        (
+            {"GITHUB_REPOSITORY": "o/r", "GITHUB_SHA": "abc"},
+            "https://github.com/o/r/blob/abc/fleet/agent.json#L1",
+        ),
         (
             {
                 "GITHUB_REPOSITORY": "o/r",
@@ -145,7 +183,9 @@ def test_where_all_goes_into_files_a_word_says_so(fleet: Path, tmp_path: Path) -
         ),
     ],
 )
-def test_findings_are_linked_where_the_ci_says_where_files_are(fleet: Path, environ: dict[str, str], link: str) -> None:
+def test_findings_are_linked_where_the_ci_says_where_files_are(
+    fleet: Path, environ: dict[str, str], link: str
+) -> None:
     assert f"]({link})" in check(fleet, "-o", "markdown", **environ).stdout
 
 
@@ -155,7 +195,9 @@ def test_without_a_ci_nothing_is_linked(fleet: Path) -> None:
 
 def test_a_secret_of_a_manifest_is_not_told(fleet: Path) -> None:
     body = daemonset()
-    body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "DB_PASSWORD", "value": 987654}]
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {"name": "DB_PASSWORD", "value": 987654}
+    ]
     (fleet / "agent.json").write_text(json.dumps(body, indent=1))
     done = check(fleet)
     assert "DS004" in done.stdout
@@ -164,7 +206,12 @@ def test_a_secret_of_a_manifest_is_not_told(fleet: Path) -> None:
 
 def test_quick_help_lists_the_formats() -> None:
     done = CliRunner().invoke(cli.cli, ["check", "--help"])
-    assert " ".join(done.stdout.split()).count("text, github, gitlab, sarif, junit, markdown, json; several at once") == 1
+    assert (
+        " ".join(done.stdout.split()).count(
+            "text, github, gitlab, sarif, junit, markdown, json; several at once"
+        )
+        == 1
+    )
 
 
 def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> None:
@@ -185,13 +232,17 @@ def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> No
     }
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": [node]}))
     known = ("--base", "at-1", "--inventory", tmp_path / "nodes.json")
-    told = {format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")}
+    told = {
+        format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")
+    }
     assert "new revision 2" in told["text"]
     assert "if a pod takes" in told["text"]
     assert "| all | 1 | 1 | 0 | 0 | 1 | about " in told["markdown"]
     assert "```diff\n" in told["markdown"]
     assert json.loads(told["json"])["changes"][0]["changes"][0]["rehearsal"]["steps"] == 1
-    assert "The change changes no object." in check(fleet, "--base", "at-2", "-o", "markdown").stdout
+    assert (
+        "The change changes no object." in check(fleet, "--base", "at-2", "-o", "markdown").stdout
+    )
     assert "No object changes." in check(fleet, "--base", "at-2").stdout
 
 
@@ -199,14 +250,20 @@ def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> No
 def test_a_report_is_not_written_through_a_link_of_the_repository(
     fleet: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, inside: bool
 ) -> None:
-    """As a pull request commits one: a link to a file, a link to nothing, and a directory that is one."""
+    """As a pull request commits one: a link to a file, a link to nothing, and a directory that is
+    one.
+    """
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     program = (elsewhere if not inside else tmp_path) / "program"
     program.write_text("#!/bin/sh")
     (fleet / "report.json").symlink_to(program)
     (fleet / "new.json").symlink_to(program.with_name("new"))
     (fleet / "folder").symlink_to(program.parent)
-    for name, said in (("report.json", "is a link"), ("new.json", "is a link"), ("folder/program", "lies behind the link")):
+    for name, said in (
+        ("report.json", "is a link"),
+        ("new.json", "is a link"),
+        ("folder/program", "lies behind the link"),
+    ):
         done = check(fleet, "-o", f"json={fleet / name}")
         assert isinstance(done.exception, errors.Refused)
         assert said in str(done.exception)
@@ -221,7 +278,9 @@ def test_links_below_the_current_directory_are_refused_without_git(tmp_path: Pat
     assert (done.returncode, "is a link" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_report_takes_the_place_of_an_older_one_and_keeps_its_mode(fleet: Path, tmp_path: Path) -> None:
+def test_a_report_takes_the_place_of_an_older_one_and_keeps_its_mode(
+    fleet: Path, tmp_path: Path
+) -> None:
     report = tmp_path / "report.json"
     report.write_text("older" * 100_000)
     report.chmod(0o640)

@@ -28,9 +28,18 @@ def test_the_noun_follows_the_number(words: str, said: str) -> None:
 
 
 def test_a_count_at_the_beginning_of_a_message_is_made_in_one_place() -> None:
-    """What a sum is of may be one: `f"{len(x)} files"` is wrong for it. `3 of {n} nodes` names a total."""
-    bare = re.compile(r"(?<!of )\{len\([^{}]*\)(?::,)?\} (?:files|objects|findings|secrets|nodes|parts|changes)\b.*")
-    files = [file for file in Path(gitops_ds.__file__).parent.rglob("*.py") if "simulator" not in file.parts]
+    """What a sum is of may be one: `f"{len(x)} files"` is wrong for it. `3 of {n} nodes` names a
+    total.
+    """
+    bare = re.compile(
+        r"(?<!of )\{len\([^{}]*\)(?::,)?\} "
+        r"(?:files|objects|findings|secrets|nodes|parts|changes)\b.*"
+    )
+    files = [
+        file
+        for file in Path(gitops_ds.__file__).parent.rglob("*.py")
+        if "simulator" not in file.parts
+    ]
     found = [(file.name, line) for file in files for line in bare.findall(file.read_text("utf-8"))]
     assert [one for one in found if not re.search(r"if len\(.*\) > 1|are more than", one[1])] == []
 

@@ -1,4 +1,6 @@
-"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is told that must not be."""
+"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is told that
+must not be.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from tests.cli.test_fix import AGENT, LIMIT, check, holding
 from tests.report import made
 from tests.report.test_forges import VALIDATOR
 
-SECRET = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: logging}\nstringData: {token: abcdefgh}\n"
+SECRET = (
+    "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: logging}\nstringData: "
+    "{token: abcdefgh}\n"
+)
 
 
 def results(fleet: Path) -> list[dict[str, Any]]:
@@ -38,7 +43,10 @@ def applied(text: str, changes: list[dict[str, Any]]) -> str:
     return text
 
 
-@pytest.mark.parametrize("text", [AGENT, AGENT.rstrip("\n"), AGENT + "---\n" + AGENT.replace("name: agent", "name: other")])
+@pytest.mark.parametrize(
+    "text",
+    [AGENT, AGENT.rstrip("\n"), AGENT + "---\n" + AGENT.replace("name: agent", "name: other")],
+)
 def test_each_fix_mends_its_finding(tmp_path: Path, text: str) -> None:
     fleet = holding(tmp_path, {"sub/agent.yaml": text})
     before = results(fleet)
@@ -51,11 +59,15 @@ def test_each_fix_mends_its_finding(tmp_path: Path, text: str) -> None:
         assert one["message"]["text"].endswith(f"Fix: {fix['description']['text']}")
         (fleet / "sub/agent.yaml").write_text(applied(text, change["replacements"]))
         after = [found for found in results(fleet) if found["ruleId"] == one["ruleId"]]
-        assert len(after) == len([found for found in before if found["ruleId"] == one["ruleId"]]) - 1
+        assert (
+            len(after) == len([found for found in before if found["ruleId"] == one["ruleId"]]) - 1
+        )
 
 
 def test_only_what_changes_is_replaced(tmp_path: Path) -> None:
-    (found,) = [one for one in results(holding(tmp_path, {"agent.yaml": AGENT})) if one["ruleId"] == "DS211"]
+    (found,) = [
+        one for one in results(holding(tmp_path, {"agent.yaml": AGENT})) if one["ruleId"] == "DS211"
+    ]
     (change,) = found["fixes"][0]["artifactChanges"]
     number = AGENT.splitlines(keepends=True).index(LIMIT) + 1
     region = {"startLine": number, "startColumn": 1, "endLine": number + 1, "endColumn": 1}
@@ -71,7 +83,9 @@ def test_a_replacement_that_would_tell_a_secret_is_left_out() -> None:
     fix = Fix("set it", (Mend(("a",), 1),))
     one = made.finding(fix=fix)
     plain = Replacement(made.FILE, (3, 1), (4, 1), "level: info\n")
-    secret = Replacement(made.FILE, (3, 1), (4, 1), "token: ghp_0123456789abcdefghijklmnopqrstuvwxyz\n")
+    secret = Replacement(
+        made.FILE, (3, 1), (4, 1), "token: ghp_0123456789abcdefghijklmnopqrstuvwxyz\n"
+    )
     for replacements, count in (((plain,), 1), ((plain, secret), 0)):
         report = made.report(one, replacements={one: replacements}, root="fleet")
         (result,) = json.loads(sarif.as_json(report, made.about()))["runs"][0]["results"]

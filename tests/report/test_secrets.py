@@ -20,7 +20,12 @@ VALUE = "correct-horse"
 
 
 def secret(**data: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "logging", "name": "keys"}, **data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"namespace": "logging", "name": "keys"},
+        **data,
+    }
 
 
 def agent(**variable: Any) -> dict[str, Any]:
@@ -45,15 +50,24 @@ ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
         secret(data={"user": base64.b64encode(VALUE.encode()).decode()}),
         secret(stringData={"file": f"one: two\n  {VALUE}\n"}),
         agent(name="DB_PASSWORD", value=VALUE),
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"api-key": VALUE}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "c"},
+            "data": {"api-key": VALUE},
+        },
     ],
 )
 def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict[str, Any]) -> None:
     found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
     hidden = redaction_report.found_in([body])
     answered = [(finding(line=9), f"it is {VALUE}")]
-    report = made.report(found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered)
-    changed = findings.with_changes(report, [findings.ReportedChange((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]})
+    report = made.report(
+        found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered
+    )
+    changed = findings.with_changes(
+        report, [findings.ReportedChange((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]}
+    )
     written = formats.written(format, changed, made.about())
     assert VALUE not in written
     assert "there is" in written
@@ -63,17 +77,29 @@ def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict
     ("found", "body"),
     [
         (
-            finding(object=SECRET, path=("data", "pin"), message='must be a text, not the number 12: write "12"'),
+            finding(
+                object=SECRET,
+                path=("data", "pin"),
+                message='must be a text, not the number 12: write "12"',
+            ),
             secret(data={"pin": 12}),
         ),
-        (finding(path=ENV, message='must be a text, not the number 12: write "12"'), agent(name="PIN_TOKEN", value=12)),
+        (
+            finding(path=ENV, message='must be a text, not the number 12: write "12"'),
+            agent(name="PIN_TOKEN", value=12),
+        ),
     ],
 )
 def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str, Any]) -> None:
-    report = made.report(found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"})
+    report = made.report(
+        found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"}
+    )
     assert "12" not in formats.written(formats.ReportFormat.TEXT, report, made.about())
     elsewhere = finding(path=("spec",), message="12 nodes")
-    assert made.report(elsewhere, hidden=redaction_report.found_in([body])).findings[0].message == "12 nodes"
+    assert (
+        made.report(elsewhere, hidden=redaction_report.found_in([body])).findings[0].message
+        == "12 nodes"
+    )
 
 
 # Each written in two parts, so that nobody's scanner takes this file for a leak.
@@ -96,8 +122,13 @@ def test_what_looks_like_a_secret_is_hidden(shape: str) -> None:
 
 
 def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
-    report = made.report(finding(message="https://dana:horse@example.com/x and https://example.com:8080/y@z"))
-    assert report.findings[0].message == f"https://{HIDDEN}@example.com/x and https://example.com:8080/y@z"
+    report = made.report(
+        finding(message="https://dana:horse@example.com/x and https://example.com:8080/y@z")
+    )
+    assert (
+        report.findings[0].message
+        == f"https://{HIDDEN}@example.com/x and https://example.com:8080/y@z"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,28 +151,41 @@ def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) ->
 
 
 @pytest.mark.parametrize(
-    "file", [b"kind: Secret\nstringData:\n  a: b c\n", b'{"kind": "Secret",\n "data": {}}', b"a: b\n---\nkind: 'Secret'\n"]
+    "file",
+    [
+        b"kind: Secret\nstringData:\n  a: b c\n",
+        b'{"kind": "Secret",\n "data": {}}',
+        b"a: b\n---\nkind: 'Secret'\n",
+    ],
 )
 def test_a_file_with_a_secret_is_not_quoted(file: bytes) -> None:
-    report = made.report(finding("DS001", object=None, place=Place("a.yaml", 3, 3)), files={"a.yaml": file})
+    report = made.report(
+        finding("DS001", object=None, place=Place("a.yaml", 3, 3)), files={"a.yaml": file}
+    )
     assert formats.written(formats.ReportFormat.TEXT, report, made.about()).count("\n") == 2
 
 
 def test_ordinary_words_and_references_stay() -> None:
     body = secret(stringData={"user": "admin", "on": "true", "from": "$(OTHER)"})
     assert redaction_report.found_in([body]).values == frozenset()
-    assert redaction_report.found_in([agent(name="TOKEN_FILE", value="/var/run/token")]).values == frozenset()
+    assert (
+        redaction_report.found_in([agent(name="TOKEN_FILE", value="/var/run/token")]).values
+        == frozenset()
+    )
 
 
 def test_names_stay_even_where_a_secret_has_the_same() -> None:
-    report = made.report(finding(), hidden=redaction_report.found_in([secret(stringData={"user": "agent"})]))
+    report = made.report(
+        finding(), hidden=redaction_report.found_in([secret(stringData={"user": "agent"})])
+    )
     assert report.findings[0].object == made.AGENT
 
 
 def test_a_hundred_thousand_secrets_keep_nobody_waiting() -> None:
     bodies = [
         secret(
-            stringData={str(at): f"value-{at}" for at in range(5_000)}, data={"long": "\n".join(map(str, range(10**5, 2 * 10**5)))}
+            stringData={str(at): f"value-{at}" for at in range(5_000)},
+            data={"long": "\n".join(map(str, range(10**5, 2 * 10**5)))},
         )
     ]
     hidden = redaction_report.found_in(bodies)

@@ -1,4 +1,6 @@
-"""What others write into a commit reaches terminals, tables and events as text, never as something that acts."""
+"""What others write into a commit reaches terminals, tables and events as text, never as something
+that acts.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,20 @@ def test_a_line_is_cut() -> None:
     assert len(plain_text.line("x" * 10_000)) == plain_text.LONGEST
 
 
-@pytest.mark.parametrize(("text", "shown"), [case for case in HARMFUL if "\n" not in case[0] and "\udcff" not in case[0]])
+@pytest.mark.parametrize(
+    ("text", "shown"), [case for case in HARMFUL if "\n" not in case[0] and "\udcff" not in case[0]]
+)
 def test_author_and_subject_of_a_commit_are_plain(tmp_path: Path, text: str, shown: str) -> None:
     upstream = Upstream(tmp_path / "fleet")
-    upstream.git("-c", f"user.name=x{text}x", "commit", "--allow-empty", f"--author=x{text}x <eve@example.com>", "-m", f"x{text}x")
+    upstream.git(
+        "-c",
+        f"user.name=x{text}x",
+        "commit",
+        "--allow-empty",
+        f"--author=x{text}x <eve@example.com>",
+        "-m",
+        f"x{text}x",
+    )
     with git.Repo(upstream.path) as repository:
         info = object_reader._info(repository.head.commit)
     assert info.author == f"x{shown}x <eve@example.com>"

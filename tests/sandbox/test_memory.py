@@ -19,7 +19,12 @@ CASES = [
     ("no cgroup at all", "", {}, None),
     ("v2 in a container", "0::/\n", {"memory.max": f"{512 * MIB}"}, 512 * MIB),
     ("v2 without a limit", "0::/\n", {"memory.max": "max"}, None),
-    ("v2, the pod's limit above ours", "0::/pod/one\n", {"pod/memory.max": "1000000", "pod/one/memory.max": "2000000"}, 1_000_000),
+    (
+        "v2, the pod's limit above ours",
+        "0::/pod/one\n",
+        {"pod/memory.max": "1000000", "pod/one/memory.max": "2000000"},
+        1_000_000,
+    ),
     ("v2, a path of the host", "0::/kubepods/x\n", {"memory.max": "3000000"}, 3_000_000),
     (
         "v1",
@@ -28,12 +33,19 @@ CASES = [
         5_000_000,
     ),
     ("v1 without a limit", "4:memory:/\n", {"memory/memory.limit_in_bytes": UNLIMITED_V1}, None),
-    ("v1 beside others", "4:cpu,memory:/\n", {"memory/memory.limit_in_bytes": "6000000"}, 6_000_000),
+    (
+        "v1 beside others",
+        "4:cpu,memory:/\n",
+        {"memory/memory.limit_in_bytes": "6000000"},
+        6_000_000,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "told", "files", "limit"), CASES, ids=[case[0] for case in CASES])
-def test_the_limit_of_a_cgroup(tmp_path: Path, name: str, told: str, files: dict[str, str], limit: int | None) -> None:
+def test_the_limit_of_a_cgroup(
+    tmp_path: Path, name: str, told: str, files: dict[str, str], limit: int | None
+) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     if told:
         (tmp_path / "proc/self/cgroup").write_text(told)
@@ -47,7 +59,10 @@ def test_the_limit_of_a_cgroup(tmp_path: Path, name: str, told: str, files: dict
 @pytest.mark.parametrize("mebibytes", [256, 512, 1024, 1536, 4096, 65536])
 def test_all_shares_together_leave_a_fifth_to_the_service(mebibytes: int) -> None:
     shares = memory.budget(mebibytes * MIB)
-    assert shares.worker + shares.git * shares.fetches + shares.program * shares.programs <= mebibytes * MIB * 4 / 5
+    assert (
+        shares.worker + shares.git * shares.fetches + shares.program * shares.programs
+        <= mebibytes * MIB * 4 / 5
+    )
     assert shares.snapshot <= 64 * MIB
 
 
@@ -55,20 +70,29 @@ def test_a_limit_too_small_for_any_work_is_taken_as_the_smallest_that_is_not() -
     assert memory.budget(1) == memory.budget(256 * MIB)
 
 
-@pytest.mark.parametrize(("mebibytes", "fetches"), [(256, 1), (512, 1), (1536, 1), (4096, 1), (8192, 1), (16384, 4), (65536, 4)])
-def test_as_many_fetches_at_once_as_have_room_beside_the_other_shares(mebibytes: int, fetches: int) -> None:
+@pytest.mark.parametrize(
+    ("mebibytes", "fetches"),
+    [(256, 1), (512, 1), (1536, 1), (4096, 1), (8192, 1), (16384, 4), (65536, 4)],
+)
+def test_as_many_fetches_at_once_as_have_room_beside_the_other_shares(
+    mebibytes: int, fetches: int
+) -> None:
     assert memory.budget(mebibytes * MIB).fetches == fetches
     assert memory.budget(None).fetches == 4
 
 
 @pytest.mark.system
-def test_a_fetch_waits_for_room_that_repositories_share_and_nothing_else_does(tmp_path: Path) -> None:
+def test_a_fetch_waits_for_room_that_repositories_share_and_nothing_else_does(
+    tmp_path: Path,
+) -> None:
     upstream = Upstream(tmp_path / "upstream")
     upstream.commit({"a.yaml": "{}"})
 
     async def play() -> None:
         room = asyncio.Semaphore(1)
-        async with Repository(address.parse(str(upstream.path), allow_local=True), tmp_path / "cache", room=room) as repository:
+        async with Repository(
+            address.parse(str(upstream.path), allow_local=True), tmp_path / "cache", room=room
+        ) as repository:
             async with room:
                 tip = await repository.tip(Branch("main"))
                 fetching = asyncio.create_task(repository.fetch(tip))

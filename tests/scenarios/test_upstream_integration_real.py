@@ -1,4 +1,6 @@
-"""Upstream's integration tests once more, those whose point is what a real API server does; the others are in tests/simulated."""
+"""Upstream's integration tests once more, those whose point is what a real API server does; the
+others are in tests/simulated.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from gitops_ds.client import config, rest
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NAMESPACE,
+    NODE,
+    POD,
+    Body,
+    Resource,
+)
 from tests import controlplane
 from tests.contract.scenes import Stage, eventually
 
@@ -37,7 +47,10 @@ def play(plane: controlplane.ControlPlane, scene: Scene) -> None:
     async def run() -> None:
         async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             stage = Stage(cluster, f"integration-{next(_numbers)}")
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}},
+            )
             try:
                 await scene(stage)
             finally:
@@ -49,7 +62,9 @@ def play(plane: controlplane.ControlPlane, scene: Scene) -> None:
 @contextlib.asynccontextmanager
 async def controller(cluster: Cluster) -> AsyncIterator[None]:
     """Our controller with full powers."""
-    made = Controller(cluster, Powers.FULL, lambda record: None, clock=time.time, chance=random.random)
+    made = Controller(
+        cluster, Powers.FULL, lambda record: None, clock=time.time, chance=random.random
+    )
     running = asyncio.create_task(made.run())
     try:
         yield
@@ -72,9 +87,13 @@ async def status_is(stage: Stage, **expected: int) -> None:
     await eventually(holds)
 
 
-async def merge(stage: Stage, resource: Resource, name: str, body: Any, subresource: str = "") -> None:
+async def merge(
+    stage: Stage, resource: Resource, name: str, body: Any, subresource: str = ""
+) -> None:
     namespace = stage.namespace if resource.namespaced else ""
-    await stage.cluster.patch(resource, namespace, name, body, type=PatchType.MERGE, subresource=subresource)
+    await stage.cluster.patch(
+        resource, namespace, name, body, type=PatchType.MERGE, subresource=subresource
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -86,12 +105,16 @@ def test_an_ended_pod_that_a_finalizer_holds_is_replaced(
         async with controller(stage.cluster):
             await status_is(stage, numberAvailable=3)
             held = (await own(stage, POD))[0]["metadata"]
-            await merge(stage, POD, held["name"], {"metadata": {"finalizers": ["example.com/held"]}})
+            await merge(
+                stage, POD, held["name"], {"metadata": {"finalizers": ["example.com/held"]}}
+            )
             await merge(stage, POD, held["name"], {"status": {"phase": phase}}, "status")
 
             async def replaced() -> bool:
                 there = [pods.pod_of(body) for body in await own(stage, POD)]
-                serving = [pod for pod in there if pod.ready and not pod.terminating and not pod.ended]
+                serving = [
+                    pod for pod in there if pod.ready and not pod.terminating and not pod.ended
+                ]
                 return len(serving) == 3 and any(pod.uid == held["uid"] for pod in there)
 
             await eventually(replaced)
@@ -100,34 +123,49 @@ def test_an_ended_pod_that_a_finalizer_holds_is_replaced(
     play(control_plane_without_daemonsets, scene)
 
 
-def test_a_taken_revision_name_raises_the_collision_count(control_plane_without_daemonsets: controlplane.ControlPlane) -> None:
+def test_a_taken_revision_name_raises_the_collision_count(
+    control_plane_without_daemonsets: controlplane.ControlPlane,
+) -> None:
     async def scene(stage: Stage) -> None:
         made = daemonsets.daemonset_of(await stage.cluster.create(DAEMONSET, stage.daemonset()))
         body = revisions.new(made, 1)
         foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
-        await stage.cluster.create(CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}})
+        await stage.cluster.create(
+            CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}}
+        )
         async with controller(stage.cluster):
             await status_is(stage, numberAvailable=3, collisionCount=1)
 
     play(control_plane_without_daemonsets, scene)
 
 
-def test_pods_get_the_hash_of_a_twin_revision_and_keep_running(control_plane_without_daemonsets: controlplane.ControlPlane) -> None:
+def test_pods_get_the_hash_of_a_twin_revision_and_keep_running(
+    control_plane_without_daemonsets: controlplane.ControlPlane,
+) -> None:
     async def scene(stage: Stage) -> None:
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         async with controller(stage.cluster):
             await status_is(stage, numberAvailable=3)
             before = {body["metadata"]["uid"] for body in await own(stage, POD)}
             twin = copy.deepcopy(dict((await own(stage, CONTROLLER_REVISION))[0]))
-            metadata = {key: twin["metadata"][key] for key in ("namespace", "annotations", "ownerReferences")}
+            metadata = {
+                key: twin["metadata"][key]
+                for key in ("namespace", "annotations", "ownerReferences")
+            }
             labels = {"app": "agent", names.REVISION_HASH: "twin"}
-            twin = {**twin, "metadata": {**metadata, "name": "twin", "labels": labels}, "revision": 2}
+            twin = {
+                **twin,
+                "metadata": {**metadata, "name": "twin", "labels": labels},
+                "revision": 2,
+            }
             await stage.cluster.create(CONTROLLER_REVISION, twin)
             await merge(stage, DAEMONSET, "agent", {"metadata": {"labels": {"look": "again"}}})
 
             async def relabelled() -> bool:
                 held = [body["metadata"]["name"] for body in await own(stage, CONTROLLER_REVISION)]
-                return held == ["twin"] and {pods.pod_of(body).hash for body in await own(stage, POD)} == {"twin"}
+                return held == ["twin"] and {
+                    pods.pod_of(body).hash for body in await own(stage, POD)
+                } == {"twin"}
 
             await eventually(relabelled)
             assert {body["metadata"]["uid"] for body in await own(stage, POD)} == before
@@ -140,26 +178,41 @@ def test_a_quota_for_two_pods_leaves_two_that_the_status_tells_of(
 ) -> None:
     async def scene(stage: Stage) -> None:
         metadata = {"name": "two", "namespace": stage.namespace}
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": "2"}}}
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": metadata,
+            "spec": {"hard": {"pods": "2"}},
+        }
         await stage.cluster.create(QUOTA, quota)
 
         async def counted() -> bool:
-            return bool(((await stage.cluster.get(QUOTA, stage.namespace, "two")).get("status") or {}).get("hard"))
+            return bool(
+                ((await stage.cluster.get(QUOTA, stage.namespace, "two")).get("status") or {}).get(
+                    "hard"
+                )
+            )
 
         await eventually(counted)
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         async with controller(stage.cluster):
-            await status_is(stage, desiredNumberScheduled=3, currentNumberScheduled=2, numberReady=2)
+            await status_is(
+                stage, desiredNumberScheduled=3, currentNumberScheduled=2, numberReady=2
+            )
             await merge(stage, QUOTA, "two", {"spec": {"hard": {"pods": "5"}}})
             await status_is(stage, numberReady=3)
 
     play(control_plane_without_daemonsets, scene)
 
 
-def test_a_taint_that_goes_brings_the_pod(control_plane_without_daemonsets: controlplane.ControlPlane) -> None:
+def test_a_taint_that_goes_brings_the_pod(
+    control_plane_without_daemonsets: controlplane.ControlPlane,
+) -> None:
     async def scene(stage: Stage) -> None:
         name = (await stage.cluster.list(NODE)).items[0]["metadata"]["name"]
-        await merge(stage, NODE, name, {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
+        await merge(
+            stage, NODE, name, {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}}
+        )
         await stage.cluster.create(DAEMONSET, stage.daemonset())
         async with controller(stage.cluster):
             await status_is(stage, desiredNumberScheduled=2, numberAvailable=2)

@@ -1,4 +1,6 @@
-"""Polls become rarer while webhooks tell of every commit, and go back when one was not told of; crontabs; hours in no time."""
+"""Polls become rarer while webhooks tell of every commit, and go back when one was not told of;
+crontabs; hours in no time.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def test_they_never_become_rarer_than_once_an_hour_nor_than_the_settings_say() -
 
 
 def ticks(schedule: str, count: int, start: datetime, zone: str = "UTC") -> list[str]:
-    trigger = git_schedule.trigger_of(replace(RepositorySettings(), schedule=schedule, timezone=zone))
+    trigger = git_schedule.trigger_of(
+        replace(RepositorySettings(), schedule=schedule, timezone=zone)
+    )
     found: list[str] = []
     last = None
     for _ in range(count):
@@ -120,7 +124,9 @@ def test_a_crontab_means_what_cron_means(schedule: str, zone: str, expected: lis
     assert ticks(schedule, len(expected), START, zone) == expected
 
 
-@pytest.mark.parametrize("schedule", ["* * * *", "* * * * * *", "61 * * * *", "* * * * 8", "a b c d e", "@daily"])
+@pytest.mark.parametrize(
+    "schedule", ["* * * *", "* * * * * *", "61 * * * *", "* * * * 8", "a b c d e", "@daily"]
+)
 def test_what_is_no_crontab_is_told(schedule: str) -> None:
     with pytest.raises(errors.SettingsError, match="crontab"):
         git_schedule.trigger_of(replace(RepositorySettings(), schedule=schedule))

@@ -1,4 +1,6 @@
-"""What `adopt` wrote of a real cluster is applied there without a restart, and holds what the pods need."""
+"""What `adopt` wrote of a real cluster is applied there without a restart, and holds what the pods
+need.
+"""
 
 from __future__ import annotations
 
@@ -90,17 +92,39 @@ def test_what_runs_is_written_with_its_companions_and_applied_without_a_restart(
         check=True,
     )
     assert "reads the Secrets token: they stay in the cluster and are not written" in done.stderr
-    written = {path.relative_to(fleet).as_posix(): path.read_text() for path in fleet.rglob("*.yaml")}
+    written = {
+        path.relative_to(fleet).as_posix(): path.read_text() for path in fleet.rglob("*.yaml")
+    }
     assert sorted(written) == [f"{space}/agent.yaml", f"{space}/companions.yaml", "cluster.yaml"]
     together = "".join(written.values())
-    for kind in ("Namespace", "ServiceAccount", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "DaemonSet"):
+    for kind in (
+        "Namespace",
+        "ServiceAccount",
+        "ConfigMap",
+        "Service",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "DaemonSet",
+    ):
         assert f"kind: {kind}\n" in together
     assert "serviceAccountName: agent" in together
-    for word in ("of-others", "geheim", "uid", "resourceVersion", "clusterIPs", "terminationGracePeriodSeconds", "protocol"):
+    for word in (
+        "of-others",
+        "geheim",
+        "uid",
+        "resourceVersion",
+        "clusterIPs",
+        "terminationGracePeriodSeconds",
+        "protocol",
+    ):
         assert word not in together, word
 
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "As it runs")):
-        subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+        subprocess.run(
+            ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
+            cwd=fleet,
+            check=True,
+        )
     applied = program(plane, space, "apply", "-C", fleet, "--wait")
     assert applied.returncode == 0, applied.stderr
     assert spec() == before

@@ -22,7 +22,11 @@ from tests import controlplane, gitservers
 from tests.plan.world import World, daemonset
 from tests.service.test_service import PROGRAM, running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("control-plane"),
+]
 _numbers = itertools.count()
 IMAGE = "spec.template.spec.containers[agent].image"
 
@@ -35,13 +39,19 @@ def space(control_plane: controlplane.ControlPlane) -> str:
 
 
 def agent(space: str, tag: int = 2) -> dict[str, Any]:
-    container = {"name": "agent", "image": f"registry.example.com/agent:{tag}", "resources": {"limits": {"memory": "64Mi"}}}
+    container = {
+        "name": "agent",
+        "image": f"registry.example.com/agent:{tag}",
+        "resources": {"limits": {"memory": "64Mi"}},
+    }
     body = daemonset("agent", namespace=space, containers=[container])
     body["metadata"] |= {"labels": {"team": "ours"}, "annotations": {"example.com/note": "ours"}}
     return body
 
 
-def deploying(plane: controlplane.ControlPlane, space: str, scene: Callable[[World], Awaitable[None]]) -> None:
+def deploying(
+    plane: controlplane.ControlPlane, space: str, scene: Callable[[World], Awaitable[None]]
+) -> None:
     async def whole() -> None:
         async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             await scene(World(cluster, owner=space, state_namespace=space))
@@ -55,7 +65,15 @@ def asked(choice: DriftPolicy) -> reconcile.ApplyOptions:
 
 def edit(plane: controlplane.ControlPlane, space: str) -> None:
     """`kubectl edit` with an editor that is a program."""
-    command = [str(controlplane.programs() / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", space, "edit", "ds/agent"]
+    command = [
+        str(controlplane.programs() / "kubectl"),
+        "--kubeconfig",
+        str(plane.kubeconfig),
+        "-n",
+        space,
+        "edit",
+        "ds/agent",
+    ]
     environment = {**os.environ, "KUBE_EDITOR": "sed -i s,agent:2,agent:9,"}
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
@@ -64,16 +82,32 @@ def told(plane: controlplane.ControlPlane, space: str, *words: str) -> None:
     plane.kubectl("-n", space, *words)
 
 
-PATCH = json.dumps({"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "registry.example.com/agent:9"}]}}}})
+PATCH = json.dumps(
+    {
+        "spec": {
+            "template": {
+                "spec": {"containers": [{"name": "agent", "image": "registry.example.com/agent:9"}]}
+            }
+        }
+    }
+)
 SCENES: list[tuple[str, Callable[[controlplane.ControlPlane, str], None], str]] = [
-    ("kubectl set image", lambda p, s: told(p, s, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"), IMAGE),
+    (
+        "kubectl set image",
+        lambda p, s: told(p, s, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"),
+        IMAGE,
+    ),
     (
         "kubectl set resources",
         lambda p, s: told(p, s, "set", "resources", "ds/agent", "--limits=memory=1Gi"),
         "spec.template.spec.containers[agent].resources.limits.memory",
     ),
     ("kubectl edit", edit, IMAGE),
-    ("kubectl label", lambda p, s: told(p, s, "label", "--overwrite", "ds/agent", "team=theirs"), "metadata.labels.team"),
+    (
+        "kubectl label",
+        lambda p, s: told(p, s, "label", "--overwrite", "ds/agent", "team=theirs"),
+        "metadata.labels.team",
+    ),
     (
         "kubectl annotate",
         lambda p, s: told(p, s, "annotate", "--overwrite", "ds/agent", "example.com/note=theirs"),
@@ -84,7 +118,9 @@ SCENES: list[tuple[str, Callable[[controlplane.ControlPlane, str], None], str]] 
 ]
 
 
-@pytest.mark.parametrize(("words", "change", "field"), SCENES, ids=[words for words, _, _ in SCENES])
+@pytest.mark.parametrize(
+    ("words", "change", "field"), SCENES, ids=[words for words, _, _ in SCENES]
+)
 def test_what_kubectl_did_is_named_held_and_put_back(
     control_plane: controlplane.ControlPlane,
     space: str,
@@ -117,7 +153,9 @@ def history(plane: controlplane.ControlPlane, space: str) -> int:
 
 
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_a_restart_by_kubectl_is_never_fought(control_plane: controlplane.ControlPlane, space: str, choice: DriftPolicy) -> None:
+def test_a_restart_by_kubectl_is_never_fought(
+    control_plane: controlplane.ControlPlane, space: str, choice: DriftPolicy
+) -> None:
     async def scene(world: World) -> None:
         await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
         control_plane.kubectl("-n", space, "rollout", "restart", "ds/agent")
@@ -150,15 +188,31 @@ def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
     settings.write_text(json.dumps({"repository": url, "apply": {"drift": "hold"}}))
     with running(tmp_path, control_plane, "--settings", str(settings)) as (_, log):
         until(lambda: "is applied" in log.read_text(), log.read_text)
-        control_plane.kubectl("-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:9")
+        control_plane.kubectl(
+            "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"
+        )
         until(lambda: "kubectl set image" in log.read_text(), log.read_text)
-        until(lambda: "DriftHeld" in control_plane.kubectl("-n", space, "describe", "ds/agent"), log.read_text)
-        connection = ("--kubeconfig", str(control_plane.kubeconfig), "--state-namespace", "service-test")
-        until(lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection), log.read_text)
+        until(
+            lambda: "DriftHeld" in control_plane.kubectl("-n", space, "describe", "ds/agent"),
+            log.read_text,
+        )
+        connection = (
+            "--kubeconfig",
+            str(control_plane.kubeconfig),
+            "--state-namespace",
+            "service-test",
+        )
+        until(
+            lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection),
+            log.read_text,
+        )
         where = ("-C", str(repository), *connection)
         shown = program("drift", "ds/agent", *where)
         assert "kubectl set image" in shown
-        assert "'registry.example.com/agent:1' in Git, 'registry.example.com/agent:9' in the cluster" in shown
+        assert (
+            "'registry.example.com/agent:1' in Git, 'registry.example.com/agent:9' in the cluster"
+            in shown
+        )
         patch = program("drift", "ds/agent", "--print", *where)
         assert "-          image: registry.example.com/agent:1  # the agent" in patch
         assert "+          image: registry.example.com/agent:9  # the agent" in patch
@@ -166,7 +220,11 @@ def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
 
 def program(*words: str) -> str:
     done = subprocess.run(
-        [PROGRAM, *words], check=False, capture_output=True, text=True, env={**os.environ, **gitservers.GIT_ENVIRONMENT}
+        [PROGRAM, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **gitservers.GIT_ENVIRONMENT},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,4 +1,6 @@
-"""What the cluster's own event log says of the deployer and of the controller, and how much it is told at most."""
+"""What the cluster's own event log says of the deployer and of the controller, and how much it is
+told at most.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,22 @@ AGENT = InvolvedObject("apps/v1", "DaemonSet", "logging", "agent", "uid-1")
 REASONS = [
     (deployment.NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
     (deployment.NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
-    (deployment.CommitRejected(1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)), "CommitRejected", True),
+    (
+        deployment.CommitRejected(
+            1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)
+        ),
+        "CommitRejected",
+        True,
+    ),
     (deployment.PassEnded(1.0, COMMIT, 3, ()), "Applied", False),
     (deployment.PassEnded(1.0, COMMIT, 0, ()), None, False),
-    (deployment.PassEnded(1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)), "PruneRefused", True),
+    (
+        deployment.PassEnded(
+            1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)
+        ),
+        "PruneRefused",
+        True,
+    ),
     (deployment.Withheld(1.0, Refusal("refused", "the API server refuses it")), "NotApplied", True),
     (deployment.Withheld(1.0, Refusal("waits", "another agent is not ready")), None, False),
     (deployment.PassFailed(1.0, "Git is away", 5.0), "PassFailed", True),
@@ -37,7 +51,9 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("record", "reason", "warning"), REASONS)
-def test_a_fact_is_one_event_with_a_reason(record: Record, reason: str | None, warning: bool) -> None:
+def test_a_fact_is_one_event_with_a_reason(
+    record: Record, reason: str | None, warning: bool
+) -> None:
     found = kube_events.deployed(record, STATE)
     assert (found.reason, found.warning) == (reason, warning) if found else reason is None
 
@@ -49,12 +65,19 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
             writing = asyncio.create_task(told.run())
             told.hear(deployment.PassFailed(1.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+            )
             for at in range(3):
                 told.hear(deployment.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
             told.hear(deployment.PassFailed(2.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
-            found = [body for body in (await cluster.list(EVENT)).items if body["source"].get("component") == COMPONENT]
+            found = [
+                body
+                for body in (await cluster.list(EVENT)).items
+                if body["source"].get("component") == COMPONENT
+            ]
             counts = {body["reason"]: body["count"] for body in found}
             assert counts == {"HistoryRewritten": 3, "PassFailed": 2}
             assert {body["involvedObject"]["name"] for body in found} == {"gitops-ds-x"}
@@ -74,13 +97,26 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
             pods = (await there.people.list(POD)).items
             for pod, phase in zip(pods, ("Failed", "Succeeded"), strict=True):
                 patch = {"status": {"phase": phase}}
-                await there.people.patch(POD, "default", pod["metadata"]["name"], patch, subresource="status")
+                await there.people.patch(
+                    POD, "default", pod["metadata"]["name"], patch, subresource="status"
+                )
             await asyncio.sleep(10)
-            found = [body for body in (await there.people.list(EVENT)).items if body["source"].get("component") == CONTROLLER]
+            found = [
+                body
+                for body in (await there.people.list(EVENT)).items
+                if body["source"].get("component") == CONTROLLER
+            ]
             reasons = Counter(body["reason"] for body in found)
-            assert reasons == {"SuccessfulCreate": 4, "SuccessfulDelete": 2, "FailedDaemonPod": 1, "SucceededDaemonPod": 1}
+            assert reasons == {
+                "SuccessfulCreate": 4,
+                "SuccessfulDelete": 2,
+                "FailedDaemonPod": 1,
+                "SucceededDaemonPod": 1,
+            }
             daemonset = await there.people.get(DAEMONSET, "default", "agent")
-            assert {body["involvedObject"]["uid"] for body in found} == {daemonset["metadata"]["uid"]}
+            assert {body["involvedObject"]["uid"] for body in found} == {
+                daemonset["metadata"]["uid"]
+            }
             names = {body["message"] for body in found if body["reason"] == "SuccessfulDelete"}
             assert names == {f"Deleted pod: {pod['metadata']['name']}" for pod in pods}
             writing.cancel()
@@ -88,13 +124,18 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
     stand.play(scene)
 
 
-def told(message: str, reason: str = "SuccessfulCreate", about: InvolvedObject = AGENT) -> KubeEvent:
+def told(
+    message: str, reason: str = "SuccessfulCreate", about: InvolvedObject = AGENT
+) -> KubeEvent:
     return KubeEvent(about, reason, message)
 
 
 def test_the_same_again_raises_the_count_of_its_event() -> None:
     condenser = EventCorrelator()
-    first, again = condenser.take(told("Created pod: a"), 10.0), condenser.take(told("Created pod: a"), 11.0)
+    first, again = (
+        condenser.take(told("Created pod: a"), 10.0),
+        condenser.take(told("Created pod: a"), 11.0),
+    )
     assert first is not None
     assert again is not None
     assert (again.id, again.count, again.first, again.last) == (first.id, 2, 10.0, 11.0)
@@ -115,7 +156,10 @@ def test_many_alike_become_one() -> None:
 
 def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_own() -> None:
     condenser = EventCorrelator()
-    assert sum(condenser.take(told(f"{i}", reason=f"R{i % 5}"), 0.0) is not None for i in range(1000)) == kube_events.BURST
+    assert (
+        sum(condenser.take(told(f"{i}", reason=f"R{i % 5}"), 0.0) is not None for i in range(1000))
+        == kube_events.BURST
+    )
     assert condenser.take(told("other", about=STATE), 0.0) is not None
     hour = [condenser.take(told("again"), 60.0 * minute) for minute in range(1, 61)]
     assert sum(entry is not None for entry in hour) == 12
@@ -124,5 +168,10 @@ def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_o
 def test_what_is_remembered_is_bounded() -> None:
     condenser = EventCorrelator()
     for i in range(3 * kube_events.REMEMBERED):
-        condenser.take(told("x", about=InvolvedObject("apps/v1", "DaemonSet", "logging", str(i))), 0.0)
-    assert max(len(condenser._alike), len(condenser._entries), len(condenser._full_at)) == kube_events.REMEMBERED
+        condenser.take(
+            told("x", about=InvolvedObject("apps/v1", "DaemonSet", "logging", str(i))), 0.0
+        )
+    assert (
+        max(len(condenser._alike), len(condenser._entries), len(condenser._full_at))
+        == kube_events.REMEMBERED
+    )

@@ -1,4 +1,6 @@
-"""The installed service follows a repository on a real git server, whatever happens there and in the cluster."""
+"""The installed service follows a repository on a real git server, whatever happens there and in
+the cluster.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM, running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("control-plane"),
+]
 _numbers = itertools.count()
 
 
@@ -48,7 +54,18 @@ def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:
             (directory / name).write_bytes(content)
             (directory / name).chmod(0o600)
     file = directory / "settings.yaml"
-    file.write_text(json.dumps({"repository": {"url": url, "interval": "1s", "retryInterval": "1s", "credentials": told}}))
+    file.write_text(
+        json.dumps(
+            {
+                "repository": {
+                    "url": url,
+                    "interval": "1s",
+                    "retryInterval": "1s",
+                    "credentials": told,
+                }
+            }
+        )
+    )
     return file
 
 
@@ -59,7 +76,11 @@ def test_it_follows_a_server_by_https_through_good_and_bad_commits(
         upstream = server.repository("fleet")
         first = upstream.commit(agent(space, 1))
         file = settings(
-            tmp_path, f"{server.url}/fleet", username=server.user, tokenFile=server.password.encode(), caFile=server.authority
+            tmp_path,
+            f"{server.url}/fleet",
+            username=server.user,
+            tokenFile=server.password.encode(),
+            caFile=server.authority,
         )
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(1), log.read_text)
@@ -67,12 +88,20 @@ def test_it_follows_a_server_by_https_through_good_and_bad_commits(
             until(lambda: runs(api_server, space) == image(2), log.read_text)
 
             bad = upstream.commit(
-                {"agent.json": json.dumps(daemonset("agent", image(3), space)).replace('{"containers"', '\n{"nope"')}
+                {
+                    "agent.json": json.dumps(daemonset("agent", image(3), space)).replace(
+                        '{"containers"', '\n{"nope"'
+                    )
+                }
             )
-            until(lambda: f"commit {bad[:12]} is not applied: agent.json:2:1: " in log.read_text(), log.read_text)
+            until(
+                lambda: f"commit {bad[:12]} is not applied: agent.json:2:1: " in log.read_text(),
+                log.read_text,
+            )
             before = len(server.requests)
             until(lambda: len(server.requests) > before + 6, log.read_text)
-            assert log.read_text().count(bad[:12]) == 2  # that it is there, and what is wrong with it
+            # that it is there, and what is wrong with it
+            assert log.read_text().count(bad[:12]) == 2
             assert runs(api_server, space) == image(2)
 
             # The last good commit stays the one to be kept.
@@ -83,7 +112,8 @@ def test_it_follows_a_server_by_https_through_good_and_bad_commits(
             forced = upstream.commit(agent(space, 4), "another future")
             until(lambda: runs(api_server, space) == image(4), log.read_text)
             assert (
-                f"new commit {forced[:12]} 'another future' by Ada <ada@example.com> (the branch was rewritten" in log.read_text()
+                f"new commit {forced[:12]} 'another future' by Ada <ada@example.com> (the branch "
+                "was rewritten" in log.read_text()
             )
             assert "Traceback" not in log.read_text()
 
@@ -95,24 +125,42 @@ def test_a_branch_that_went_back_waits_for_consent_and_is_followed_again(
         upstream, url = server.repository("fleet"), f"{server.url}/fleet"
         old = upstream.commit(agent(space, 1))
         upstream.commit(agent(space, 2))
-        file = settings(tmp_path, url, username=server.user, tokenFile=server.password.encode(), caFile=server.authority)
+        file = settings(
+            tmp_path,
+            url,
+            username=server.user,
+            tokenFile=server.password.encode(),
+            caFile=server.authority,
+        )
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(2), log.read_text)
             upstream.git("reset", "--quiet", "--hard", old)
-            until(lambda: f"`gitops-ds apply --revision {old[:12]}`" in log.read_text(), log.read_text)
+            until(
+                lambda: f"`gitops-ds apply --revision {old[:12]}`" in log.read_text(), log.read_text
+            )
             before = len(server.requests)
             until(lambda: len(server.requests) > before + 6, log.read_text)
-            assert (runs(api_server, space), log.read_text().count("the branch went back")) == (image(2), 1)
+            assert (runs(api_server, space), log.read_text().count("the branch went back")) == (
+                image(2),
+                1,
+            )
 
             consent(tmp_path, api_server, server, url, old)
-            # A pass that began before the apply had saved its state may correct the DaemonSet once more.
+            # A pass that began before the apply had saved its state may correct the DaemonSet once
+            # more.
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             upstream.commit(agent(space, 3))
             until(lambda: runs(api_server, space) == image(3), log.read_text)
             assert "Traceback" not in log.read_text()
 
 
-def consent(directory: Path, plane: controlplane.ControlPlane, server: gitservers.HttpServer, url: str, commit: str) -> None:
+def consent(
+    directory: Path,
+    plane: controlplane.ControlPlane,
+    server: gitservers.HttpServer,
+    url: str,
+    commit: str,
+) -> None:
     words = (PROGRAM, "apply", "-C", url, "--revision", commit)
     where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
     environment = {
@@ -122,7 +170,9 @@ def consent(directory: Path, plane: controlplane.ControlPlane, server: gitserver
         "GITOPS_DS_GIT_PASSWORD": server.password,
         "GITOPS_DS_GIT_CA_FILE": str(directory / "caFile"),
     }
-    run = subprocess.run((*words, *where), env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        (*words, *where), env=environment, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -130,7 +180,15 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     def sources() -> str:
-        words = ("sources", "-o", "wide", "--kubeconfig", str(api_server.kubeconfig), "--state-namespace", "service-test")
+        words = (
+            "sources",
+            "-o",
+            "wide",
+            "--kubeconfig",
+            str(api_server.kubeconfig),
+            "--state-namespace",
+            "service-test",
+        )
         return subprocess.run((PROGRAM, *words), capture_output=True, text=True, check=True).stdout
 
     with gitservers.http_git_server(tmp_path / "git") as server:
@@ -138,12 +196,19 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
         named = f"version: v1\nname: {space}\nmanifests: ['*.json']\n"
         commit = upstream.commit({**agent(space, 1), "gitops-ds.yaml": named})
         file = settings(
-            tmp_path, f"{server.url}/fleet", username=server.user, tokenFile=server.password.encode(), caFile=server.authority
+            tmp_path,
+            f"{server.url}/fleet",
+            username=server.user,
+            tokenFile=server.password.encode(),
+            caFile=server.authority,
         )
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             until(lambda: f"commit {commit[:12]} is applied" in sources(), log.read_text)
-    lost = f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is corrected"
+    lost = (
+        f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is "
+        "corrected"
+    )
     for has_cache in (True, False):
         if not has_cache:
             shutil.rmtree(tmp_path / "cache")
@@ -155,7 +220,10 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
             else:
                 until(lambda: lost in sources(), lambda: sources() + log.read_text())
                 assert runs(api_server, space) == ""
-            until(lambda: f"{space}  " in sources() and "Unreachable" in sources(), lambda: sources() + log.read_text())
+            until(
+                lambda: f"{space}  " in sources() and "Unreachable" in sources(),
+                lambda: sources() + log.read_text(),
+            )
             assert "Traceback" not in log.read_text()
 
 
@@ -165,15 +233,22 @@ def test_it_follows_a_server_by_ssh_with_the_keys_of_its_settings(
     with gitservers.ssh_git_server(tmp_path / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit(agent(space, 1))
-        file = settings(tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=server.known_hosts)
+        file = settings(
+            tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=server.known_hosts
+        )
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             upstream.commit(agent(space, 2))
             until(lambda: runs(api_server, space) == image(2), log.read_text)
 
 
-def test_a_host_whose_key_is_another_is_not_followed(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
-    with gitservers.ssh_git_server(tmp_path / "git") as server, gitservers.ssh_git_server(tmp_path / "other") as other:
+def test_a_host_whose_key_is_another_is_not_followed(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    with (
+        gitservers.ssh_git_server(tmp_path / "git") as server,
+        gitservers.ssh_git_server(tmp_path / "other") as other,
+    ):
         server.repository("fleet").commit(agent(space, 1))
         theirs = other.known_hosts.replace(str(other.port).encode(), str(server.port).encode())
         file = settings(tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=theirs)

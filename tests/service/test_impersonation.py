@@ -1,4 +1,6 @@
-"""Accounts on a real API server: RBAC decides what a repository reaches, and the audit log names both."""
+"""Accounts on a real API server: RBAC decides what a repository reaches, and the audit log names
+both.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,26 @@ from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-ASKED = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=Impersonation(service_account="deployer"))
+ASKED = reconcile.ApplyOptions(
+    Guards(prune=True, share=1.0),
+    patience=0,
+    impersonation=Impersonation(service_account="deployer"),
+)
 RIGHTS = [
-    {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "create", "patch", "delete"]},
+    {
+        "apiGroups": ["apps"],
+        "resources": ["daemonsets"],
+        "verbs": ["get", "create", "patch", "delete"],
+    },
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]},
 ]
 
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
-    plane = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), controlplane.Wanted(controllers=False, audit=True))
+    plane = controlplane.ControlPlane(
+        tmp_path_factory.mktemp("audited"), controlplane.Wanted(controllers=False, audit=True)
+    )
     try:
         yield plane.start()
     finally:
@@ -44,7 +56,13 @@ def granted(plane: controlplane.ControlPlane, space: str, rules: list[dict[str, 
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
-        {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": [subject]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        },
     ]
     plane.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, objects)))
 
@@ -62,7 +80,9 @@ def written(log: Path, space: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_agent_reaches_what_its_account_may_and_no_more(audited: controlplane.ControlPlane) -> None:
+def test_an_agent_reaches_what_its_account_may_and_no_more(
+    audited: controlplane.ControlPlane,
+) -> None:
     granted(audited, "may", RIGHTS)
     granted(audited, "may-not", RIGHTS[1:])
     files = {
@@ -83,10 +103,17 @@ def test_an_agent_reaches_what_its_account_may_and_no_more(audited: controlplane
             world = World(cluster, state_namespace="default")
             planned = (await world.draft(files, asked=ASKED)).plan
             done = await world.apply(files, asked=ASKED)
-            assert sorted(done.written) == ["create ConfigMap may-not/settings", "create DaemonSet may/agent"]
+            assert sorted(done.written) == [
+                "create ConfigMap may-not/settings",
+                "create DaemonSet may/agent",
+            ]
             for refusals in (planned.refusals, done.refusals):
                 refused = {str(refusal.key): refusal.message for refusal in refusals}
-                assert refused.keys() == {"DaemonSet may-not/agent", "DaemonSet kube-system/agent", "ClusterRole all"}
+                assert refused.keys() == {
+                    "DaemonSet may-not/agent",
+                    "DaemonSet kube-system/agent",
+                    "ClusterRole all",
+                }
                 for space in ("may-not", "kube-system"):
                     message = refused[f"DaemonSet {space}/agent"]
                     assert f"system:serviceaccount:{space}:deployer" in message
@@ -96,14 +123,18 @@ def test_an_agent_reaches_what_its_account_may_and_no_more(audited: controlplane
             gone = await world.apply({"settings.yaml": files["settings.yaml"]}, "third", ASKED)
             assert gone.written == ("delete DaemonSet may/agent",)
             # Its account may not delete there.
-            kept = await world.apply({"none.yaml": config_map("settings", "may", a="1")}, "fourth", ASKED)
+            kept = await world.apply(
+                {"none.yaml": config_map("settings", "may", a="1")}, "fourth", ASKED
+            )
             assert [str(refusal.key) for refusal in kept.refusals] == ["ConfigMap may-not/settings"]
 
     asyncio.run(whole())
     for space in ("may", "may-not"):
         entries = written(audited.audit_log, space)
         assert entries
-        assert {entry["impersonatedUser"]["username"] for entry in entries} == {f"system:serviceaccount:{space}:deployer"}
+        assert {entry["impersonatedUser"]["username"] for entry in entries} == {
+            f"system:serviceaccount:{space}:deployer"
+        }
     in_system = written(audited.audit_log, "kube-system")
     ours = [entry for entry in in_system if entry["userAgent"].startswith("gitops-ds")]
     assert ours

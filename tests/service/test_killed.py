@@ -1,4 +1,6 @@
-"""A service that is killed in the middle of its first apply leaves nothing behind that the next one doesn't finish."""
+"""A service that is killed in the middle of its first apply leaves nothing behind that the next one
+doesn't finish.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def remembered(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) 
 
     async def load() -> State:
         async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
-            return await state_store.load(cluster, "service-test", state_store.identity("", called, "", ""))
+            return await state_store.load(
+                cluster, "service-test", state_store.identity("", called, "", "")
+            )
 
     return asyncio.run(load())
 
@@ -44,7 +48,9 @@ def test_the_next_service_finishes_a_first_apply_that_was_killed(
     api_server.kubectl("create", "namespace", space)
     upstream = gitservers.Upstream(tmp_path / "fleet")
     agents = {f"agent-{n:02d}" for n in range(AGENTS)}
-    commit = upstream.commit({f"{name}.json": json.dumps(daemonset(name, namespace=space)) for name in agents})
+    commit = upstream.commit(
+        {f"{name}.json": json.dumps(daemonset(name, namespace=space)) for name in agents}
+    )
     words = ("-C", str(upstream.path), "--interval", "1s")
     with running(tmp_path, api_server, *words) as (process, log):
         until(lambda: len(there(api_server, space)) >= enough, log.read_text)
@@ -57,7 +63,11 @@ def test_the_next_service_finishes_a_first_apply_that_was_killed(
     with running(tmp_path, api_server, *words) as (_, log):
         until(lambda: remembered(api_server, upstream).last_good == commit, log.read_text)
         found = there(api_server, space)
-        assert {key.name for key in remembered(api_server, upstream).inventory} == found.keys() == agents
+        assert (
+            {key.name for key in remembered(api_server, upstream).inventory}
+            == found.keys()
+            == agents
+        )
         # What was there is neither made again nor written again.
         assert {name: found[name]["resourceVersion"] for name in survivors} == {
             name: told["resourceVersion"] for name, told in survivors.items()

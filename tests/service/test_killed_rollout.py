@@ -1,4 +1,6 @@
-"""A controller that is killed thirty times in the middle of rollouts over 200 nodes: no pod too many, none lost, always done."""
+"""A controller that is killed thirty times in the middle of rollouts over 200 nodes: no pod too
+many, none lost, always done.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,19 @@ class Watcher:
         live = [pod for pod in self.pods.values() if not pod.terminating]
         names = [pod.node for pod in live]
         if len(names) != len(set(names)):
-            self.wrong.append(f"two pods on {sorted({name for name in names if names.count(name) > 1})}")
+            self.wrong.append(
+                f"two pods on {sorted({name for name in names if names.count(name) > 1})}"
+            )
         available = sum(pod.ready for pod in live)
         self.was_whole |= available == self.nodes
         if self.was_whole and available < self.nodes - self.budget:
             self.wrong.append(f"{available} of {self.nodes} are available")
 
     def running(self, wanted: str) -> int:
-        return sum(pod.ready and not pod.terminating and self.images[uid] == wanted for uid, pod in self.pods.items())
+        return sum(
+            pod.ready and not pod.terminating and self.images[uid] == wanted
+            for uid, pod in self.pods.items()
+        )
 
     async def until(self, holds: Callable[[], bool], log: Path) -> None:
         try:
@@ -79,7 +86,9 @@ class Watcher:
 
 @pytest.mark.controlplane
 def test_thirty_kills_in_the_middle_cost_nothing(tmp_path: Path) -> None:
-    wanted = controlplane.Wanted(nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=100)
+    wanted = controlplane.Wanted(
+        nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=100
+    )
     plane = controlplane.ControlPlane(tmp_path / "plane", wanted)
     try:
         asyncio.run(_lives(plane.start(), tmp_path))
@@ -93,7 +102,9 @@ async def _lives(plane: controlplane.ControlPlane, directory: Path) -> None:
         following = asyncio.create_task(watcher.follow(cluster))
         body = daemonset("agent", image(tag), "default")
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
-        await cluster.create(DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}})
+        await cluster.create(
+            DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}}
+        )
         while kills < KILLS or watcher.running(image(tag)) < NODES:
             if watcher.running(image(tag)) == NODES:
                 tag += 1
@@ -101,11 +112,14 @@ async def _lives(plane: controlplane.ControlPlane, directory: Path) -> None:
             done = watcher.running(image(tag))
             # The next kill comes after some more pods; the last life goes on to the end.
             enough = min(NODES, done + chance.randrange(NODES // 4)) if kills < KILLS else NODES
-            with running(directory, plane, "--powers", "full") as (process, log):  # ends with kill -9
+            # ends with kill -9
+            with running(directory, plane, "--powers", "full") as (process, log):
                 await watcher.until(lambda: watcher.running(image(tag)) >= enough, log)  # noqa: B023  waited for here
                 assert process.poll() is None, log.read_text()
             kills += 1
-        numbers = sorted(item["revision"] for item in (await cluster.list(CONTROLLER_REVISION)).items)
+        numbers = sorted(
+            item["revision"] for item in (await cluster.list(CONTROLLER_REVISION)).items
+        )
         following.cancel()
     assert not watcher.wrong, watcher.wrong[:5]
     assert {watcher.images[uid] for uid in watcher.pods} == {image(tag)}

@@ -1,4 +1,5 @@
-"""Two replicas on a real API server: whatever befalls the leader in mid-rollout, the other goes on, and the old one writes nothing.
+"""Two replicas on a real API server: whatever befalls the leader in mid-rollout, the other goes on,
+and the old one writes nothing.
 
 What was written, by whom and when, is read from the API server's audit log.
 """
@@ -37,14 +38,22 @@ _tags = itertools.count(2)
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
-    wanted = controlplane.Wanted(nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=1000, audit=True)
+    wanted = controlplane.Wanted(
+        nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=1000, audit=True
+    )
     made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), wanted)
     try:
         made.start()
         made.kubectl("create", "namespace", SPACE)
         for name in ("a", "b"):
             made.kubectl("-n", SPACE, "create", "serviceaccount", name)
-            made.kubectl("create", "clusterrolebinding", name, "--clusterrole=cluster-admin", f"--serviceaccount={SPACE}:{name}")
+            made.kubectl(
+                "create",
+                "clusterrolebinding",
+                name,
+                "--clusterrole=cluster-admin",
+                f"--serviceaccount={SPACE}:{name}",
+            )
         yield made
     finally:
         made.stop()
@@ -68,14 +77,24 @@ class Replica:
 
 def start(plane: controlplane.ControlPlane, directory: Path, name: str) -> Replica:
     told = json.loads(plane.kubeconfig.read_text())
-    told["users"][0]["user"] = {"token": plane.kubectl("-n", SPACE, "create", "token", name).strip()}
+    told["users"][0]["user"] = {
+        "token": plane.kubectl("-n", SPACE, "create", "token", name).strip()
+    }
     number = len(list(directory.glob(f"{name}*.kubeconfig")))
-    kubeconfig, settings, log = (directory / f"{name}{number}.{end}" for end in ("kubeconfig", "yaml", "log"))
+    kubeconfig, settings, log = (
+        directory / f"{name}{number}.{end}" for end in ("kubeconfig", "yaml", "log")
+    )
     kubeconfig.write_text(json.dumps(told))
     cluster = {"kubeconfig": str(kubeconfig), "namespace": SPACE}
-    settings.write_text(json.dumps({"cluster": cluster, "controller": {"powers": "full"}, "election": {"enabled": True}}))
+    settings.write_text(
+        json.dumps(
+            {"cluster": cluster, "controller": {"powers": "full"}, "election": {"enabled": True}}
+        )
+    )
     with log.open("wb") as stream:
-        process = subprocess.Popen((PROGRAM, "run", "--settings", str(settings)), stderr=stream, stdout=stream)
+        process = subprocess.Popen(
+            (PROGRAM, "run", "--settings", str(settings)), stderr=stream, stdout=stream
+        )
     return Replica(name, process, log)
 
 
@@ -94,14 +113,20 @@ class Scene:
     async def until(self, holds: Any, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
-            assert all(one.process.poll() in (None, 0, -signal.SIGKILL) for one in (self.leader, self.other)), (
-                self.leader.log.read_text()
+            assert all(
+                one.process.poll() in (None, 0, -signal.SIGKILL)
+                for one in (self.leader, self.other)
+            ), self.leader.log.read_text()
+            assert time.monotonic() < deadline, (
+                self.leader.log.read_text()[-1500:],
+                self.other.log.read_text()[-1500:],
             )
-            assert time.monotonic() < deadline, (self.leader.log.read_text()[-1500:], self.other.log.read_text()[-1500:])
             await asyncio.sleep(0.02)
 
     async def ends_well(self) -> None:
-        await self.until(lambda: self.watcher.running(image(self.tag)) == NODES == len(self.watcher.pods))
+        await self.until(
+            lambda: self.watcher.running(image(self.tag)) == NODES == len(self.watcher.pods)
+        )
         assert not self.watcher.wrong, self.watcher.wrong[:5]
 
     def writes(self, replica: Replica, since: float = 0.0) -> list[float]:
@@ -136,7 +161,9 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
     async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         body = daemonset("agent", image(1), SPACE)
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": BUDGET}}
-        await cluster.create(DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}})
+        await cluster.create(
+            DAEMONSET, {**body, "spec": {**body["spec"], "updateStrategy": rolling}}
+        )
         following = asyncio.create_task(watcher.follow(cluster))
         scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag, began)
         try:
@@ -145,7 +172,12 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
             if replicas[0].says("stands by: "):
                 scene.leader, scene.other = replicas[1], replicas[0]
             containers = [{"name": "agent", "image": image(tag)}]
-            await cluster.patch(DAEMONSET, SPACE, "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
+            await cluster.patch(
+                DAEMONSET,
+                SPACE,
+                "agent",
+                {"spec": {"template": {"spec": {"containers": containers}}}},
+            )
             await scene.until(lambda: watcher.running(image(tag)) >= NODES // 3)
             yield scene
         finally:
@@ -155,13 +187,21 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
             following.cancel()
             await cluster.delete(DAEMONSET, SPACE, "agent")
             with contextlib.suppress(errors.NotFound):
-                # As its holder leaves it; the first replica after a deletion would wait for a whole duration.
-                await cluster.patch(LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
+                # As its holder leaves it; the first replica after a deletion would wait for a whole
+                # duration.
+                await cluster.patch(
+                    LEASE,
+                    SPACE,
+                    "gitops-ds",
+                    {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}},
+                )
             while (await cluster.list(POD)).items:  # the garbage collector takes them
                 await asyncio.sleep(0.1)
 
 
-def test_a_leader_that_is_killed_is_followed(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_a_leader_that_is_killed_is_followed(
+    plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
             died = time.time()
@@ -173,7 +213,9 @@ def test_a_leader_that_is_killed_is_followed(plane: controlplane.ControlPlane, t
     asyncio.run(play())
 
 
-def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
+    plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
             scene.leader.process.send_signal(signal.SIGSTOP)
@@ -189,11 +231,15 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(plane: controlpl
     asyncio.run(play())
 
 
-def test_a_leader_that_is_asked_to_stop_gives_the_lease_back(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_a_leader_that_is_asked_to_stop_gives_the_lease_back(
+    plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
             asked = time.time()
-            ending = asyncio.create_task(asyncio.to_thread(asked_to_stop, scene.leader.process, scene.leader.log))
+            ending = asyncio.create_task(
+                asyncio.to_thread(asked_to_stop, scene.leader.process, scene.leader.log)
+            )
             assert await scene.first_write(scene.other, asked) < 3
             assert await ending == 0
             assert max(scene.writes(scene.leader), default=0) < min(scene.writes(scene.other))
@@ -202,13 +248,21 @@ def test_a_leader_that_is_asked_to_stop_gives_the_lease_back(plane: controlplane
     asyncio.run(play())
 
 
-def test_a_leader_whose_lease_is_stolen_stops(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_a_leader_whose_lease_is_stolen_stops(
+    plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
-            await scene.cluster.patch(LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}})
+            await scene.cluster.patch(
+                LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}}
+            )
             await scene.until(lambda: scene.leader.says("a-thief holds it"))
             stopped = time.time()
-            await scene.until(lambda: scene.leader.says("leads by lease") + scene.other.says("leads by lease") >= 2)
+            await scene.until(
+                lambda: (
+                    scene.leader.says("leads by lease") + scene.other.says("leads by lease") >= 2
+                )
+            )
             led = await scene.lease_taken()
             for replica in (scene.leader, scene.other):
                 assert not [at for at in scene.writes(replica, stopped) if at < led]
@@ -217,12 +271,16 @@ def test_a_leader_whose_lease_is_stolen_stops(plane: controlplane.ControlPlane, 
     asyncio.run(play())
 
 
-def test_a_leader_whose_lease_is_deleted_makes_it_anew_and_goes_on(plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_a_leader_whose_lease_is_deleted_makes_it_anew_and_goes_on(
+    plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
             await scene.cluster.delete(LEASE, SPACE, "gitops-ds")
             await scene.ends_well()
-            assert (await scene.cluster.get(LEASE, SPACE, "gitops-ds"))["spec"]["holderIdentity"] == scene.leader.me
+            assert (await scene.cluster.get(LEASE, SPACE, "gitops-ds"))["spec"][
+                "holderIdentity"
+            ] == scene.leader.me
             assert scene.writes(scene.other) == []
 
     asyncio.run(play())

@@ -1,4 +1,6 @@
-"""What the installed service does to DaemonSets under each of its powers, where no other DaemonSet controller runs."""
+"""What the installed service does to DaemonSets under each of its powers, where no other DaemonSet
+controller runs.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def image(tag: int) -> str:
 
 
 def make(plane: controlplane.ControlPlane, space: str, name: str) -> None:
-    plane.request("POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", daemonset(name, image(1), space))
+    plane.request(
+        "POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", daemonset(name, image(1), space)
+    )
 
 
 def get(plane: controlplane.ControlPlane, space: str, what: str) -> Any:
@@ -52,15 +56,23 @@ def on_every_node(tag: int) -> list[tuple[str, str]]:
 
 
 def revisions(plane: controlplane.ControlPlane, space: str) -> list[int]:
-    return sorted(revision["revision"] for revision in get(plane, space, "controllerrevisions")["items"])
+    return sorted(
+        revision["revision"] for revision in get(plane, space, "controllerrevisions")["items"]
+    )
 
 
 def is_untouched(plane: controlplane.ControlPlane, space: str, name: str) -> bool:
     counters = get(plane, space, f"ds/{name}")["status"]
-    return not any(counters.values()) and not get(plane, space, "pods")["items"] and not revisions(plane, space)
+    return (
+        not any(counters.values())
+        and not get(plane, space, "pods")["items"]
+        and not revisions(plane, space)
+    )
 
 
-def test_with_full_powers_it_is_the_daemonset_controller(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+def test_with_full_powers_it_is_the_daemonset_controller(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
     make(plane, space, "agent")
     with running(tmp_path, plane, "--powers", "full") as (_, log):
         program.rolled_out(plane, space, "agent")
@@ -73,7 +85,9 @@ def test_with_full_powers_it_is_the_daemonset_controller(tmp_path: Path, plane: 
         plane.kubectl("-n", space, "rollout", "undo", "ds/agent")
         program.rolled_out(plane, space, "agent")
         assert (images_by_node(plane, space), revisions(plane, space)) == (on_every_node(1), [2, 3])
-        assert "skipped rollback" in plane.kubectl("-n", space, "rollout", "undo", "ds/agent", "--to-revision=3")
+        assert "skipped rollback" in plane.kubectl(
+            "-n", space, "rollout", "undo", "ds/agent", "--to-revision=3"
+        )
         assert "Traceback" not in log.read_text()
 
 
@@ -86,7 +100,8 @@ def test_with_the_power_to_observe_it_decides_and_touches_nothing(
             if name == "second":
                 make(plane, space, name)
             until(lambda name=name: f"{space}/{name}" in decided(log), log.read_text)  # type: ignore[misc]
-        # The second was taken up after the first was, so that what the first would have got is there by now.
+        # The second was taken up after the first was, so that what the first would have got is
+        # there by now.
         assert is_untouched(plane, space, "first")
         assert not any(told["kind"] in {"Performed", "StatusWritten"} for told in records(log))
 
@@ -105,7 +120,11 @@ def test_with_the_power_to_pace_it_applies_and_leaves_agents_without_a_rollout_p
 
 
 def records(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
+    return [
+        json.loads(line)
+        for line in log.read_text().splitlines()
+        if line.startswith("{") and line.endswith("}")
+    ]
 
 
 def decided(log: Path) -> set[str]:
@@ -122,7 +141,9 @@ def test_with_full_powers_it_refuses_to_start_beside_kubernetes_own_controller(
 
 
 def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_path: Path) -> None:
-    plane = controlplane.ControlPlane(tmp_path / "plane", controlplane.Wanted(nodes=3, daemonset_controller=False))
+    plane = controlplane.ControlPlane(
+        tmp_path / "plane", controlplane.Wanted(nodes=3, daemonset_controller=False)
+    )
     try:
         plane.start()
         make(plane, "default", "agent")
@@ -131,9 +152,16 @@ def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_
             plane.start_daemonset_controller()
             plane.kubectl("-n", "default", "set", "image", "ds/agent", f"agent={image(2)}")
             assert process.wait(60) == 1, log.read_text()
-            assert "another DaemonSet controller is at work: kube-controller-manager" in log.read_text()
+            assert (
+                "another DaemonSet controller is at work: kube-controller-manager"
+                in log.read_text()
+            )
         # Not by `rollout status`: the two may have told it different things while both were there.
-        until(lambda: images_by_node(plane, "default") == on_every_node(2), lambda: str(images_by_node(plane, "default")), 120)
+        until(
+            lambda: images_by_node(plane, "default") == on_every_node(2),
+            lambda: str(images_by_node(plane, "default")),
+            120,
+        )
     finally:
         plane.stop()
 
@@ -151,7 +179,10 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
     del revision["data"]["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"]
     path = f"/apis/apps/v1/namespaces/{space}/controllerrevisions"
     plane.request("DELETE", f"{path}/{revision['metadata']['name']}")
-    kept = {name: revision["metadata"][name] for name in ("name", "labels", "annotations", "ownerReferences")}
+    kept = {
+        name: revision["metadata"][name]
+        for name in ("name", "labels", "annotations", "ownerReferences")
+    }
     plane.request("POST", path, {**revision, "metadata": kept})
     with running(tmp_path, plane, "--powers", "full"):
         plane.kubectl("-n", space, "label", "node", "node-000", f"touched-{space}=yes")
@@ -161,11 +192,15 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
         assert before <= {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
 
 
-def test_placed_directly_pods_need_no_scheduler(tmp_path: Path, plane: controlplane.ControlPlane, space: str) -> None:
+def test_placed_directly_pods_need_no_scheduler(
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("controller: {powers: full, scheduling: direct}\n")
     body = daemonset("agent", image(1), space)
-    body["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 9100, "hostPort": 9100}]
+    body["spec"]["template"]["spec"]["containers"][0]["ports"] = [
+        {"containerPort": 9100, "hostPort": 9100}
+    ]
     with running(tmp_path, plane, "--settings", str(settings)):
         plane.request("POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", body)
         program.rolled_out(plane, space, "agent")
@@ -175,4 +210,6 @@ def test_placed_directly_pods_need_no_scheduler(tmp_path: Path, plane: controlpl
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == [node for node, _ in on_every_node(2)]
     # Who was bound by the scheduler has a condition that says so, and an affinity to its node.
     assert not any("affinity" in pod["spec"] for pod in pods)
-    assert not any(told["type"] == "PodScheduled" for pod in pods for told in pod["status"]["conditions"])
+    assert not any(
+        told["type"] == "PodScheduled" for pod in pods for told in pod["status"]["conditions"]
+    )

@@ -1,4 +1,6 @@
-"""Deleting on a real API server, with its garbage collector: refused, approved by hash, one agent after the other."""
+"""Deleting on a real API server, with its garbage collector: refused, approved by hash, one agent
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 from tests.service.test_service import until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("control-plane"),
+]
 
 
-def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(control_plane: controlplane.ControlPlane) -> None:
+def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(
+    control_plane: controlplane.ControlPlane,
+) -> None:
     space = f"prune-{os.getpid()}"
     control_plane.kubectl("create", "namespace", space)
     kept = {"kept.yaml": config_map("kept", space)}
-    files = {**kept, **{f"{name}.yaml": daemonset(name, namespace=space) for name in ("one", "two")}}
+    files = {
+        **kept,
+        **{f"{name}.yaml": daemonset(name, namespace=space) for name in ("one", "two")},
+    }
 
     def pods() -> int:
         return len(control_plane.kubectl("-n", space, "get", "pods", "-o", "name").split())
@@ -31,9 +42,13 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(cont
             world = World(cluster, owner=space, state_namespace=space)
             await world.apply(files)
             until(lambda: pods() == 6, lambda: "no pods")
-            refused = await world.apply(kept, "second", reconcile.ApplyOptions(Guards(prune=True), patience=0))
+            refused = await world.apply(
+                kept, "second", reconcile.ApplyOptions(Guards(prune=True), patience=0)
+            )
             assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
-            asked = reconcile.ApplyOptions(Guards(prune=True), approved=refused.plan.hash, patience=120)
+            asked = reconcile.ApplyOptions(
+                Guards(prune=True), approved=refused.plan.hash, patience=120
+            )
             done = await world.apply(kept, "third", asked)
             assert len(done.written) == 2
             assert done.refusals == ()

@@ -19,11 +19,19 @@ pytestmark = [pytest.mark.controlplane]
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
-    """An API server on which nothing acts by itself, that writes every request into audit.log: its metrics don't say who asked."""
+    """An API server on which nothing acts by itself, that writes every request into audit.log: its
+    metrics don't say who asked.
+    """
     policy = tmp_path / "audit.json"
-    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}))
+    policy.write_text(
+        json.dumps(
+            {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+        )
+    )
     options = ("--audit-policy-file", str(policy), "--audit-log-path", str(tmp_path / "audit.log"))
-    plane = controlplane.ControlPlane(tmp_path / "plane", controlplane.Wanted(controllers=False, api_server_options=options))
+    plane = controlplane.ControlPlane(
+        tmp_path / "plane", controlplane.Wanted(controllers=False, api_server_options=options)
+    )
     try:
         yield plane.start()
     finally:
@@ -33,8 +41,16 @@ def audited(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
 def asked(audit: Path) -> list[str]:
     """What the user of the kubeconfig asked for, without the ends of watches."""
     told = [json.loads(line) for line in audit.read_text().splitlines()]
-    ours = [request for request in told if request["user"]["username"] == "admin" and request["stage"] == "RequestReceived"]
-    return [f"{request['verb']} {request['requestURI']}" for request in ours if request["verb"] != "watch"]
+    ours = [
+        request
+        for request in told
+        if request["user"]["username"] == "admin" and request["stage"] == "RequestReceived"
+    ]
+    return [
+        f"{request['verb']} {request['requestURI']}"
+        for request in ours
+        if request["verb"] != "watch"
+    ]
 
 
 def unchanged(port: int) -> int:
@@ -44,7 +60,9 @@ def unchanged(port: int) -> int:
             text = reply.read().decode()
     except OSError:  # it does not listen yet
         return 0
-    found = re.search(r'^gitopsds_reconcile_total\{result="unchanged"\} ([0-9.]+)$', text, re.MULTILINE)
+    found = re.search(
+        r'^gitopsds_reconcile_total\{result="unchanged"\} ([0-9.]+)$', text, re.MULTILINE
+    )
     return int(float(found[1])) if found else 0
 
 
@@ -53,8 +71,12 @@ def test_twenty_looks_at_an_unchanged_repository_cost_the_cluster_no_request(
 ) -> None:
     audited.kubectl("create", "namespace", "quiet")
     upstream = gitservers.Upstream(tmp_path / "fleet")
-    files = {f"agent-{n}.json": json.dumps(daemonset(f"agent-{n}", namespace="quiet")) for n in range(5)}
-    upstream.commit({**files, "settings.json": json.dumps(config_map("settings", "quiet", key="value"))})
+    files = {
+        f"agent-{n}.json": json.dumps(daemonset(f"agent-{n}", namespace="quiet")) for n in range(5)
+    }
+    upstream.commit(
+        {**files, "settings.json": json.dumps(config_map("settings", "quiet", key="value"))}
+    )
     port = controlplane.free_port()
     before = len(asked(tmp_path / "audit.log"))
     words = ("-C", str(upstream.path), "--interval", "200ms", "--listen", f"127.0.0.1:{port}")

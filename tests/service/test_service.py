@@ -32,8 +32,20 @@ def running(
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The service and the file of its log; it is gone afterwards."""
     log = directory / "log"
-    words = (PROGRAM, "run", "--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test", *options)
-    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache"), **variables}
+    words = (
+        PROGRAM,
+        "run",
+        "--kubeconfig",
+        str(plane.kubeconfig),
+        "--state-namespace",
+        "service-test",
+        *options,
+    )
+    environment = {
+        **gitservers.GIT_ENVIRONMENT,
+        "GITOPS_DS_CACHE": str(directory / "cache"),
+        **variables,
+    }
     with log.open("wb") as stream:
         process = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:
@@ -54,14 +66,17 @@ def test_a_server_that_is_away_is_told_once_and_the_service_ends_when_asked(
         assert log.read_text().count("tried again") == 1
 
 
-def test_wrong_credentials_end_the_start(tmp_path: Path, api_server: controlplane.ControlPlane) -> None:
+def test_wrong_credentials_end_the_start(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
     with gitservers.http_git_server(tmp_path / "git") as server:
         server.repository("fleet").commit({"a.yaml": "{}"})
         (tmp_path / "ca").write_bytes(server.authority)
         (tmp_path / "token").write_text("wrong")
         settings = tmp_path / "settings.yaml"
         settings.write_text(
-            f"repository: {{url: '{server.url}/fleet', credentials: {{tokenFile: {tmp_path}/token, caFile: {tmp_path}/ca}}}}\n"
+            f"repository: {{url: '{server.url}/fleet', credentials: {{tokenFile: "
+            f"{tmp_path}/token, caFile: {tmp_path}/ca}}}}\n"
         )
         with running(tmp_path, api_server, "--settings", str(settings)) as (process, log):
             assert process.wait(30) == 3, log.read_text()

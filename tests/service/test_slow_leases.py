@@ -1,4 +1,6 @@
-"""Leader election on a real API server behind proxies that delay each request: a leader exists, and never two."""
+"""Leader election on a real API server behind proxies that delay each request: a leader exists, and
+never two.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,19 @@ RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
 @contextlib.asynccontextmanager
-async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIterator[rest.HttpCluster]:
-    """The API server as it is seen through a proxy that keeps what is sent to it for so many seconds."""
+async def delayed(
+    plane: controlplane.ControlPlane, latency: float
+) -> AsyncIterator[rest.HttpCluster]:
+    """The API server as it is seen through a proxy that keeps what is sent to it for so many
+    seconds.
+    """
     found = config.access(str(plane.kubeconfig), None)
     server = urllib.parse.urlsplit(found.url)
     tasks = set[asyncio.Task[None]]()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
+    async def pump(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
+    ) -> None:
         with contextlib.suppress(OSError), contextlib.closing(writer):
             while data := await reader.read(65536):
                 await asyncio.sleep(seconds)
@@ -45,10 +53,13 @@ async def delayed(plane: controlplane.ControlPlane, latency: float) -> AsyncIter
 
     proxy = await asyncio.start_server(relay, "127.0.0.1", 0)
     here = KubeconfigEntry(
-        f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", await found.authorization(refuse=None)
+        f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}",
+        await found.authorization(refuse=None),
     )
     try:
-        async with rest.HttpCluster(ClientConfig("a test", found.tls, here, lambda: here)) as cluster:
+        async with rest.HttpCluster(
+            ClientConfig("a test", found.tls, here, lambda: here)
+        ) as cluster:
             await cluster.version()  # what the handshake of TLS takes is no latency of a request
             yield cluster
     finally:
@@ -63,14 +74,24 @@ class Replica:
     def __init__(self, cluster: rest.HttpCluster, lease: str, name: str) -> None:
         self.fence = Fence(time.monotonic)
         clocks = Clocks(time.monotonic, time.time, random.random)
-        self.election = Election(cluster, Candidate("default", lease, name), self.fence, lambda _: None, clocks)
+        self.election = Election(
+            cluster, Candidate("default", lease, name), self.fence, lambda _: None, clocks
+        )
         self.task = asyncio.create_task(self.election.run(lambda _: None))
 
 
 async def play(plane: controlplane.ControlPlane, latency: float) -> None:
     lease = f"slow-{latency:.0f}"
-    body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": {"namespace": "default", "name": lease}}
-    async with delayed(plane, latency) as one, delayed(plane, latency) as another, delayed(plane, 0.0) as people:
+    body = {
+        "apiVersion": LEASE.api_version,
+        "kind": LEASE.kind,
+        "metadata": {"namespace": "default", "name": lease},
+    }
+    async with (
+        delayed(plane, latency) as one,
+        delayed(plane, latency) as another,
+        delayed(plane, 0.0) as people,
+    ):
         await people.create(LEASE, {**body, "spec": RELEASED})
         replicas = [Replica(one, lease, "a"), Replica(another, lease, "b")]
 
@@ -92,7 +113,9 @@ async def play(plane: controlplane.ControlPlane, latency: float) -> None:
         await asyncio.gather(leader.task, other.task, return_exceptions=True)
 
 
-def test_at_any_latency_of_a_real_api_server_one_leads_and_is_followed(api_server: controlplane.ControlPlane) -> None:
+def test_at_any_latency_of_a_real_api_server_one_leads_and_is_followed(
+    api_server: controlplane.ControlPlane,
+) -> None:
     async def all_at_once() -> None:
         await asyncio.gather(*(play(api_server, latency) for latency in (1.0, 2.0, 3.0, 5.0)))
 

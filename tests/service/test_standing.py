@@ -1,4 +1,6 @@
-"""The installed service tells how agents stand, so that kubectl understands it: status objects, events, lost coverage, metrics."""
+"""The installed service tells how agents stand, so that kubectl understands it: status objects,
+events, lost coverage, metrics.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NAME = "agentstatus/standing.agent"
 
 @pytest.fixture
 def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.ControlPlane]:
-    """With the kind AgentStatus, a namespace and a label on each node; without them afterwards, for others use it too."""
+    """With the kind AgentStatus, a namespace and a label on each node; without them afterwards, for
+    others use it too.
+    """
     control_plane.kubectl("create", "namespace", SPACE)
     control_plane.kubectl("apply", "-f", "deploy/crd/agentstatuses.yaml")
     control_plane.kubectl("label", "nodes", "--all", "disk=ssd")
@@ -32,30 +36,58 @@ def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.Con
     control_plane.kubectl("delete", "namespace", SPACE, "--wait=false")
 
 
-def test_kubectl_waits_describes_and_sees_nodes_lost(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_kubectl_waits_describes_and_sees_nodes_lost(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     body = daemonset("agent", "registry.example.com/agent:1", SPACE)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": json.dumps(body)})
     port = controlplane.free_port()
-    with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s", "--listen", f"127.0.0.1:{port}") as (_, log):
+    with running(
+        tmp_path,
+        plane,
+        "-C",
+        str(upstream.path),
+        "--interval",
+        "1s",
+        "--listen",
+        f"127.0.0.1:{port}",
+    ) as (_, log):
 
         def said(*words: str) -> str:
             with contextlib.suppress(subprocess.CalledProcessError):
                 return plane.kubectl(*words)
             return ""
 
-        until(lambda: "standing.agent" in said("-n", "service-test", "get", "agentstatus", "-o", "name"), log.read_text)
+        until(
+            lambda: (
+                "standing.agent" in said("-n", "service-test", "get", "agentstatus", "-o", "name")
+            ),
+            log.read_text,
+        )
         plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")
-        until(lambda: "RolloutCompleted" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text)
+        until(
+            lambda: "RolloutCompleted" in said("-n", SPACE, "describe", "ds", "agent"),
+            log.read_text,
+        )
         plane.kubectl("label", "node", "node-001", "disk-")
         until(lambda: "CoverageLost" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text)
         told = plane.kubectl("-n", SPACE, "describe", "ds", "agent")
-        assert "1 of 3 nodes lost their agent without a commit: no pool: 1 (label disk=ssd was removed)" in told
+        assert (
+            "1 of 3 nodes lost their agent without a commit: no pool: 1 (label disk=ssd was "
+            "removed)" in told
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
             metrics = reply.read().decode()
-        assert f'gitopsds_coverage_lost_nodes{{cause="label",name="agent",namespace="{SPACE}",pool=""}} 1.0' in metrics
-        assert f'gitopsds_daemonset_nodes{{name="agent",namespace="{SPACE}",state="updated"}} 2.0' in metrics
+        assert (
+            f'gitopsds_coverage_lost_nodes{{cause="label",name="agent",namespace="{SPACE}",pool=""}} 1.0'
+            in metrics
+        )
+        assert (
+            f'gitopsds_daemonset_nodes{{name="agent",namespace="{SPACE}",state="updated"}} 2.0'
+            in metrics
+        )
         assert 'gitopsds_api_requests_total{code="200",method="GET"}' in metrics
         plane.kubectl("label", "node", "node-001", "disk=ssd")
         plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")

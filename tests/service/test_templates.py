@@ -1,4 +1,6 @@
-"""The installed service on a real API server: templates that people keep in ConfigMaps and Secrets with kubectl."""
+"""The installed service on a real API server: templates that people keep in ConfigMaps and Secrets
+with kubectl.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM, running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("control-plane"),
+]
 _numbers = itertools.count()
 
 
@@ -37,13 +43,20 @@ def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:
 
 
 def put(
-    plane: controlplane.ControlPlane, directory: Path, space: str, name: str, template: object, kind: str = "configmap"
+    plane: controlplane.ControlPlane,
+    directory: Path,
+    space: str,
+    name: str,
+    template: object,
+    kind: str = "configmap",
 ) -> None:
     """As people do it: kubectl makes the object of a file, and labels it."""
     file = directory / "agent.yaml"
     file.write_text(template if isinstance(template, str) else json.dumps(template, indent=2))
     words = ("configmap",) if kind == "configmap" else ("secret", "generic")
-    made = plane.kubectl("-n", space, "create", *words, name, f"--from-file={file}", "--dry-run=client", "-o", "json")
+    made = plane.kubectl(
+        "-n", space, "create", *words, name, f"--from-file={file}", "--dry-run=client", "-o", "json"
+    )
     body = json.loads(made)
     body["metadata"]["labels"] = {"gitops-ds.io/template": "true"}
     file.write_text(json.dumps(body))
@@ -67,38 +80,83 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         until(lambda: image(control_plane, space, name) == wanted, log.read_text)
 
     def history() -> list[dict[str, str]]:
-        found: list[dict[str, str]] = json.loads(ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").stdout)[
-            "items"
-        ]
+        found: list[dict[str, str]] = json.loads(
+            ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").stdout
+        )["items"]
         return found
 
     with running(tmp_path, control_plane, *settings(tmp_path, space)) as (_, log):
-        put(control_plane, tmp_path, space, "plain", daemonset("plain", "example.com/plain:1", space))
-        put(control_plane, tmp_path, space, "hidden", daemonset("hidden", "example.com/hush-hush:1", space), "secret")
+        put(
+            control_plane,
+            tmp_path,
+            space,
+            "plain",
+            daemonset("plain", "example.com/plain:1", space),
+        )
+        put(
+            control_plane,
+            tmp_path,
+            space,
+            "hidden",
+            daemonset("hidden", "example.com/hush-hush:1", space),
+            "secret",
+        )
         runs("plain", "example.com/plain:1")
         runs("hidden", "example.com/hush-hush:1")
-        put(control_plane, tmp_path, space, "plain", daemonset("plain", "example.com/plain:2", space))
-        put(control_plane, tmp_path, space, "hidden", daemonset("hidden", "example.com/hush-hush:2", space), "secret")
+        put(
+            control_plane,
+            tmp_path,
+            space,
+            "plain",
+            daemonset("plain", "example.com/plain:2", space),
+        )
+        put(
+            control_plane,
+            tmp_path,
+            space,
+            "hidden",
+            daemonset("hidden", "example.com/hush-hush:2", space),
+            "secret",
+        )
         runs("plain", "example.com/plain:2")
         runs("hidden", "example.com/hush-hush:2")
 
         until(lambda: len(history()) == 2, log.read_text)
-        version = control_plane.kubectl("-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}")
+        version = control_plane.kubectl(
+            "-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}"
+        )
         told = history()
-        assert [item["commit"].partition("@")[0] for item in told] == [f"configmap/{space}/plain"] * len(told)
+        assert [item["commit"].partition("@")[0] for item in told] == [
+            f"configmap/{space}/plain"
+        ] * len(told)
         assert told[-1]["commit"] == f"configmap/{space}/plain@{version}"
         assert told[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
-        assert f"configmap/{space}/plain@{version}" in ask(control_plane, "history", "ds/plain", "-n", space).stdout
+        assert (
+            f"configmap/{space}/plain@{version}"
+            in ask(control_plane, "history", "ds/plain", "-n", space).stdout
+        )
         refused = ask(control_plane, "rollback", "ds/plain", "-n", space, "--to-revision", "1")
         assert refused.returncode != 0
         assert f"comes from configmap {space}/plain, not from Git" in refused.stderr
 
-        put(control_plane, tmp_path, space, "other", daemonset("other", "example.com/other:1", space))
+        put(
+            control_plane,
+            tmp_path,
+            space,
+            "other",
+            daemonset("other", "example.com/other:1", space),
+        )
         runs("other", "example.com/other:1")
-        bad = json.dumps(daemonset("plain", "example.com/plain:3", space), indent=2).replace('"containers"', '"containerz"')
+        bad = json.dumps(daemonset("plain", "example.com/plain:3", space), indent=2).replace(
+            '"containers"', '"containerz"'
+        )
         put(control_plane, tmp_path, space, "plain", bad)
         until(
-            lambda: f"configmap/{space}/plain is not applied: configmap/{space}/plain/agent.yaml:" in log.read_text(), log.read_text
+            lambda: (
+                f"configmap/{space}/plain is not applied: configmap/{space}/plain/agent.yaml:"
+                in log.read_text()
+            ),
+            log.read_text,
         )
         control_plane.kubectl("-n", space, "delete", "secret", "hidden")
         runs("hidden", "")
@@ -108,14 +166,27 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         assert "Traceback" not in log.read_text()
 
 
-def test_git_wins_and_gives_back(tmp_path: Path, control_plane: controlplane.ControlPlane, space: str) -> None:
+def test_git_wins_and_gives_back(
+    tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
+) -> None:
     def owner() -> str:
         path = "jsonpath={.metadata.labels.gitops-ds\\.io/owner}"
-        return control_plane.kubectl("-n", space, "get", "daemonset", "agent", "--ignore-not-found", "-o", path)
+        return control_plane.kubectl(
+            "-n", space, "get", "daemonset", "agent", "--ignore-not-found", "-o", path
+        )
 
     def pods() -> set[str]:
         return set(
-            control_plane.kubectl("-n", space, "get", "pods", "-l", "app=agent", "-o", "jsonpath={.items[*].metadata.uid}").split()
+            control_plane.kubectl(
+                "-n",
+                space,
+                "get",
+                "pods",
+                "-l",
+                "app=agent",
+                "-o",
+                "jsonpath={.items[*].metadata.uid}",
+            ).split()
         )
 
     agent, other = (daemonset(name, f"example.com/{name}:1", space) for name in ("agent", "other"))
@@ -124,16 +195,25 @@ def test_git_wins_and_gives_back(tmp_path: Path, control_plane: controlplane.Con
         upstream.commit({"other.json": json.dumps(other)})
         (tmp_path / "ca").write_bytes(server.authority)
         (tmp_path / "token").write_text(server.password)
-        access = {"username": server.user, "tokenFile": str(tmp_path / "token"), "caFile": str(tmp_path / "ca")}
+        access = {
+            "username": server.user,
+            "tokenFile": str(tmp_path / "token"),
+            "caFile": str(tmp_path / "ca"),
+        }
         repository = {"url": f"{server.url}/fleet", "interval": "1s", "credentials": access}
-        with running(tmp_path, control_plane, *settings(tmp_path, space, repository=repository, cluster={})) as (_, log):
+        with running(
+            tmp_path, control_plane, *settings(tmp_path, space, repository=repository, cluster={})
+        ) as (_, log):
             put(control_plane, tmp_path, space, "agents", agent)
             until(lambda: owner() == "templates-in-cluster", log.read_text)
             until(lambda: len(pods()) == 3, log.read_text)
             before = pods()
             upstream.commit({"agent.json": json.dumps(agent)})
             until(lambda: owner() not in ("", "templates-in-cluster"), log.read_text)
-            until(lambda: f"DaemonSet {space}/agent is named in Git too" in log.read_text(), log.read_text)
+            until(
+                lambda: f"DaemonSet {space}/agent is named in Git too" in log.read_text(),
+                log.read_text,
+            )
             upstream.git("rm", "--quiet", "agent.json")
             upstream.commit({"README.md": "gone"})
             until(lambda: owner() == "templates-in-cluster", log.read_text)

@@ -1,4 +1,6 @@
-"""With a collector in the environment each pass is a trace with its parts, no secret in it; without one nothing is imported."""
+"""With a collector in the environment each pass is a trace with its parts, no secret in it; without
+one nothing is imported.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,14 @@ def tree(found: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
     for span in found:
         if span.parent is not None:
             below[span.parent.span_id].append(span)
-    roots = sorted((span for span in found if span.parent is None), key=lambda span: span.start_time or 0)
+    roots = sorted(
+        (span for span in found if span.parent is None), key=lambda span: span.start_time or 0
+    )
     return [
-        (one.name, [c.name for c in sorted(below[one.context.span_id], key=lambda c: c.start_time or 0)])
+        (
+            one.name,
+            [c.name for c in sorted(below[one.context.span_id], key=lambda c: c.start_time or 0)],
+        )
         for one in roots
         if one.context
     ]
@@ -82,7 +89,10 @@ def test_of_an_error_the_kind_is_told_and_no_word() -> None:
         await two_passes(Secretive())
 
     found = traced(work)
-    assert {(span.name, span.status.description) for span in found} == {("pass", "SourceDenied"), ("git", "SourceDenied")}
+    assert {(span.name, span.status.description) for span in found} == {
+        ("pass", "SourceDenied"),
+        ("git", "SourceDenied"),
+    }
     assert "hunter2" not in "".join(span.to_json() for span in found)
 
 
@@ -105,13 +115,23 @@ def test_nobody_listens_unless_told_to() -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_the_environment_says_whether_traces_are_sent(environment: dict[str, str], on: bool) -> None:
+def test_the_environment_says_whether_traces_are_sent(
+    environment: dict[str, str], on: bool
+) -> None:
     assert otel.wanted(environment) is on
 
 
 def test_without_a_collector_nothing_of_it_is_imported() -> None:
-    words = "import sys, gitops_ds.service.main; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
-    assert subprocess.run((sys.executable, "-c", words), env=gitservers.GIT_ENVIRONMENT, check=False).returncode == 0
+    words = (
+        "import sys, gitops_ds.service.main; sys.exit(any(name.startswith('opentelemetry') for "
+        "name in sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            (sys.executable, "-c", words), env=gitservers.GIT_ENVIRONMENT, check=False
+        ).returncode
+        == 0
+    )
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -144,23 +164,39 @@ def collecting() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
 
 @pytest.mark.controlplane
 @pytest.mark.xdist_group("control-plane")
-def test_the_installed_service_sends_its_passes_to_a_collector(tmp_path: Path, control_plane: controlplane.ControlPlane) -> None:
+def test_the_installed_service_sends_its_passes_to_a_collector(
+    tmp_path: Path, control_plane: controlplane.ControlPlane
+) -> None:
     control_plane.kubectl("create", "namespace", "traced")
     upstream = gitservers.Upstream(tmp_path / "fleet")
-    upstream.commit({"agent.json": json.dumps(daemonset("agent", "registry.example.com/agent:1", "traced"))})
+    upstream.commit(
+        {"agent.json": json.dumps(daemonset("agent", "registry.example.com/agent:1", "traced"))}
+    )
     with collecting() as (port, taken):
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "200"}
-        with running(tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", **variables) as (_, log):
+        variables = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+        }
+        with running(
+            tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", **variables
+        ) as (_, log):
             until(lambda: any("apply" in told for told in map(names, taken)), log.read_text)
     assert {path for path, _ in taken} == {"/v1/traces"}
     everything = {name for told in map(names, taken) for name in told}
     assert everything == {"pass", "git", "render", "check", "plan", "apply"}
     request = ExportTraceServiceRequest.FromString(taken[0][1])
-    about = {pair.key: pair.value.string_value for pair in request.resource_spans[0].resource.attributes}
+    about = {
+        pair.key: pair.value.string_value for pair in request.resource_spans[0].resource.attributes
+    }
     assert about["service.name"] == "gitops-ds"
     control_plane.kubectl("delete", "namespace", "traced", "--wait=false")
 
 
 def names(told: tuple[str, bytes]) -> set[str]:
     request = ExportTraceServiceRequest.FromString(told[1])
-    return {span.name for group in request.resource_spans for scope in group.scope_spans for span in scope.spans}
+    return {
+        span.name
+        for group in request.resource_spans
+        for scope in group.scope_spans
+        for span in scope.spans
+    }

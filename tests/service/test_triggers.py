@@ -1,4 +1,6 @@
-"""The commands that steer a service, from outside, on a real API server: its answers, its pauses, its errors."""
+"""The commands that steer a service, from outside, on a real API server: its answers, its pauses,
+its errors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from tests import controlplane, gitservers
 from tests.service.test_following import agent, image, runs
 from tests.service.test_service import PROGRAM, running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("control-plane")]
+pytestmark = [
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("control-plane"),
+]
 _numbers = itertools.count()
 
 
@@ -36,11 +42,25 @@ class Scene:
 
     def ask(self, *words: str, here: bool = True) -> subprocess.CompletedProcess[str]:
         where = ("-C", self.url) if here else ()
-        connection = ("--kubeconfig", str(self.plane.kubeconfig), "--state-namespace", f"{self.space}-home")
-        environment: Mapping[str, str] = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(self.directory / "desk")}
+        connection = (
+            "--kubeconfig",
+            str(self.plane.kubeconfig),
+            "--state-namespace",
+            f"{self.space}-home",
+        )
+        environment: Mapping[str, str] = {
+            **gitservers.GIT_ENVIRONMENT,
+            "GITOPS_DS_CACHE": str(self.directory / "desk"),
+        }
         command = (PROGRAM, *words, *where, *connection)
         return subprocess.run(
-            command, env=environment, cwd=self.directory, capture_output=True, text=True, check=False, timeout=120
+            command,
+            env=environment,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
 
     def told(self, *words: str) -> str:
@@ -64,22 +84,35 @@ def space(api_server: controlplane.ControlPlane) -> str:
 
 
 @contextlib.contextmanager
-def service(directory: Path, plane: controlplane.ControlPlane, space: str, **settings: object) -> Iterator[Scene]:
+def service(
+    directory: Path, plane: controlplane.ControlPlane, space: str, **settings: object
+) -> Iterator[Scene]:
     with gitservers.http_git_server(directory / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit(agent(space, 1))
         (directory / "token").write_text(server.password)
         (directory / "ca").write_bytes(server.authority)
-        credentials = {"username": server.user, "tokenFile": str(directory / "token"), "caFile": str(directory / "ca")}
+        credentials = {
+            "username": server.user,
+            "tokenFile": str(directory / "token"),
+            "caFile": str(directory / "ca"),
+        }
         url = f"{server.url}/fleet"
         file = directory / "settings.yaml"
         told = {
-            "repository": {"url": url, "interval": "1h", "retryInterval": "1s", "credentials": credentials},
+            "repository": {
+                "url": url,
+                "interval": "1h",
+                "retryInterval": "1s",
+                "credentials": credentials,
+            },
             "cluster": {"namespace": f"{space}-home"},
             **settings,
         }
         file.write_text(json.dumps(told))
-        with running(directory, plane, "--state-namespace", f"{space}-home", "--settings", str(file)) as (_, log):
+        with running(
+            directory, plane, "--state-namespace", f"{space}-home", "--settings", str(file)
+        ) as (_, log):
             scene = Scene(directory, plane, space, upstream, url, log)
             until(lambda: scene.runs() == image(1), scene.say)
             until(lambda: "is applied" in scene.say(), scene.say)
@@ -87,11 +120,16 @@ def service(directory: Path, plane: controlplane.ControlPlane, space: str, **set
             assert "Traceback" not in scene.say()
 
 
-def test_a_pass_is_asked_for_and_its_end_is_told(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+def test_a_pass_is_asked_for_and_its_end_is_told(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
     with service(tmp_path, api_server, space) as scene:
         commit = scene.upstream.commit(agent(space, 2))
-        told = scene.told("reconcile", "--wait")  # the pass that looks back on the first one may have found it already
-        assert re.fullmatch(f"success: commit {commit[:12]} is (unchanged|applied: [01] written)\n", told), told
+        # the pass that looks back on the first one may have found it already
+        told = scene.told("reconcile", "--wait")
+        assert re.fullmatch(
+            f"success: commit {commit[:12]} is (unchanged|applied: [01] written)\n", told
+        ), told
         assert scene.runs() == image(2)
         assert scene.told("reconcile").startswith("asked for a pass of ")
 
@@ -104,12 +142,17 @@ def test_a_pass_is_asked_for_and_its_end_is_told(tmp_path: Path, api_server: con
         assert document["handledAt"] == document["requestedAt"] != ""
 
 
-def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+def test_a_pause_a_held_commit_and_their_end(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
     with service(tmp_path, api_server, space) as scene:
         assert "nothing is written" in scene.told("suspend")
         second = scene.upstream.commit(agent(space, 2))
         waiting = scene.ask("reconcile", "--wait")
-        assert (waiting.returncode, waiting.stdout) == (1, f"suspended: 1 change of commit {second[:12]} not applied\n")
+        assert (waiting.returncode, waiting.stdout) == (
+            1,
+            f"suspended: 1 change of commit {second[:12]} not applied\n",
+        )
         assert scene.runs() == image(1)
         scene.told("resume")
         until(lambda: scene.runs() == image(2), scene.say)
@@ -128,7 +171,9 @@ def test_a_pause_a_held_commit_and_their_end(tmp_path: Path, api_server: control
         assert (again.returncode, "is not held" in again.stderr) == (1, True)
 
 
-def test_one_agent_pauses(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+def test_one_agent_pauses(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
     with service(tmp_path, api_server, space) as scene:
         scene.told("suspend", "ds/agent", "-n", space)
         scene.upstream.commit(agent(space, 2))
@@ -140,12 +185,20 @@ def test_one_agent_pauses(tmp_path: Path, api_server: controlplane.ControlPlane,
         assert (missing.returncode, "not found" in missing.stderr) == (3, True)
 
 
-def test_a_plan_is_approved(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
+def test_a_plan_is_approved(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{space}"}}
     (tmp_path / "node.json").write_text(json.dumps(node))
     api_server.kubectl("apply", "-f", str(tmp_path / "node.json"))
-    with service(tmp_path, api_server, space, apply={"prune": True, "guards": {"maxNodesLost": 0}}) as scene:
-        kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": space}}
+    with service(
+        tmp_path, api_server, space, apply={"prune": True, "guards": {"maxNodesLost": 0}}
+    ) as scene:
+        kept = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kept", "namespace": space},
+        }
         scene.upstream.commit({"agent.json": json.dumps(kept)})
         refused = scene.told("reconcile", "--wait")
         assert "approve" in refused
@@ -158,9 +211,20 @@ def test_a_plan_is_approved(tmp_path: Path, api_server: controlplane.ControlPlan
         until(lambda: scene.runs() == "", scene.say)
 
 
-def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: controlplane.ControlPlane, space: str) -> None:
-    nobody = Scene(tmp_path, api_server, space, None, "https://git.example.com/fleet", tmp_path / "log")  # type: ignore[arg-type]
-    for words in (("reconcile",), ("suspend",), ("resume",), ("approve", "0" * 16), ("hold", "a" * 40), ("release", "a" * 40)):
+def test_who_asks_nobody_or_too_many_is_told(
+    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
+) -> None:
+    nobody = Scene(
+        tmp_path, api_server, space, None, "https://git.example.com/fleet", tmp_path / "log"
+    )  # type: ignore[arg-type]
+    for words in (
+        ("reconcile",),
+        ("suspend",),
+        ("resume",),
+        ("approve", "0" * 16),
+        ("hold", "a" * 40),
+        ("release", "a" * 40),
+    ):
         done = nobody.ask(*words)
         assert (done.returncode, done.stdout) == (3, ""), words
         assert f"no state is in namespace {space}-home" in done.stderr
@@ -173,7 +237,9 @@ def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: control
         for name, text in agent(space, number).items():
             (directory / name).write_text(text.replace('"agent"', f'"agent-{number}"'))
         for git in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
-            subprocess.run(("git", "-C", str(directory), *git), env=gitservers.GIT_ENVIRONMENT, check=True)
+            subprocess.run(
+                ("git", "-C", str(directory), *git), env=gitservers.GIT_ENVIRONMENT, check=True
+            )
         done = nobody.ask("apply", str(directory), here=False)
         assert done.returncode == 0, done.stderr
     several = nobody.ask("reconcile", here=False)
@@ -181,8 +247,13 @@ def test_who_asks_nobody_or_too_many_is_told(tmp_path: Path, api_server: control
     other = nobody.ask("reconcile", "--id", "unknown", here=False)
     assert (other.returncode, "no state unknown" in other.stderr) == (3, True)
     elsewhere = nobody.ask("reconcile")
-    assert (elsewhere.returncode, "no service follows https://git.example.com/fleet" in elsewhere.stderr) == (3, True)
-    late = nobody.ask("reconcile", "--wait", "--timeout", "1s", "-C", str(tmp_path / "repository-1"), here=False)
+    assert (
+        elsewhere.returncode,
+        "no service follows https://git.example.com/fleet" in elsewhere.stderr,
+    ) == (3, True)
+    late = nobody.ask(
+        "reconcile", "--wait", "--timeout", "1s", "-C", str(tmp_path / "repository-1"), here=False
+    )
     assert (late.returncode, "not answered after 1 seconds" in late.stderr) == (1, True)
 
 
@@ -196,13 +267,19 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
         (beside / "secret").write_text("a long random secret\n")
         listen = {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(beside / "secret")}}
         file = beside / "settings.yaml"
-        file.write_text(json.dumps({**json.loads((tmp_path / "settings.yaml").read_text()), "listen": listen}))
-        with running(beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)) as (_, log):
+        file.write_text(
+            json.dumps({**json.loads((tmp_path / "settings.yaml").read_text()), "listen": listen})
+        )
+        with running(
+            beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)
+        ) as (_, log):
             until(lambda: "stands by: " in log.read_text() and ready(port), log.read_text)
             commit = scene.upstream.commit(agent(space, 2))
             headers = {"Authorization": "Bearer a long random secret"}
             body = json.dumps({"repository": scene.url, "commit": commit}).encode()
-            hook = urllib.request.Request(f"http://127.0.0.1:{port}/hook", body, headers, method="POST")
+            hook = urllib.request.Request(
+                f"http://127.0.0.1:{port}/hook", body, headers, method="POST"
+            )
             with urllib.request.urlopen(hook, timeout=60) as reply:
                 assert reply.status == 202
             until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text())

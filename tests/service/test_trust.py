@@ -12,14 +12,19 @@ from tests.gitservers import Upstream
 from tests.service.test_service import running, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: signed, namespace: default}\ndata: {level: %s}\n"
+OBJECT = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: signed, namespace: default}\ndata: {level: "
+    "%s}\n"
+)
 
 
 def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_one(
     tmp_path: Path, api_server: controlplane.ControlPlane
 ) -> None:
     upstream = Upstream(tmp_path / "fleet")
-    ada, eve = (signing.ssh_signer(tmp_path, name) for name in ("ada@example.com", "eve@example.com"))
+    ada, eve = (
+        signing.ssh_signer(tmp_path, name) for name in ("ada@example.com", "eve@example.com")
+    )
     allowed = tmp_path / "allowed_signers"
     allowed.write_bytes(ada.allowed())
     settings = tmp_path / "settings.yaml"
@@ -37,7 +42,16 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
         return str(json.loads(found)["data"]["level"]) if found else ""
 
     def events(reason: str) -> list[str]:
-        found = api_server.kubectl("get", "events", "-n", "service-test", "-o", "json", "--field-selector", f"reason={reason}")
+        found = api_server.kubectl(
+            "get",
+            "events",
+            "-n",
+            "service-test",
+            "-o",
+            "json",
+            "--field-selector",
+            f"reason={reason}",
+        )
         return [event["message"] for event in json.loads(found)["items"]]
 
     commit("before", *ada.config())
@@ -48,17 +62,29 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
         assert f"commit {good[:12]} is signed by ada@example.com with SHA256:" in log.read_text()
         bad = commit("bad")
         until(lambda: "is not signed" in log.read_text(), log.read_text)
-        assert f"commit {bad[:12]} ('bad' by Ada <ada@example.com>) is not signed" in log.read_text()
+        assert (
+            f"commit {bad[:12]} ('bad' by Ada <ada@example.com>) is not signed" in log.read_text()
+        )
         # A signed commit on top does not make good what is below it.
         commit("on top", *ada.config())
-        until(lambda: any(good[:12] in told for told in events("SourceVerified")), lambda: str(events("SourceVerified")))
-        until(lambda: any("is not signed" in told for told in events("VerificationFailed")), log.read_text)
+        until(
+            lambda: any(good[:12] in told for told in events("SourceVerified")),
+            lambda: str(events("SourceVerified")),
+        )
+        until(
+            lambda: any("is not signed" in told for told in events("VerificationFailed")),
+            log.read_text,
+        )
         # Somebody's change is put back to the last good commit meanwhile.
-        api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
+        api_server.kubectl(
+            "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
+        )
         until(lambda: level() == "good", log.read_text)
         assert log.read_text().count("is not signed") == 1
     # A service that begins while the tip is bad goes on from the last good one, too.
-    api_server.kubectl("patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}')
+    api_server.kubectl(
+        "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
+    )
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
         until(lambda: level() == "good", log.read_text)
         # The line without the bad commit, signed by a stranger, who is then trusted: no restart.

@@ -23,9 +23,18 @@ from tests.service.test_service import PROGRAM
 _numbers = itertools.count()
 
 
-def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def program(
+    plane: controlplane.ControlPlane, state: str, *words: str | Path
+) -> subprocess.CompletedProcess[str]:
     command = (PROGRAM, *words, "--kubeconfig", plane.kubeconfig, "--state-namespace", state)
-    return subprocess.run(command, env=gitservers.GIT_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command,
+        env=gitservers.GIT_ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.mark.controlplane
@@ -38,18 +47,27 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
     plane = control_plane
     fleet = tmp_path / "fleet"
     fleet.mkdir()
-    (fleet / "agent.json").write_text(json.dumps(daemonset("agent", "registry.example.com/agent:1", space)))
+    (fleet / "agent.json").write_text(
+        json.dumps(daemonset("agent", "registry.example.com/agent:1", space))
+    )
     (fleet / "settings.yaml").write_text(
-        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {space}}}\ndata: {{a: b}}\n"
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: "
+        f"{space}}}\ndata: {{a: b}}\n"
     )
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "One agent")):
-        subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+        subprocess.run(
+            ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
+            cwd=fleet,
+            check=True,
+        )
     plane.kubectl("create", "namespace", space)
     applied = program(plane, state, "apply", "-C", fleet, "--wait")
     assert applied.returncode == 0, applied.stderr
 
     def look(*what: str) -> Any:
-        return json.loads(plane.kubectl("-n", space, "get", *what, "-o", "json", "--show-managed-fields"))
+        return json.loads(
+            plane.kubectl("-n", space, "get", *what, "-o", "json", "--show-managed-fields")
+        )
 
     plane.kubectl("-n", state, "create", "configmap", "gitops-ds.news")
     before = look("daemonset", "agent"), {pod["metadata"]["uid"] for pod in look("pods")["items"]}
@@ -74,12 +92,18 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
     after = look("daemonset", "agent")
     assert "gitops-ds" not in json.dumps(after["metadata"])
     assert "gitops-ds" not in json.dumps(look("configmap", "settings")["metadata"])
-    assert "gitops-ds" not in json.dumps([one["metadata"] for one in look("controllerrevisions")["items"]])
+    assert "gitops-ds" not in json.dumps(
+        [one["metadata"] for one in look("controllerrevisions")["items"]]
+    )
     assert after["metadata"]["generation"] == before[0]["metadata"]["generation"]
     assert after["spec"] == before[0]["spec"]
     assert {pod["metadata"]["uid"] for pod in look("pods")["items"]} == before[1]
-    rest = json.loads(plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json"))["items"]
-    assert [one["metadata"]["name"] for one in rest if one["metadata"]["name"] != "kube-root-ca.crt"] == []
+    rest = json.loads(
+        plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json")
+    )["items"]
+    assert [
+        one["metadata"]["name"] for one in rest if one["metadata"]["name"] != "kube-root-ca.crt"
+    ] == []
 
     # Whoever goes on by hand meets no conflict, and whoever hands back twice finds nothing.
     plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
@@ -89,8 +113,15 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
     async def scene() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            await cluster.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}})
-            lease = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"}}
+            await cluster.create(
+                NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+            )
+            lease = {
+                "apiVersion": LEASE.api_version,
+                "kind": "Lease",
+                "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"},
+            }
 
             async def renew(times: int) -> None:
                 for _ in range(times):
@@ -102,7 +133,9 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
             await renew(1)
             await uninstall.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
             renewing = asyncio.create_task(renew(20))
-            with pytest.raises(errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"):
+            with pytest.raises(
+                errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"
+            ):
                 await uninstall.must_be_stopped(cluster, "gitops-ds")
             renewing.cancel()
 
@@ -111,14 +144,24 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
 
 @pytest.mark.controlplane
 @pytest.mark.xdist_group("control-plane")
-def test_several_owners_are_not_handed_back_unless_all_are_meant(control_plane: controlplane.ControlPlane, tmp_path: Path) -> None:
+def test_several_owners_are_not_handed_back_unless_all_are_meant(
+    control_plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
     plane, state = control_plane, f"uninstall-{next(_numbers)}"
     for name in ("one", "two"):
         fleet = tmp_path / name
         fleet.mkdir()
         (fleet / "agent.json").write_text(json.dumps(daemonset(f"several-{name}")))
-        for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "One agent")):
-            subprocess.run(("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words), cwd=fleet, check=True)
+        for words in (
+            ("init", "-q", "-b", "main"),
+            ("add", "."),
+            ("commit", "-q", "-m", "One agent"),
+        ):
+            subprocess.run(
+                ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
+                cwd=fleet,
+                check=True,
+            )
         applied = program(plane, state, "apply", "-C", fleet)
         assert applied.returncode == 0, applied.stderr
     refused = program(plane, state, "uninstall", "--yes")

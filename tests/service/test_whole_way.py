@@ -1,4 +1,6 @@
-"""The whole way, for real: Gitea, its signed webhook, the service, the API server, and back to Gitea as a commit's status."""
+"""The whole way, for real: Gitea, its signed webhook, the service, the API server, and back to
+Gitea as a commit's status.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM, running, until
 from tests.thread_loop import ThreadLoop
 
-pytestmark = [pytest.mark.forge, pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("gitea")]
+pytestmark = [
+    pytest.mark.forge,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("gitea"),
+]
 SECRET = "a secret that nobody guesses"
 PATIENCE = 120.0  # seconds
 
@@ -113,7 +120,11 @@ class Team:
         body = daemonset("agent", f"registry.example.com/agent:{tag}", self.name)
         (self.work.directory / "agent.json").write_text(json.dumps(body, indent=2))
         self.work.push(branch, f"agent:{tag}")
-        return int(self.api("POST", "/pulls", {"head": branch, "base": "main", "title": f"agent:{tag}"})["number"])
+        return int(
+            self.api("POST", "/pulls", {"head": branch, "base": "main", "title": f"agent:{tag}"})[
+                "number"
+            ]
+        )
 
     def merge(self, number: int) -> str:
         """The commit on main. Gitea looks first whether it can be merged, and says 405 meanwhile."""
@@ -131,7 +142,11 @@ class Team:
     def statuses(self, commit: str) -> list[tuple[str, str]]:
         """All that the service ever said of the commit, in order."""
         found = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
-        return [(one["status"], one["description"]) for one in found if one["context"] == "gitops-ds/eu-1"]
+        return [
+            (one["status"], one["description"])
+            for one in found
+            if one["context"] == "gitops-ds/eu-1"
+        ]
 
 
 @pytest.fixture
@@ -141,20 +156,32 @@ def team(tmp_path: Path, gitea: Gitea) -> Iterator[Team]:
     for user in (owner, bot):
         gitea.user(user)
     token = gitea.token(owner, "all")
-    gitea.api("POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token)
+    gitea.api(
+        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token
+    )
     gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, token)
     work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
-    (work.directory / "gitops-ds.yaml").write_text(f"version: v1\nname: {name}\nmanifests: [agent.json]\n")
+    (work.directory / "gitops-ds.yaml").write_text(
+        f"version: v1\nname: {name}\nmanifests: [agent.json]\n"
+    )
     (work.directory / "clusters").mkdir()
     (work.directory / "clusters/eu-1.yaml").write_text("environment: production\n")
-    (work.directory / "agent.json").write_text(json.dumps(daemonset("agent", "registry.example.com/agent:1", name), indent=2))
+    (work.directory / "agent.json").write_text(
+        json.dumps(daemonset("agent", "registry.example.com/agent:1", name), indent=2)
+    )
     with tls(gitea.port) as port:
         url = f"https://localhost:{port}/{owner}/{name}"
         yield Team(gitea, name, owner, token, gitea.token(bot, BOT_SCOPES), url, work)
 
 
 def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
-    files = {"git-token": team.token, "forge-token": team.bot, "hook-secret": SECRET, "news-url": told, "news-secret": SECRET}
+    files = {
+        "git-token": team.token,
+        "forge-token": team.bot,
+        "hook-secret": SECRET,
+        "news-url": told,
+        "news-secret": SECRET,
+    }
     for name, text in files.items():
         (directory / name).write_text(text + "\n")
     _, _, authority = gitservers._certificates()
@@ -164,13 +191,24 @@ def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
             "interval": "1h",
             "retryInterval": "1s",
             "credentials": {"tokenFile": str(directory / "git-token"), "caFile": str(authority)},
-            "forge": {"kind": "gitea", "url": team.gitea.url, "tokenFile": str(directory / "forge-token")},
+            "forge": {
+                "kind": "gitea",
+                "url": team.gitea.url,
+                "tokenFile": str(directory / "forge-token"),
+            },
         },
         "cluster": {"name": "eu-1", "namespace": f"{team.name}-home"},
         "health": {"progressDeadline": "10s"},
-        "listen": {"address": f"127.0.0.1:{listen}", "webhook": {"secretFile": str(directory / "hook-secret")}},
+        "listen": {
+            "address": f"127.0.0.1:{listen}",
+            "webhook": {"secretFile": str(directory / "hook-secret")},
+        },
         "notify": [
-            {"name": "on-call", "urlFile": str(directory / "news-url"), "secretFile": str(directory / "news-secret")},
+            {
+                "name": "on-call",
+                "urlFile": str(directory / "news-url"),
+                "secretFile": str(directory / "news-secret"),
+            },
             {"name": "nobody", "urlFile": str(directory / "none")},
         ],
     }
@@ -191,11 +229,23 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
         with running(tmp_path, plane, *home) as (process, log):
 
             def comes(commit: str, state: str) -> None:
-                until(lambda: state in [status for status, _ in team.statuses(commit)], log.read_text, PATIENCE)
+                until(
+                    lambda: state in [status for status, _ in team.statuses(commit)],
+                    log.read_text,
+                    PATIENCE,
+                )
 
             comes(first, "success")
-            hook = {"url": f"http://127.0.0.1:{listen}/hook", "content_type": "json", "secret": SECRET}
-            team.api("POST", "/hooks", {"type": "gitea", "active": True, "events": ["push"], "config": hook})
+            hook = {
+                "url": f"http://127.0.0.1:{listen}/hook",
+                "content_type": "json",
+                "secret": SECRET,
+            }
+            team.api(
+                "POST",
+                "/hooks",
+                {"type": "gitea", "active": True, "events": ["push"], "config": hook},
+            )
             protected = {"rule_name": "main", "enable_push": False}
             team.api("POST", "/branch_protections", protected)
 
@@ -203,7 +253,9 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
             review = Review(team.gitea, team.project, number, team.work, team.bot)
             report = tmp_path / "report.md"
             review.check(report)
-            assert review.comment(report).stdout.startswith(f"comment created on {team.project}#{number}")
+            assert review.comment(report).stdout.startswith(
+                f"comment created on {team.project}#{number}"
+            )
             assert len(review.comments()) == 1
 
             bad = team.merge(number)
@@ -223,11 +275,15 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
             good = team.merge(pull["number"])
             comes(good, "success")
 
-            revisions = json.loads(plane.kubectl("-n", team.name, "get", "controllerrevisions", "-o", "json"))["items"]
+            revisions = json.loads(
+                plane.kubectl("-n", team.name, "get", "controllerrevisions", "-o", "json")
+            )["items"]
             assert max(revision["revision"] for revision in revisions) == 3
             assert {commit: team.statuses(commit) for commit in (first, bad)} == before
             assert team.statuses(good)[-1][1] == f"{team.name}/agent healthy on 3 nodes"
-            until(lambda: [item["topic"] for item in news].count("done") == 2, log.read_text, PATIENCE)
+            until(
+                lambda: [item["topic"] for item in news].count("done") == 2, log.read_text, PATIENCE
+            )
             written = log.read_text()
 
     assert [item["commit"] for item in news if item["topic"] == "commit"] == [first, bad, good]
@@ -250,10 +306,30 @@ def roll_back(directory: Path, team: Team, plane: controlplane.ControlPlane) -> 
         "GITOPS_DS_GIT_CA_FILE": str(gitservers._certificates()[2]),
         "GITEA_TOKEN": team.token,
     }
-    where = ("-C", team.url, "--kubeconfig", str(plane.kubeconfig), "--state-namespace", f"{team.name}-home")
+    where = (
+        "-C",
+        team.url,
+        "--kubeconfig",
+        str(plane.kubeconfig),
+        "--state-namespace",
+        f"{team.name}-home",
+    )
     who = ("--author", "Ann <ann@example.com>", "--cluster", "eu-1")
     forge = ("--push", "--pull-request", "--forge", "gitea", "--url", team.gitea.url)
-    words = (PROGRAM, "rollback", "ds/agent", "-n", team.name, "--to-revision", "1", *where, *who, *forge)
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    words = (
+        PROGRAM,
+        "rollback",
+        "ds/agent",
+        "-n",
+        team.name,
+        "--to-revision",
+        "1",
+        *where,
+        *who,
+        *forge,
+    )
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -26,12 +26,22 @@ def test_every_key_has_its_effect() -> None:
             "drift": "hold",
             "holdFor": "2h",
             "compareInterval": "30s",
-            "ignore": [{"paths": ["/spec/replicas"], "managers": ["vpa"], "target": {"kind": "Daemon*", "namespace": "a"}}],
+            "ignore": [
+                {
+                    "paths": ["/spec/replicas"],
+                    "managers": ["vpa"],
+                    "target": {"kind": "Daemon*", "namespace": "a"},
+                }
+            ],
         }
     )
-    assert found.guards == Guards(prune=True, share=0.05, deletes=Limit(number=3), empty=False, policy=Policy.ORPHAN)
+    assert found.guards == Guards(
+        prune=True, share=0.05, deletes=Limit(number=3), empty=False, policy=Policy.ORPHAN
+    )
     assert (found.drift, found.hold_for, found.compare_every) == (DriftPolicy.HOLD, 7200.0, 30.0)
-    assert found.ignore == (IgnoreRule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),)
+    assert found.ignore == (
+        IgnoreRule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),
+    )
     assert apply.parse({}).guards == Guards()
 
 
@@ -43,9 +53,24 @@ IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", 
     [
         ({"serviceAccount": "deployer"}, "", IN_A, "system:serviceaccount:a:deployer"),
         ({"serviceAccount": "ops/deployer"}, "", IN_A, "system:serviceaccount:ops:deployer"),
-        ({"serviceAccount": "deployer", "agents": {"cni": "net"}}, "cni", IN_A, "system:serviceaccount:a:net"),
-        ({"serviceAccount": "deployer", "agents": {"cni": "net"}}, "log", IN_A, "system:serviceaccount:a:deployer"),
-        ({"serviceAccount": "d", "clusterServiceAccount": "ops/c"}, "", OF_CLUSTER, "system:serviceaccount:ops:c"),
+        (
+            {"serviceAccount": "deployer", "agents": {"cni": "net"}},
+            "cni",
+            IN_A,
+            "system:serviceaccount:a:net",
+        ),
+        (
+            {"serviceAccount": "deployer", "agents": {"cni": "net"}},
+            "log",
+            IN_A,
+            "system:serviceaccount:a:deployer",
+        ),
+        (
+            {"serviceAccount": "d", "clusterServiceAccount": "ops/c"},
+            "",
+            OF_CLUSTER,
+            "system:serviceaccount:ops:c",
+        ),
         ({"serviceAccount": "deployer"}, "", OF_CLUSTER, None),
         ({"clusterServiceAccount": "ops/c"}, "", IN_A, None),
         ({"serviceAccount": "d"}, "", Key("apps", "DaemonSet", "a:b", "x"), None),
@@ -60,7 +85,9 @@ def test_who_applies_what(told: dict[str, Any], agent: str, key: Key, who: str |
 
 
 def test_a_user_has_the_groups_that_are_named() -> None:
-    found = apply.parse({"impersonate": {"user": "ada", "groups": ["ops"]}, "allowCrossNamespace": True}).impersonation
+    found = apply.parse(
+        {"impersonate": {"user": "ada", "groups": ["ops"]}, "allowCrossNamespace": True}
+    ).impersonation
     assert found == Impersonation("ada", ("ops",), cross_namespace=True)
 
 
@@ -92,7 +119,9 @@ def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...
     return tuple(found.asked_of(one) for one in found.repositories)
 
 
-def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_where_it_says_nothing() -> None:
+def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_where_it_says_nothing() -> (
+    None
+):
     own = {
         "prune": False,
         "guards": {"maxNodesLost": 1},
@@ -114,7 +143,11 @@ def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_w
     assert b.guards == Guards(prune=False, share=1.0, nodes=1, deletes=Limit(number=3))
     assert b.impersonation == Impersonation(service_account="team-b/deployer", cross_namespace=True)
     assert b.allowed.namespaces == {"team-b"}
-    assert (a.allowed.namespaces, a.drift, b.drift) == (None, DriftPolicy.REPORT, DriftPolicy.REPORT)
+    assert (a.allowed.namespaces, a.drift, b.drift) == (
+        None,
+        DriftPolicy.REPORT,
+        DriftPolicy.REPORT,
+    )
     assert a.allowed.homes == b.allowed.homes == {"gitops-ds"}
 
 
@@ -126,17 +159,34 @@ def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_w
         (({}, {}), {"impersonate": {"serviceAccount": "ops/d", "agents": {"cni": "net"}}}, True),
         (({}, {}), {"impersonate": {"user": "ada"}}, False),
         (({}, {}), {}, False),
-        (({}, {}), {"impersonate": {"serviceAccount": "deployer"}, "allow": {"namespaces": ["a"]}}, False),
-        (({"allow": {"namespaces": ["a"]}}, {}), {"impersonate": {"serviceAccount": "deployer"}}, True),
+        (
+            ({}, {}),
+            {"impersonate": {"serviceAccount": "deployer"}, "allow": {"namespaces": ["a"]}},
+            False,
+        ),
+        (
+            ({"allow": {"namespaces": ["a"]}}, {}),
+            {"impersonate": {"serviceAccount": "deployer"}},
+            True,
+        ),
         (
             ({"allow": {"namespaces": ["a"]}}, {"allow": {"namespaces": ["b"]}}),
             {"impersonate": {"serviceAccount": "deployer"}},
             False,
         ),
-        (({"impersonate": {"serviceAccount": "a/d"}}, {"impersonate": {"serviceAccount": "b/d"}}), {}, False),
+        (
+            (
+                {"impersonate": {"serviceAccount": "a/d"}},
+                {"impersonate": {"serviceAccount": "b/d"}},
+            ),
+            {},
+            False,
+        ),
     ],
 )
-def test_two_repositories_do_not_share_the_account_of_every_namespace(own: Any, common: dict[str, Any], refused: bool) -> None:
+def test_two_repositories_do_not_share_the_account_of_every_namespace(
+    own: Any, common: dict[str, Any], refused: bool
+) -> None:
     if not refused:
         assert len(repositories(*own, **common)) == 2
         return
@@ -145,8 +195,12 @@ def test_two_repositories_do_not_share_the_account_of_every_namespace(own: Any, 
 
 
 def test_one_repository_may_use_the_account_of_every_namespace() -> None:
-    found = service.parse({"repository": URLS[0], "apply": {"impersonate": {"serviceAccount": "deployer"}}})
-    assert found.asked_of(found.repositories[0]).impersonation == Impersonation(service_account="deployer")
+    found = service.parse(
+        {"repository": URLS[0], "apply": {"impersonate": {"serviceAccount": "deployer"}}}
+    )
+    assert found.asked_of(found.repositories[0]).impersonation == Impersonation(
+        service_account="deployer"
+    )
 
 
 def test_git_alone_may_steer_objects() -> None:
@@ -166,7 +220,9 @@ def test_git_alone_may_steer_objects() -> None:
         ({"forcePush": "refuse"}, False),
     ],
 )
-def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(told: dict[str, str], follows: bool) -> None:
+def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(
+    told: dict[str, str], follows: bool
+) -> None:
     keys = {"allowedSignersFile": "signers"} if "mode" in told else {}
     found = service.parse({"repository": {**URLS[0], "verify": {**told, **keys}}})
     assert found.repositories[0].verify.follows_rewrites is follows

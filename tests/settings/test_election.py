@@ -15,9 +15,15 @@ from gitops_ds.settings import election, service
     ("told", "timing"),
     [
         ({}, LeaseTiming()),
-        ({"duration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}, LeaseTiming(15.0, 10.0, 2.0)),
+        (
+            {"duration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"},
+            LeaseTiming(15.0, 10.0, 2.0),
+        ),
         ({"duration": "10s", "renewDeadline": "9s"}, LeaseTiming(10.0, 9.0, 2.0)),
-        ({"duration": "1s", "renewDeadline": "800ms", "retryPeriod": "400ms"}, LeaseTiming(1.0, 0.8, 0.4)),
+        (
+            {"duration": "1s", "renewDeadline": "800ms", "retryPeriod": "400ms"},
+            LeaseTiming(1.0, 0.8, 0.4),
+        ),
     ],
 )
 def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: LeaseTiming) -> None:

@@ -10,8 +10,12 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.settings import service
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("", 20.0), ("jitter: 25%", 50.0), ("jitter: 7", 7.0)])
-def test_jitter_is_a_share_of_the_interval_or_seconds(tmp_path: Path, said: str, seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("", 20.0), ("jitter: 25%", 50.0), ("jitter: 7", 7.0)]
+)
+def test_jitter_is_a_share_of_the_interval_or_seconds(
+    tmp_path: Path, said: str, seconds: float
+) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(f"repository:\n  url: https://example.com/a\n  interval: 200s\n  {said}\n")
     assert service.read(str(file)).repositories[0].jitter == seconds
@@ -26,9 +30,18 @@ def test_a_typo_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_several_repositories_are_a_list_with_the_same_keys() -> None:
     (first, second) = service.parse(
-        {"repositories": [{"url": "https://example.com/a"}, {"url": "https://example.com/b", "path": "x"}]}
+        {
+            "repositories": [
+                {"url": "https://example.com/a"},
+                {"url": "https://example.com/b", "path": "x"},
+            ]
+        }
     ).repositories
-    assert (first.url, second.url, second.path) == ("https://example.com/a", "https://example.com/b", "x")
+    assert (first.url, second.url, second.path) == (
+        "https://example.com/a",
+        "https://example.com/b",
+        "x",
+    )
 
 
 @pytest.mark.parametrize(

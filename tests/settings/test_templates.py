@@ -17,7 +17,9 @@ def test_templates_are_looked_for_only_when_asked() -> None:
     assert service.parse({}).templates is None
     assert service.parse({"templates": {}}).templates == Chosen(kinds=(CONFIG_MAP, SECRET))
     said = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
-    assert service.parse({"templates": said}).templates == Chosen("a=b", ("x",), (SECRET,), anywhere=True)
+    assert service.parse({"templates": said}).templates == Chosen(
+        "a=b", ("x",), (SECRET,), anywhere=True
+    )
 
 
 def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
@@ -25,10 +27,18 @@ def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None
     assert told.asked.allowed == AllowList(homes=frozenset({"elsewhere"}))
     said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
     found = service.parse({"apply": {"allow": said}}).asked.allowed
-    assert found == AllowList(frozenset(["x"]), frozenset(), cluster_scoped=False, itself=True, homes=frozenset({"gitops-ds"}))
+    assert found == AllowList(
+        frozenset(["x"]),
+        frozenset(),
+        cluster_scoped=False,
+        itself=True,
+        homes=frozenset({"gitops-ds"}),
+    )
 
 
-@pytest.mark.parametrize("line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"])
+@pytest.mark.parametrize(
+    "line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"]
+)
 def test_other_shapes_are_refused_with_their_place(tmp_path: Path, line: str) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(line)

@@ -1,7 +1,9 @@
-"""Watches a DaemonSet's pods on the server itself, and says when a controller does what it must never do.
+"""Watches a DaemonSet's pods on the server itself, and says when a controller does what it must
+never do.
 
-It knows nothing of the controller but the pods that it asked to delete, and judges by what was true on the server. A controller
-may be late: what it could not know yet is not held against it. So a pod is only protected after it was ready for `LATE` seconds.
+It knows nothing of the controller but the pods that it asked to delete, and judges by what was true
+on the server. A controller may be late: what it could not know yet is not held against it. So a pod
+is only protected after it was ready for `LATE` seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.model.cluster import EventType, WatchEvent
 from gitops_ds.model.objects import NODE, POD, Body, Resource
 
-LATE = 120.0  # seconds; the longest outage of a scenario and the longest wait of a watch that failed fit in
+# seconds; the longest outage of a scenario and the longest wait of a watch that failed fit in
+LATE = 120.0
 SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 TEAM = "team"  # the key of the taints that people set here, and no agent tolerates
 
@@ -35,16 +38,22 @@ class _Pod:
 
 @dataclass
 class Observer:
-    """`most_down`: nodes that may be without an available pod by the controllers' doing; `most_pods`: live pods of a node."""
+    """`most_down`: nodes that may be without an available pod by the controllers' doing;
+    `most_pods`: live pods of a node.
+    """
 
     most_down: int
     most_pods: int  # one more where two controllers act at once, which know different things
-    asked: set[str] = field(default_factory=set)  # the names of pods that a controller asked to delete
+    # the names of pods that a controller asked to delete
+    asked: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     _pods: dict[str, _Pod] = field(default_factory=dict)
-    _fit_from: dict[str, float] = field(default_factory=dict)  # since when a node is one that shall run an agent
-    _lost_at: dict[str, float] = field(default_factory=dict)  # when a pod that was ready went, by node
-    _taken: set[str] = field(default_factory=set)  # nodes without a ready pod by a controller's doing
+    # since when a node is one that shall run an agent
+    _fit_from: dict[str, float] = field(default_factory=dict)
+    # when a pod that was ready went, by node
+    _lost_at: dict[str, float] = field(default_factory=dict)
+    # nodes without a ready pod by a controller's doing
+    _taken: set[str] = field(default_factory=set)
 
     async def follow(self, client: simulator.Client) -> None:
         """Follows nodes and pods until it is cancelled."""
@@ -78,32 +87,51 @@ class Observer:
             del self._pods[metadata["uid"]]
 
     def _count(self, pod: _Pod, now: float) -> None:
-        there = [other for other in self._pods.values() if other.live and (other.node, other.owner) == (pod.node, pod.owner)]
+        there = [
+            other
+            for other in self._pods.values()
+            if other.live and (other.node, other.owner) == (pod.node, pod.owner)
+        ]
         if len(there) > self.most_pods:
             self.wrong.append(f"{now:g} s: {len(there)} live pods on {pod.node}")
 
     def _ended(self, name: str, node: str, now: float) -> None:
         """A controller ended a pod that had been ready for long: was that one too many?"""
-        if not self._long_fit(node, now) or any(pod.node == node and pod.ready_of_late(now) for pod in self._pods.values()):
+        if not self._long_fit(node, now) or any(
+            pod.node == node and pod.ready_of_late(now) for pod in self._pods.values()
+        ):
             return
         self._taken.add(node)
         ready = {pod.node for pod in self._pods.values() if pod.ready_from is not None}
         ready |= {there for there, at in self._lost_at.items() if now - at < LATE}
-        down = {there for there in self._fit_from if self._long_fit(there, now)} - ready | self._taken
+        down = {
+            there for there in self._fit_from if self._long_fit(there, now)
+        } - ready | self._taken
         if len(down) > self.most_down:
-            self.wrong.append(f"{now:g} s: {name} was ended on {node}, and {len(down)} nodes are down: {sorted(down)}")
+            self.wrong.append(
+                f"{now:g} s: {name} was ended on {node}, and {len(down)} nodes are down: "
+                f"{sorted(down)}"
+            )
 
     def _long_fit(self, node: str, now: float) -> bool:
         return node in self._fit_from and now - self._fit_from[node] > LATE
 
 
 def fit(node: Body) -> bool:
-    """Whether a node shall run an agent. Agents tolerate that it is cordoned, and for a pod that is there, that it is silent."""
-    taints = {(taint["key"], taint["effect"]) for taint in (node.get("spec") or {}).get("taints") or ()}
-    return not any(key == TEAM or (key in SILENT and effect == "NoSchedule") for key, effect in taints)
+    """Whether a node shall run an agent. Agents tolerate that it is cordoned, and for a pod that is
+    there, that it is silent.
+    """
+    taints = {
+        (taint["key"], taint["effect"]) for taint in (node.get("spec") or {}).get("taints") or ()
+    }
+    return not any(
+        key == TEAM or (key in SILENT and effect == "NoSchedule") for key, effect in taints
+    )
 
 
-async def _follow(client: simulator.Client, resource: Resource, hear: Callable[[WatchEvent], None]) -> None:
+async def _follow(
+    client: simulator.Client, resource: Resource, hear: Callable[[WatchEvent], None]
+) -> None:
     since = ""
     while True:
         async for event in client.watch(resource, since):
@@ -118,7 +146,10 @@ def _seen(event: WatchEvent, before: _Pod | None, now: float) -> _Pod:
     live = event.type is not EventType.DELETED and not pod.terminating and not pod.ended and claimed
     seen = _Pod(pod.node, pod.owner.uid if pod.owner else "", live)
     if live and pod.ready:
-        return replace(seen, ready_from=now if before is None or before.ready_from is None else before.ready_from)
+        return replace(
+            seen,
+            ready_from=now if before is None or before.ready_from is None else before.ready_from,
+        )
     if before is None:
         return seen
     return replace(seen, ready_until=before.ready_until if before.ready_from is None else now)

@@ -1,4 +1,6 @@
-"""Whether a cluster is as its one DaemonSet says, by what is stored, and without a line of the controller's own reckoning."""
+"""Whether a cluster is as its one DaemonSet says, by what is stored, and without a line of the
+controller's own reckoning.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,27 @@ def wrong(store: ObjectStore) -> list[str]:
 
 
 def _pods(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> Iterator[str]:
-    """One available pod of the wanted template on each node that shall run one, and nobody's pods nowhere."""
+    """One available pod of the wanted template on each node that shall run one, and nobody's pods
+    nowhere.
+    """
     there = Counter(body["spec"].get("nodeName") for body in found)
-    yield from (f"{there[node]} pods on {node}" for node, wanted in nodes.items() if wanted and there[node] != 1)
-    yield from (f"{there[node]} pods on {node}" for node, wanted in nodes.items() if not wanted and there[node] > 1)
+    yield from (
+        f"{there[node]} pods on {node}"
+        for node, wanted in nodes.items()
+        if wanted and there[node] != 1
+    )
+    yield from (
+        f"{there[node]} pods on {node}"
+        for node, wanted in nodes.items()
+        if not wanted and there[node] > 1
+    )
     for body in found:
         metadata, name = body["metadata"], body["metadata"]["name"]
         if body["spec"].get("nodeName") not in nodes:
             yield f"{name} is on no node"
-        if [owner["uid"] for owner in metadata.get("ownerReferences") or ()] != [daemonset["metadata"]["uid"]]:
+        if [owner["uid"] for owner in metadata.get("ownerReferences") or ()] != [
+            daemonset["metadata"]["uid"]
+        ]:
             yield f"{name} is not the DaemonSet's"
         if not _ready(body) or "deletionTimestamp" in metadata:
             yield f"{name} is not available"
@@ -43,7 +57,9 @@ def _pods(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> Ite
 
 
 def _history(daemonset: Body, held: Sequence[Body], found: Sequence[Body]) -> Iterator[str]:
-    """One revision of the wanted template, with the highest number; others no more than the limit; none that is nobody's."""
+    """One revision of the wanted template, with the highest number; others no more than the limit;
+    none that is nobody's.
+    """
     current = [body for body in held if _template(body) == daemonset["spec"]["template"]]
     numbers = [body["revision"] for body in held]
     if len(current) != 1:
@@ -55,14 +71,19 @@ def _history(daemonset: Body, held: Sequence[Body], found: Sequence[Body]) -> It
         generation = daemonset["metadata"]["annotations"][names.TEMPLATE_GENERATION]
         for body in found:
             labels = body["metadata"]["labels"]
-            if labels[names.REVISION_HASH] != hash and labels[names.POD_TEMPLATE_GENERATION] != generation:
+            if (
+                labels[names.REVISION_HASH] != hash
+                and labels[names.POD_TEMPLATE_GENERATION] != generation
+            ):
                 yield f"{body['metadata']['name']} names another revision"
     if len(set(numbers)) < len(numbers):
         yield f"revision numbers are not unique: {sorted(numbers)}"
     if len(held) - len(current) > daemonset["spec"]["revisionHistoryLimit"]:
         yield f"{len(held)} revisions are kept"
     for body in held:
-        if [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()] != [daemonset["metadata"]["uid"]]:
+        if [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()] != [
+            daemonset["metadata"]["uid"]
+        ]:
             yield f"revision {body['metadata']['name']} is not the DaemonSet's"
 
 
@@ -75,7 +96,9 @@ def _status(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> I
         "updatedNumberScheduled": desired,
         "numberAvailable": desired,
         "numberUnavailable": 0,
-        "numberMisscheduled": sum(not nodes.get(body["spec"].get("nodeName"), True) for body in found),
+        "numberMisscheduled": sum(
+            not nodes.get(body["spec"].get("nodeName"), True) for body in found
+        ),
         "observedGeneration": daemonset["metadata"]["generation"],
     }
     for field, value in expected.items():
@@ -86,13 +109,19 @@ def _status(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> I
 def _marks(template: Body) -> tuple[object, ...]:
     """By what the tests tell one template from another."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
-    return template["spec"]["containers"][0]["image"], annotations.get("kubectl.kubernetes.io/restartedAt")
+    return template["spec"]["containers"][0]["image"], annotations.get(
+        "kubectl.kubernetes.io/restartedAt"
+    )
 
 
 def _template(revision: Body) -> Body:
-    return {key: value for key, value in revision["data"]["spec"]["template"].items() if key != "$patch"}
+    return {
+        key: value for key, value in revision["data"]["spec"]["template"].items() if key != "$patch"
+    }
 
 
 def _ready(pod: Body) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return pod["status"]["phase"] == "Running" and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return pod["status"]["phase"] == "Running" and any(
+        c["type"] == "Ready" and c["status"] == "True" for c in conditions
+    )

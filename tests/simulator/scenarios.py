@@ -1,6 +1,8 @@
-"""Random lives of a cluster: people edit, nodes die, the API server errs, watches lie behind, controllers are killed, clocks jump.
+"""Random lives of a cluster: people edit, nodes die, the API server errs, watches lie behind,
+controllers are killed, clocks jump.
 
-One seed, one life, the same each time. `python -m tests.simulator.scenarios 17` plays the seventeenth again and tells what happens.
+One seed, one life, the same each time. `python -m tests.simulator.scenarios 17` plays the
+seventeenth again and tells what happens.
 """
 
 from __future__ import annotations
@@ -102,7 +104,10 @@ class Life:
 
     async def errors_for_a_while(self) -> None:
         chance = random.Random(self.chance.random())
-        share, status = self.chance.choice((0.1, 0.5, 1.0)), self.chance.choice((*STATUSES, 0, 0, None))
+        share, status = (
+            self.chance.choice((0.1, 0.5, 1.0)),
+            self.chance.choice((*STATUSES, 0, 0, None)),
+        )
 
         def faults(request: SimulatedRequest) -> RequestFault | None:
             if chance.random() >= share:
@@ -135,7 +140,13 @@ class Life:
             client.lag = simulator_faults.prompt
 
     async def lost_watches(self) -> None:
-        error = self.chance.choice((None, errors.ServerFault("garbage in the stream", 500), errors.ClusterUnreachable("cut")))
+        error = self.chance.choice(
+            (
+                None,
+                errors.ServerFault("garbage in the stream", 500),
+                errors.ClusterUnreachable("cut"),
+            )
+        )
         for client in self.clients:
             client.cut_watches(error)
         if self.chance.random() < 0.5:
@@ -174,32 +185,48 @@ class Life:
         effect = self.chance.choice(("NoSchedule", "NoExecute"))
         name = self.a_node()
         found = self.server.get(NODE, "", name) or {}
-        others = [taint for taint in found["spec"].get("taints") or () if taint["key"] != observer.TEAM]
-        await self._patch(NODE, name, {"spec": {"taints": [*others, {"key": observer.TEAM, "effect": effect}]}})
+        others = [
+            taint for taint in found["spec"].get("taints") or () if taint["key"] != observer.TEAM
+        ]
+        await self._patch(
+            NODE, name, {"spec": {"taints": [*others, {"key": observer.TEAM, "effect": effect}]}}
+        )
 
     async def untaint(self) -> None:
         for body in self.server.all(NODE):
             if any(taint["key"] == observer.TEAM for taint in body["spec"].get("taints") or ()):
                 left = [t for t in body["spec"]["taints"] if t["key"] != observer.TEAM]
-                await self._patch(NODE, body["metadata"]["name"], {"spec": {"taints": left or None}})
+                await self._patch(
+                    NODE, body["metadata"]["name"], {"spec": {"taints": left or None}}
+                )
 
     async def cordon(self) -> None:
-        await self._patch(NODE, self.a_node(), {"spec": {"unschedulable": self.chance.random() < 0.5}})
+        await self._patch(
+            NODE, self.a_node(), {"spec": {"unschedulable": self.chance.random() < 0.5}}
+        )
 
     # --- people
 
-    async def _patch(self, resource: Resource, name: str, patch: dict[str, Any], subresource: str = "") -> None:
+    async def _patch(
+        self, resource: Resource, name: str, patch: dict[str, Any], subresource: str = ""
+    ) -> None:
         namespace = "default" if resource.namespaced else ""
         type = PatchType.STRATEGIC if resource == DAEMONSET else PatchType.MERGE
         with contextlib.suppress(errors.NotFound):
-            await self.there.people.patch(resource, namespace, name, patch, type=type, subresource=subresource)
+            await self.there.people.patch(
+                resource, namespace, name, patch, type=type, subresource=subresource
+            )
 
     async def edit(self) -> None:
-        await self.there.edit(self.chance.choice(("agent:1", "agent:2", "agent:3", "bad", "crash", "mute")))
+        await self.there.edit(
+            self.chance.choice(("agent:1", "agent:2", "agent:3", "bad", "crash", "mute"))
+        )
 
     async def restart_by_annotation(self) -> None:
         annotations = {"kubectl.kubernetes.io/restartedAt": str(self.chance.random())}
-        await self._patch(DAEMONSET, "agent", {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+        await self._patch(
+            DAEMONSET, "agent", {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+        )
 
     async def undo(self) -> None:
         """As `kubectl rollout undo`: the data of a revision is the patch."""
@@ -208,7 +235,11 @@ class Life:
             await self._patch(DAEMONSET, "agent", self.chance.choice(found)["data"])
 
     def a_pod(self) -> str:
-        found = [body["metadata"]["name"] for body in self.server.all(POD) if pods.controller_of(body["metadata"])]
+        found = [
+            body["metadata"]["name"]
+            for body in self.server.all(POD)
+            if pods.controller_of(body["metadata"])
+        ]
         return self.chance.choice(found) if found else ""
 
     async def delete_a_pod(self) -> None:
@@ -216,7 +247,12 @@ class Life:
             await self.there.people.delete(POD, "default", self.a_pod())
 
     async def pod_ends(self) -> None:
-        await self._patch(POD, self.a_pod(), {"status": {"phase": self.chance.choice(("Failed", "Succeeded"))}}, "status")
+        await self._patch(
+            POD,
+            self.a_pod(),
+            {"status": {"phase": self.chance.choice(("Failed", "Succeeded"))}},
+            "status",
+        )
 
     async def take_a_pod_out(self) -> None:
         if name := self.a_pod():
@@ -232,7 +268,9 @@ class Life:
     async def orphan_a_revision(self) -> None:
         if found := self.server.all(CONTROLLER_REVISION):
             await self._patch(
-                CONTROLLER_REVISION, self.chance.choice(found)["metadata"]["name"], {"metadata": {"ownerReferences": None}}
+                CONTROLLER_REVISION,
+                self.chance.choice(found)["metadata"]["name"],
+                {"metadata": {"ownerReferences": None}},
             )
 
     async def delete_and_make_again(self) -> None:
@@ -268,7 +306,9 @@ HAPPENINGS: dict[Callable[[Life], Awaitable[None]], int] = {
 
 
 def play(seed: int) -> Life:
-    """Plays one life; what is wrong at its end, or was on the way, is in `wrong`. A crash is raised."""
+    """Plays one life; what is wrong at its end, or was on the way, is in `wrong`. A crash is
+    raised.
+    """
     try:
         return virtual_time.run(_play(seed))
     except BaseException as error:
@@ -291,11 +331,16 @@ async def _play(seed: int) -> Life:
             ({"type": "OnDelete"}, 0, 1),
         )
     )
-    spec = {"minReadySeconds": chance.choice((0, 0, 5)), "revisionHistoryLimit": chance.choice((10, 1, 0))}
+    spec = {
+        "minReadySeconds": chance.choice((0, 0, 5)),
+        "revisionHistoryLimit": chance.choice((10, 1, 0)),
+    }
     body = daemonset(updateStrategy=strategy, **spec)
     async with stand(nodes, body, TROUBLES, latency=chance.choice((0, 0.01, 0.3))) as there:
         life = Life(chance, there, Observer(most_down, most_pods), body, nodes)
-        eye = simulator.Client(there.cluster.server, "observer", simulator.Habits(bookmark_every=1e9, watch_for=1e9))
+        eye = simulator.Client(
+            there.cluster.server, "observer", simulator.Habits(bookmark_every=1e9, watch_for=1e9)
+        )
         watching = asyncio.create_task(life.eye.follow(eye))
         await _live(life)
         await _end_all_trouble(life)
@@ -338,7 +383,9 @@ async def _end_all_trouble(life: Life) -> None:
 
 
 async def _comes_right(life: Life) -> list[str]:
-    """Waits until all is as it shall be, and then a while to see that it stays so and nobody writes any more."""
+    """Waits until all is as it shall be, and then a while to see that it stays so and nobody writes
+    any more.
+    """
     waited = 0.0
     while (wrong := outcome.wrong(life.there.cluster.server.store)) and waited < PATIENCE:
         await asyncio.sleep(20)
@@ -356,9 +403,20 @@ async def _comes_right(life: Life) -> list[str]:
 
 def tale(seed: int, life: Life) -> str:
     """What went wrong, what had happened, and how to see it again."""
-    return "\n".join((f"scenario {seed} does not end right; {_again(seed)}", *life.wrong, "what happened (seconds):", *life.told))
+    return "\n".join(
+        (
+            f"scenario {seed} does not end right; {_again(seed)}",
+            *life.wrong,
+            "what happened (seconds):",
+            *life.told,
+        )
+    )
 
 
 if __name__ == "__main__":
     found = play(int(sys.argv[1]))
-    print(tale(int(sys.argv[1]), found) if found.wrong else "\n".join(("it ends right; what happened (seconds):", *found.told)))
+    print(
+        tale(int(sys.argv[1]), found)
+        if found.wrong
+        else "\n".join(("it ends right; what happened (seconds):", *found.told))
+    )

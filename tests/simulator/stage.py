@@ -24,7 +24,9 @@ async def cluster(
         yield made
 
 
-def play(scene: Scene, nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any) -> None:
+def play(
+    scene: Scene, nodes: int = 0, behaviour: simulator.Behaviour = WELL, **options: Any
+) -> None:
     """The scene in virtual time."""
 
     async def whole() -> None:
@@ -37,19 +39,29 @@ def play(scene: Scene, nodes: int = 0, behaviour: simulator.Behaviour = WELL, **
 def pod(name: str, node: str = "", image: str = "agent:1", **spec: Any) -> dict[str, Any]:
     """A pod as a DaemonSet's: bound to a node by its name."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": image}], **({"affinity": affinity} if node else {}), **spec},
+        "spec": {
+            "containers": [{"name": "c", "image": image}],
+            **({"affinity": affinity} if node else {}),
+            **spec,
+        },
     }
 
 
 async def phase(of: simulator.SimulatedCluster, name: str) -> tuple[str, bool, str]:
     """Phase, readiness, and why the first container waits."""
     status = (await of.get(POD, "default", name))["status"]
-    waiting = next(iter(status.get("containerStatuses", ())), {}).get("state", {}).get("waiting", {})
+    waiting = (
+        next(iter(status.get("containerStatuses", ())), {}).get("state", {}).get("waiting", {})
+    )
     return status["phase"], ready(status), waiting.get("reason", "")
 
 

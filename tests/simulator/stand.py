@@ -1,4 +1,6 @@
-"""A controller on the simulated API server, and a person beside it: what tests of the whole controller are written with."""
+"""A controller on the simulated API server, and a person beside it: what tests of the whole
+controller are written with.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,25 @@ class Stand:
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
-    def begin(self, powers: Powers = Powers.FULL, client: simulator.Client | None = None, *, direct: bool = False) -> Controller:
-        """Starts a controller, as another process would; it shares the cluster's own client, or has one to itself."""
+    def begin(
+        self,
+        powers: Powers = Powers.FULL,
+        client: simulator.Client | None = None,
+        *,
+        direct: bool = False,
+    ) -> Controller:
+        """Starts a controller, as another process would; it shares the cluster's own client, or has
+        one to itself.
+        """
         chance = random.Random(1).random
         right = virtual_time.clock()
-        controller = Controller(client or self.cluster, powers, self._hear, clock=lambda: right() + self.skew, chance=chance)
+        controller = Controller(
+            client or self.cluster,
+            powers,
+            self._hear,
+            clock=lambda: right() + self.skew,
+            chance=chance,
+        )
         if direct:
             controller.place_directly()
         self.controllers.append(asyncio.create_task(controller.run()))
@@ -69,7 +85,9 @@ class Stand:
     async def pods(self) -> Counter[tuple[str, str]]:
         """How many pods of each node and image."""
         found = (await self.people.list(POD)).items
-        return Counter((pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found)
+        return Counter(
+            (pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found
+        )
 
     async def status(self) -> dict[str, Any]:
         found = await self.people.get(DAEMONSET, "default", "agent")

@@ -1,8 +1,10 @@
-"""What never gets well by itself: no crash, no flood, always a word that says why, and when it is over all goes on.
+"""What never gets well by itself: no crash, no flood, always a word that says why, and when it is
+over all goes on.
 
-The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled up to 12 s, and up to twice that
-by chance: after a minute each of the four kinds asks at most five times a minute, at most two requests each: 40. A turn that fails
-waits 5 ms, doubled: after a minute the next one is 40 s away, and news and the regular look can bring it at most now and then.
+The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled
+up to 12 s, and up to twice that by chance: after a minute each of the four kinds asks at most five
+times a minute, at most two requests each: 40. A turn that fails waits 5 ms, doubled: after a minute
+the next one is 40 s away, and news and the regular look can bring it at most now and then.
 """
 
 from __future__ import annotations
@@ -34,13 +36,18 @@ TROUBLE = (base.ActionFailed, base.StatusFailed, base.WatchFailed)
 
 
 def busy() -> errors.TooManyRequests:
-    error = errors.TooManyRequests("too many requests, please try again later", 429, "TooManyRequests")
+    error = errors.TooManyRequests(
+        "too many requests, please try again later", 429, "TooManyRequests"
+    )
     error.retry_after = 5.0
     return error
 
 
 ANSWERS: dict[str, RequestFault] = {
-    **{str(status): faults.failure(status) for status in (400, 401, 403, 404, 409, 410, 422, 500, 503, 504)},
+    **{
+        str(status): faults.failure(status)
+        for status in (400, 401, 403, 404, 409, 410, 422, 500, 503, 504)
+    },
     "429 with Retry-After": busy(),
     "no answer": Silence(30),
     "no answer, and it was done": Silence(10, done=True),
@@ -68,12 +75,16 @@ async def asked_each_minute(there: Stand, minutes: int = 10) -> list[int]:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("what", REQUESTS)
-def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all_goes_on(what: str, answer: str) -> None:
+def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all_goes_on(
+    what: str, answer: str
+) -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
             await asyncio.sleep(30)
-            there.cluster.faults = lambda request: ANSWERS[answer] if REQUESTS[what](request) else None
+            there.cluster.faults = lambda request: (
+                ANSWERS[answer] if REQUESTS[what](request) else None
+            )
             there.cluster.cut_watches()
             await there.edit("agent:2")
             await asyncio.sleep(60)
@@ -84,14 +95,19 @@ def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all
             await asyncio.sleep(400)
             assert await there.pods() == each(3, "agent:2")
             status = await there.status()
-            assert (status["updatedNumberScheduled"], status["numberAvailable"], status["observedGeneration"]) == (3, 3, 2)
+            assert (
+                status["updatedNumberScheduled"],
+                status["numberAvailable"],
+                status["observedGeneration"],
+            ) == (3, 3, 2)
 
     play(scene)
 
 
 UNTOLD = {
     ("deletes", "404"),  # nothing is left to do
-    ("the status", "404"),  # a DaemonSet that is not found has no status to write: it is gone, which its watch will tell
+    # a DaemonSet that is not found has no status to write: it is gone, which its watch will tell
+    ("the status", "404"),
     ("watches", "no answer"),  # a silent watch is one of a quiet cluster
     ("watches", "no answer, and it was done"),
 }
@@ -105,8 +121,13 @@ def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> 
             async def break_them() -> None:
                 while True:
                     await asyncio.sleep(0.6)
-                    patch = {"metadata": {"annotations": {"now": str(asyncio.get_running_loop().time())}}}
-                    for resource, name in ((DAEMONSET, "agent"), (POD, next(iter(await names_of(there)), ""))):
+                    patch = {
+                        "metadata": {"annotations": {"now": str(asyncio.get_running_loop().time())}}
+                    }
+                    for resource, name in (
+                        (DAEMONSET, "agent"),
+                        (POD, next(iter(await names_of(there)), "")),
+                    ):
                         if name:
                             await there.people.patch(resource, "default", name, patch)
                     there.cluster.cut_watches(errors.ServerFault("garbage in the stream", 500))
@@ -114,7 +135,9 @@ def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> 
             breaking = asyncio.create_task(break_them())
             await asyncio.sleep(90)
             assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
-            assert any(isinstance(r, base.WatchFailed) and "garbage" in str(r.error) for r in there.records)
+            assert any(
+                isinstance(r, base.WatchFailed) and "garbage" in str(r.error) for r in there.records
+            )
             breaking.cancel()
             await there.edit("agent:2")
             await asyncio.sleep(200)
@@ -128,7 +151,9 @@ async def names_of(there: Stand) -> list[str]:
 
 
 def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
-    ending = errors.Forbidden("being terminated", 403, "Forbidden", ({"reason": "NamespaceTerminating"},))
+    ending = errors.Forbidden(
+        "being terminated", 403, "Forbidden", ({"reason": "NamespaceTerminating"},)
+    )
 
     async def scene() -> None:
         async with stand(5) as there:
@@ -152,7 +177,10 @@ def test_a_namespace_that_is_deleted_takes_everything_with_it() -> None:
             await there.people.delete(NAMESPACE, "", "agents")
             await asyncio.sleep(120)
             for resource in (DAEMONSET, CONTROLLER_REVISION, POD):
-                assert {found["metadata"]["namespace"] for found in (await there.people.list(resource)).items} == {"default"}
+                assert {
+                    found["metadata"]["namespace"]
+                    for found in (await there.people.list(resource)).items
+                } == {"default"}
             assert await there.pods() == each(3)
             assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
 
@@ -163,7 +191,8 @@ def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -
     async def scene() -> None:
         async with stand(3) as there:
             found = await there.people.get(DAEMONSET, "default", "agent")
-            there.cluster.server.put(DAEMONSET, found, spec={**found["spec"], "selector": {}})  # no API server takes it
+            # no API server takes it
+            there.cluster.server.put(DAEMONSET, found, spec={**found["spec"], "selector": {}})
             there.begin()
             await asyncio.sleep(1000)
             assert there.cluster.count.writes == 0
@@ -176,11 +205,15 @@ def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -
     play(scene)
 
 
-def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree_on_orphans() -> None:
+def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree_on_orphans() -> (
+    None
+):
     async def scene() -> None:
         async with stand(3) as there:
             twin = daemonset("twin:1")
-            await there.people.create(DAEMONSET, {**twin, "metadata": {**twin["metadata"], "name": "twin"}})
+            await there.people.create(
+                DAEMONSET, {**twin, "metadata": {**twin["metadata"], "name": "twin"}}
+            )
             there.begin()
             await asyncio.sleep(30)
             both = {**each(3), **each(3, "twin:1")}
@@ -191,13 +224,22 @@ def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree
             await asyncio.sleep(60)
             assert await there.pods() == both
             assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
-            owners = [pods.controller_of(body["metadata"]) for body in (await there.people.list(POD)).items]
+            owners = [
+                pods.controller_of(body["metadata"])
+                for body in (await there.people.list(POD)).items
+            ]
             assert sorted(owner.name for owner in owners if owner) == ["agent"] * 3 + ["twin"] * 3
 
     play(scene)
 
 
-BROKEN: list[Any] = [{}, {"spec": None}, {"spec": {"template": "x"}}, {"spec": {"template": {"spec": []}}}, {"other": [1, 2]}]
+BROKEN: list[Any] = [
+    {},
+    {"spec": None},
+    {"spec": {"template": "x"}},
+    {"spec": {"template": {"spec": []}}},
+    {"other": [1, 2]},
+]
 
 
 @pytest.mark.parametrize("owned", [True, False])
@@ -207,10 +249,16 @@ def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
             found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
             for number, data in enumerate(BROKEN):
                 body = revisions.new(found, number)
-                metadata = {**body["metadata"], "name": f"broken-{number}", "labels": {"app": "agent"}}
+                metadata = {
+                    **body["metadata"],
+                    "name": f"broken-{number}",
+                    "labels": {"app": "agent"},
+                }
                 if not owned:
                     del metadata["ownerReferences"]
-                await there.people.create(CONTROLLER_REVISION, {**body, "metadata": metadata, "data": data})
+                await there.people.create(
+                    CONTROLLER_REVISION, {**body, "metadata": metadata, "data": data}
+                )
             there.begin()
             for image in ("agent:1", "agent:2", "agent:1"):
                 await there.edit(image)
@@ -225,7 +273,9 @@ def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> No
     async def scene() -> None:
         async with stand(2) as there:
             found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
-            await there.people.create(CONTROLLER_REVISION, {**revisions.new(found, 1), "data": {"spec": {}}})
+            await there.people.create(
+                CONTROLLER_REVISION, {**revisions.new(found, 1), "data": {"spec": {}}}
+            )
             there.begin()
             await asyncio.sleep(60)
             assert await there.pods() == each(2)
@@ -255,13 +305,20 @@ def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool)
 
 def test_of_an_action_and_a_status_that_both_fail_both_are_told() -> None:
     def refused(request: SimulatedRequest) -> RequestFault | None:
-        return faults.failure(500) if REQUESTS["new pods"](request) or REQUESTS["the status"](request) else None
+        return (
+            faults.failure(500)
+            if REQUESTS["new pods"](request) or REQUESTS["the status"](request)
+            else None
+        )
 
     async def scene() -> None:
         async with stand(2) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(5)
-            assert {type(r) for r in there.records if isinstance(r, TROUBLE)} == {base.ActionFailed, base.StatusFailed}
+            assert {type(r) for r in there.records if isinstance(r, TROUBLE)} == {
+                base.ActionFailed,
+                base.StatusFailed,
+            }
 
     play(scene)

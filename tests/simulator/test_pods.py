@@ -39,14 +39,17 @@ def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
         assert await stage.phase(cluster, "p") == ("Running", True, "")
         await cluster.create(POD, stage.pod("q", "node-1"))
         await asyncio.sleep(2.1)
-        assert await stage.phase(cluster, "q") == ("Running", True, "")  # the image is there already
+        # the image is there already
+        assert await stage.phase(cluster, "q") == ("Running", True, "")
 
     stage.play(scene, nodes=3, behaviour=Behaviour(pull=5, start=2))
 
 
 def test_a_pod_that_fits_nowhere_waits_and_says_why() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
-        cluster.add_nodes([NodeSpec("full", {"pool": "a"}, room={"cpu": "1", "memory": "1Gi", "pods": "9"})])
+        cluster.add_nodes(
+            [NodeSpec("full", {"pool": "a"}, room={"cpu": "1", "memory": "1Gi", "pods": "9"})]
+        )
         cluster.add_nodes([NodeSpec("gpu", {"pool": "b"}, (Taint("gpu", "NoSchedule"),))])
         port = [{"name": "c", "image": "i", "ports": [{"containerPort": 1, "hostPort": 99}]}]
         asks = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "600m"}}}]
@@ -56,8 +59,16 @@ def test_a_pod_that_fits_nowhere_waits_and_says_why() -> None:
             ("half", {"containers": asks, "nodeSelector": {"pool": "a"}}, ""),
             ("cpu", {"containers": asks, "nodeSelector": {"pool": "a"}}, "Insufficient cpu"),
             ("taint", {"nodeSelector": {"pool": "b"}}, "untolerated taint"),
-            ("tolerant", {"nodeSelector": {"pool": "b"}, "tolerations": [{"operator": "Exists"}]}, ""),
-            ("nowhere", {"nodeSelector": {"pool": "c"}}, "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity"),
+            (
+                "tolerant",
+                {"nodeSelector": {"pool": "b"}, "tolerations": [{"operator": "Exists"}]},
+                "",
+            ),
+            (
+                "nowhere",
+                {"nodeSelector": {"pool": "c"}},
+                "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity",
+            ),
         ]
         for name, spec, _ in rows:
             await cluster.create(POD, stage.pod(name, **spec))
@@ -140,7 +151,9 @@ def test_a_pod_that_was_never_bound_or_has_ended_goes_at_once() -> None:
         await cluster.create(POD, stage.pod("lost", "nowhere"))
         await cluster.create(POD, stage.pod("failed", "node-0"))
         await asyncio.sleep(10)
-        await cluster.patch(POD, "default", "failed", {"status": {"phase": "Failed"}}, subresource="status")
+        await cluster.patch(
+            POD, "default", "failed", {"status": {"phase": "Failed"}}, subresource="status"
+        )
         for name in ("lost", "failed"):
             await cluster.delete(POD, "default", name)
             with pytest.raises(errors.NotFound):

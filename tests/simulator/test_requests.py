@@ -15,7 +15,12 @@ from tests.simulator import stage
 
 
 def _map(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": {"a": "1"},
+    }
 
 
 async def _all(cluster: simulator.Client, since: str) -> list[WatchEvent]:
@@ -37,7 +42,9 @@ def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(CONFIG_MAP, _map("a"))
         events = await _all(cluster, "")
-        assert [(e.type, e.object["metadata"].get("name")) for e in events][:1] == [(EventType.ADDED, "a")]
+        assert [(e.type, e.object["metadata"].get("name")) for e in events][:1] == [
+            (EventType.ADDED, "a")
+        ]
 
     stage.play(scene)
 
@@ -90,7 +97,10 @@ def test_cut_watches_end_at_once_and_only_those_of_that_client() -> None:
             await _all(client, "")
             ends[name] = loop.time()
 
-        tasks = [asyncio.create_task(follow("cut", other)), asyncio.create_task(follow("kept", cluster))]
+        tasks = [
+            asyncio.create_task(follow("cut", other)),
+            asyncio.create_task(follow("kept", cluster)),
+        ]
         await asyncio.sleep(100)
         other.cut_watches()
         await asyncio.gather(*tasks)
@@ -114,10 +124,16 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("status", "kind"), FAULTS)
-def test_a_fault_is_raised_and_nothing_is_changed(status: int, kind: type[errors.ClusterError]) -> None:
+def test_a_fault_is_raised_and_nothing_is_changed(
+    status: int, kind: type[errors.ClusterError]
+) -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         def faults(request: simulator.SimulatedRequest) -> simulator_faults.RequestFault | None:
-            return simulator_faults.failure(status) if request.verb == "create" and request.name == "a" else None
+            return (
+                simulator_faults.failure(status)
+                if request.verb == "create" and request.name == "a"
+                else None
+            )
 
         client = cluster.client(faults=faults)
         with pytest.raises(kind) as caught:
@@ -131,7 +147,9 @@ def test_a_fault_is_raised_and_nothing_is_changed(status: int, kind: type[errors
 
 def test_a_fault_at_a_watch_is_raised_too() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
-        client = cluster.client(faults=lambda r: simulator_faults.failure(410) if r.verb == "watch" else None)
+        client = cluster.client(
+            faults=lambda r: simulator_faults.failure(410) if r.verb == "watch" else None
+        )
         with pytest.raises(errors.Expired):
             await _all(client, "")
 
@@ -150,7 +168,9 @@ def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
     stage.play(scene)
 
 
-def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_than_it_told() -> None:
+def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_than_it_told() -> (
+    None
+):
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.lag = lambda _: 70.0
         since = (await cluster.list(CONFIG_MAP)).version
@@ -162,7 +182,9 @@ def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_
         assert told[2].type is EventType.BOOKMARK
         await cluster.create(CONFIG_MAP, _map("c"))
         later = [await anext(watch) for _ in range(2)]
-        assert max(int(event.version) for event in later if event.type is EventType.ADDED) > int(told[2].version)
+        assert max(int(event.version) for event in later if event.type is EventType.ADDED) > int(
+            told[2].version
+        )
         assert asyncio.get_running_loop().time() >= 4 * 70
 
     stage.play(scene)
@@ -207,7 +229,10 @@ def test_latency_passes_on_the_loops_clock() -> None:
 
 def test_what_it_cannot_do_it_refuses() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
-        with pytest.raises(errors.Invalid, match="the simulated cluster can't do this: a patch of the subresource scale"):
+        with pytest.raises(
+            errors.Invalid,
+            match="the simulated cluster can't do this: a patch of the subresource scale",
+        ):
             await cluster.patch(DAEMONSET, "default", "x", {}, subresource="scale")
         with pytest.raises(errors.ClusterError, match="does not allow this method"):
             await cluster.create(CONFIG_MAP, {"metadata": {"name": "a"}})

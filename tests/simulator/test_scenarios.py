@@ -1,4 +1,6 @@
-"""A thousand random lives of a cluster (scenarios.py): each ends right, and no controller does on the way what it must never do."""
+"""A thousand random lives of a cluster (scenarios.py): each ends right, and no controller does on
+the way what it must never do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Our controller as the DaemonSet controller of a simulated cluster: the whole system in virtual time."""
+"""Our controller as the DaemonSet controller of a simulated cluster: the whole system in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ async def controlled(
     client = cluster.client(faults=faults)
     chance = random.Random(1).random
     controller = controller_controller.Controller(
-        client, controller_controller.Powers.FULL, lambda _: None, clock=cluster.server.now, chance=chance
+        client,
+        controller_controller.Powers.FULL,
+        lambda _: None,
+        clock=cluster.server.now,
+        chance=chance,
     )
     task = asyncio.create_task(controller.run())
     try:
@@ -45,7 +51,10 @@ async def controlled(
 
 def _agent(image: str) -> dict[str, Any]:
     labels = {"app": "agent"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": image}]}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": image}]},
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -56,7 +65,11 @@ def _agent(image: str) -> dict[str, Any]:
 
 async def _status(cluster: simulator.SimulatedCluster) -> tuple[int, int, int]:
     status = (await cluster.get(DAEMONSET, "default", "agent"))["status"]
-    return status["desiredNumberScheduled"], status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0)
+    return (
+        status["desiredNumberScheduled"],
+        status.get("updatedNumberScheduled", 0),
+        status.get("numberAvailable", 0),
+    )
 
 
 async def _image(cluster: simulator.SimulatedCluster, image: str) -> None:
@@ -89,11 +102,16 @@ def test_a_rollout_takes_one_node_at_a_time_and_ends() -> None:
 
             async def watch() -> None:
                 nonlocal fewest
-                pods = {p["metadata"]["name"]: stage.ready(p["status"]) for p in (await cluster.list(POD)).items}
+                pods = {
+                    p["metadata"]["name"]: stage.ready(p["status"])
+                    for p in (await cluster.list(POD)).items
+                }
                 async for event in cluster.watch(POD, (await cluster.list(POD)).version):
                     if event.type in (EventType.ADDED, EventType.MODIFIED):
                         gone = "deletionTimestamp" in event.object["metadata"]
-                        pods[event.object["metadata"]["name"]] = stage.ready(event.object["status"]) and not gone
+                        pods[event.object["metadata"]["name"]] = (
+                            stage.ready(event.object["status"]) and not gone
+                        )
                     elif event.type is EventType.DELETED:
                         pods.pop(event.object["metadata"]["name"])
                     fewest = min(fewest, sum(pods.values()))
@@ -105,7 +123,9 @@ def test_a_rollout_takes_one_node_at_a_time_and_ends() -> None:
             watching.cancel()
             assert await _status(cluster) == (5, 5, 5)
             assert fewest == 4
-            assert {p["spec"]["containers"][0]["image"] for p in (await cluster.list(POD)).items} == {"a:2"}
+            assert {
+                p["spec"]["containers"][0]["image"] for p in (await cluster.list(POD)).items
+            } == {"a:2"}
 
     stage.play(scene, nodes=5)
 
@@ -121,9 +141,13 @@ def test_a_bad_image_stops_at_the_first_node_and_the_way_back_reuses_the_revisio
             await _image(cluster, "a:1")
             await asyncio.sleep(600)
             assert await _status(cluster) == (5, 5, 5)
-            assert sorted(r["revision"] for r in (await cluster.list(CONTROLLER_REVISION)).items) == [2, 3]
+            assert sorted(
+                r["revision"] for r in (await cluster.list(CONTROLLER_REVISION)).items
+            ) == [2, 3]
 
-    stage.play(scene, nodes=5, behaviour=Behaviour(faults=(PodFault("*:bad", Trouble.NEVER_PULLED),)))
+    stage.play(
+        scene, nodes=5, behaviour=Behaviour(faults=(PodFault("*:bad", Trouble.NEVER_PULLED),))
+    )
 
 
 def test_an_api_server_that_fails_now_and_then_changes_nothing_in_the_end() -> None:
@@ -131,7 +155,11 @@ def test_an_api_server_that_fails_now_and_then_changes_nothing_in_the_end() -> N
         def faults(request: simulator.SimulatedRequest) -> simulator_faults.RequestFault | None:
             if request.number % 7 == 3:
                 return simulator_faults.failure((409, 429, 500, 503)[request.number // 7 % 4])
-            return simulator.Silence(5, done=request.number % 2 == 0) if request.number % 31 == 5 else None
+            return (
+                simulator.Silence(5, done=request.number % 2 == 0)
+                if request.number % 31 == 5
+                else None
+            )
 
         async with controlled(cluster, faults) as client:
             await cluster.create(DAEMONSET, _agent("a:1"))

@@ -11,7 +11,9 @@ from pathlib import Path
 from tests.controlplane import ControlPlane, Wanted
 from tests.truth import verdicts
 
-parser = argparse.ArgumentParser(description="Our verdict on mutated manifests against that of a real API server")
+parser = argparse.ArgumentParser(
+    description="Our verdict on mutated manifests against that of a real API server"
+)
 parser.add_argument("--count", type=int, default=6000)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--only", type=int, help="one case: its file and both verdicts")
@@ -19,7 +21,9 @@ given = parser.parse_args()
 with tempfile.TemporaryDirectory() as directory:
     server = ControlPlane(Path(directory), Wanted(controllers=False)).start()
     try:
-        wanted = list(verdicts.cases(given.seed, given.count if given.only is None else given.only + 1))
+        wanted = list(
+            verdicts.cases(given.seed, given.count if given.only is None else given.only + 1)
+        )
         found = asyncio.run(verdicts.judged(server, wanted if given.only is None else wanted[-1:]))
     finally:
         server.stop()

@@ -1,6 +1,8 @@
-"""Mutations of a manifest: of its shape anywhere, and of what each field means. The same seed makes the same manifest.
+"""Mutations of a manifest: of its shape anywhere, and of what each field means. The same seed makes
+the same manifest.
 
-`SEMANTIC` names a sort of place, a field there, and values to put: right and wrong ones, so that both verdicts are asked for.
+`SEMANTIC` names a sort of place, a field there, and values to put: right and wrong ones, so that
+both verdicts are asked for.
 """
 
 # ruff: noqa: E501  a table is read by its columns
@@ -19,8 +21,37 @@ from tests.truth.bases import Body
 GONE: Final = object()
 
 _LONG: Final = "a" * 64
-NAMES: Final = ("ok", "a.b", "UPPER", "a_b", "-a", "a-", "", _LONG, "a" * 253, "a" * 254, "ä", "a b", "a..b", "1", "a/b")
-KEYS: Final = ("a", "example.com/a", "A.b_c", "/a", "a/", "a/b/c", "Example.com/a", "", _LONG, "-a", "a b", "x" * 254 + "/a")
+NAMES: Final = (
+    "ok",
+    "a.b",
+    "UPPER",
+    "a_b",
+    "-a",
+    "a-",
+    "",
+    _LONG,
+    "a" * 253,
+    "a" * 254,
+    "ä",
+    "a b",
+    "a..b",
+    "1",
+    "a/b",
+)
+KEYS: Final = (
+    "a",
+    "example.com/a",
+    "A.b_c",
+    "/a",
+    "a/",
+    "a/b/c",
+    "Example.com/a",
+    "",
+    _LONG,
+    "-a",
+    "a b",
+    "x" * 254 + "/a",
+)
 VALUES: Final = ("", "a", "A_b.c", _LONG, "-a", "a b", "a/b", "ä")
 AMOUNTS: Final = (
     "1",
@@ -362,7 +393,9 @@ SEMANTIC: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
 
 
 def spots(body: Body) -> dict[str, list[dict[str, Any]]]:
-    """The places of a manifest by their sort; those that are not there yet are made when a mutation takes them."""
+    """The places of a manifest by their sort; those that are not there yet are made when a mutation
+    takes them.
+    """
     found: dict[str, list[dict[str, Any]]] = {"metadata": [_under(body, "metadata")]}
     kind = str(body.get("kind"))
     if kind == "DaemonSet":
@@ -382,7 +415,12 @@ def spots(body: Body) -> dict[str, list[dict[str, Any]]]:
         for sort, field in (("port", "ports"), ("env", "env"), ("mount", "volumeMounts")):
             found[sort] = [entry for one in found["container"] for entry in _dicts(one.get(field))]
         probes = ("readinessProbe", "livenessProbe", "startupProbe")
-        found["probe"] = [one[name] for one in found["container"] for name in probes if isinstance(one.get(name), dict)]
+        found["probe"] = [
+            one[name]
+            for one in found["container"]
+            for name in probes
+            if isinstance(one.get(name), dict)
+        ]
     elif kind == "Service":
         found["Service"] = [_under(body, "spec")]
     elif kind in ("Role", "ClusterRole"):
@@ -417,7 +455,12 @@ def semantic(random: Random, body: Body) -> str:
                         one.setdefault("securityContext", {})
     places = spots(body)
     sorts = [sort for sort in places if sort in SEMANTIC]
-    sort = random.choice([*sorts, *(one for one in ("container", "pod", "daemonset", "volume source") if one in sorts)])
+    sort = random.choice(
+        [
+            *sorts,
+            *(one for one in ("container", "pod", "daemonset", "volume source") if one in sorts),
+        ]
+    )
     field = random.choice(sorted(SEMANTIC[sort]))
     value = random.choice(SEMANTIC[sort][field])
     place = random.choice(places[sort])
@@ -434,17 +477,43 @@ def semantic(random: Random, body: Body) -> str:
 
 def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
     """(path, holder, key) of everything below but what names the kind."""
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         if path or key not in ("apiVersion", "kind"):
             yield (*path, key), value, key
             yield from walk(inner, (*path, key))
 
 
-ODD: Final = (None, True, 0, -1, 1.5, 1 << 40, "", "x", "80", [], {}, [None], [{}], {"a": "b"}, ["x"], "true", {"name": "x"})
+ODD: Final = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1 << 40,
+    "",
+    "x",
+    "80",
+    [],
+    {},
+    [None],
+    [{}],
+    {"a": "b"},
+    ["x"],
+    "true",
+    {"name": "x"},
+)
 
 
 def structural(random: Random, body: Body) -> str:
-    """Anything anywhere: another type, gone, a slip in a name, an entry twice, another case, a field that another place has."""
+    """Anything anywhere: another type, gone, a slip in a name, an entry twice, another case, a
+    field that another place has.
+    """
     places = list(walk(body))
     path, holder, key = random.choice(places)
     value = holder[key]
@@ -455,16 +524,32 @@ def structural(random: Random, body: Body) -> str:
         case "remove":
             del holder[key]
         case "rename" if isinstance(key, str) and isinstance(holder, dict):
-            holder[random.choice((key[:-1], key + "s", key.swapcase(), key.lower(), key[0].upper() + key[1:] if key else "x"))] = (
-                holder.pop(key)
-            )
+            holder[
+                random.choice(
+                    (
+                        key[:-1],
+                        key + "s",
+                        key.swapcase(),
+                        key.lower(),
+                        key[0].upper() + key[1:] if key else "x",
+                    )
+                )
+            ] = holder.pop(key)
         case "unknown" if isinstance(holder, dict):
-            holder[random.choice(("nonsense", "value", "name", "labels", "spec", "enabled"))] = copy.deepcopy(random.choice(ODD))
+            holder[random.choice(("nonsense", "value", "name", "labels", "spec", "enabled"))] = (
+                copy.deepcopy(random.choice(ODD))
+            )
         case "twice" if isinstance(holder, list):
             holder.append(copy.deepcopy(value))
         case "case" if isinstance(value, str) and value:
             holder[key] = random.choice(
-                (value.swapcase(), value.lower(), value.upper(), value[0].swapcase() + value[1:], value + " ")
+                (
+                    value.swapcase(),
+                    value.lower(),
+                    value.upper(),
+                    value[0].swapcase() + value[1:],
+                    value + " ",
+                )
             )
         case "move" | "swap":
             other = random.choice(places)
@@ -495,7 +580,9 @@ def _typed(body: Body) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     todo: list[tuple[Any, Any]] = [(body, {"$ref": _REFERENCE + root})] if root else []
     while todo:
         value, schema = todo.pop()
-        schema = _DEFINITIONS[schema["$ref"].removeprefix(_REFERENCE)] if "$ref" in schema else schema
+        schema = (
+            _DEFINITIONS[schema["$ref"].removeprefix(_REFERENCE)] if "$ref" in schema else schema
+        )
         if isinstance(value, dict) and "properties" in schema:
             known = {
                 name: one
@@ -540,7 +627,14 @@ def _of_type(random: Random, schema: Any) -> Any:
     return "x"
 
 
-MUTATIONS: Final[tuple[Callable[[Random, Body], str], ...]] = (semantic, semantic, semantic, structural, structural, added)
+MUTATIONS: Final[tuple[Callable[[Random, Body], str], ...]] = (
+    semantic,
+    semantic,
+    semantic,
+    structural,
+    structural,
+    added,
+)
 
 
 def mutated(random: Random, base: Body) -> tuple[Body, tuple[str, ...]]:
@@ -549,7 +643,12 @@ def mutated(random: Random, base: Body) -> tuple[Body, tuple[str, ...]]:
     count = random.choices((0, 1, 2, 3), (1, 8, 2, 1))[0]
     done = tuple(random.choice(MUTATIONS)(random, body) for _ in range(count))
     metadata = body.get("metadata")
-    # Another namespace than that of the request is a matter of the request; one that can't be is told by both.
-    if isinstance(metadata, dict) and isinstance(metadata.get("namespace"), str) and object_names.label(metadata["namespace"]):
+    # Another namespace than that of the request is a matter of the request; one that can't be is
+    # told by both.
+    if (
+        isinstance(metadata, dict)
+        and isinstance(metadata.get("namespace"), str)
+        and object_names.label(metadata["namespace"])
+    ):
         metadata["namespace"] = "default"
     return body, done

@@ -1,4 +1,6 @@
-"""Our verdict on mutated manifests is the API server's; a difference is printed with its seed, both verdicts and the mutations."""
+"""Our verdict on mutated manifests is the API server's; a difference is printed with its seed, both
+verdicts and the mutations.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ SEED, COUNT = 2026, 6000
 
 
 def test_a_seed_makes_the_same_manifests() -> None:
-    first, again = ([(one.mutations, one.data) for one in verdicts.cases(SEED, 50)] for _ in range(2))
+    first, again = (
+        [(one.mutations, one.data) for one in verdicts.cases(SEED, 50)] for _ in range(2)
+    )
     assert first == again
     assert first != [(one.mutations, one.data) for one in verdicts.cases(SEED + 1, 50)]
 
@@ -26,6 +30,12 @@ def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
     refused = sum(bool(one.create or one.apply) for one in told)
     assert len(told) > 0.98 * COUNT
     assert 0.4 < refused / len(told) < 0.8, "mutations that ask for both verdicts"
-    passed = [one for one in wrong if not one.findings and not verdicts.NOT_CLAIMED.search(one.create + one.apply)]
-    assert not passed, "refused for a reason that the rules claim to know\n" + "\n".join(map(str, passed))
+    passed = [
+        one
+        for one in wrong
+        if not one.findings and not verdicts.NOT_CLAIMED.search(one.create + one.apply)
+    ]
+    assert not passed, "refused for a reason that the rules claim to know\n" + "\n".join(
+        map(str, passed)
+    )
     assert len(wrong) <= 0.005 * len(told), verdicts.summary(SEED, found)

@@ -1,6 +1,8 @@
-"""One manifest as a file, and what the two say to the same bytes: our check, and strict dry runs of an API server.
+"""One manifest as a file, and what the two say to the same bytes: our check, and strict dry runs of
+an API server.
 
-A server judges a create, and then, where it took that, the server-side apply by which we deploy: either can refuse.
+A server judges a create, and then, where it took that, the server-side apply by which we deploy:
+either can refuse.
 """
 
 from __future__ import annotations
@@ -30,14 +32,18 @@ from tests.truth.bases import Body
 
 # Answers about what this one cluster has or lacks: no file can tell, so they are no verdict.
 OF_THIS_CLUSTER = re.compile(
-    r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not found|already exists"
-    r"|this cluster is not configured for dual-stack|attempting to grant RBAC permissions not currently held"
+    r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not "
+    r"found|already exists"
+    r"|this cluster is not configured for dual-stack|attempting to grant RBAC permissions not "
+    r"currently held"
 )
 
 
-# What the rules do not claim to know (docs/api-server-differences.md): a server may refuse it where we pass it.
+# What the rules do not claim to know (docs/api-server-differences.md): a server may refuse it where
+# we pass it.
 NOT_CLAIMED = re.compile(
-    r"Service \\?\"[^\"]*\\?\" is invalid: .*(clusterIP|nodePort|ipFamil)|runAsUserName|seccomp type in annotation"
+    r"Service \\?\"[^\"]*\\?\" is invalid: .*(clusterIP|nodePort|ipFamil)|runAsUserName|seccomp "
+    r"type in annotation"
 )
 
 
@@ -54,7 +60,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """Both verdicts: the findings that refuse, and what the server said to a create and to an apply (empty: taken)."""
+    """Both verdicts: the findings that refuse, and what the server said to a create and to an apply
+    (empty: taken).
+    """
 
     case: Case
     findings: tuple[Finding, ...]
@@ -72,8 +80,16 @@ class Judged:
         return bool(self.findings) == bool(self.create or self.apply)
 
     def __str__(self) -> str:
-        said = "; ".join(f"{one.rule} {one.message}" for one in self.findings) or "nothing against it"
-        server = f"create: {_words(self.create)}" if self.create else f"apply: {_words(self.apply)}" if self.apply else "takes it"
+        said = (
+            "; ".join(f"{one.rule} {one.message}" for one in self.findings) or "nothing against it"
+        )
+        server = (
+            f"create: {_words(self.create)}"
+            if self.create
+            else f"apply: {_words(self.apply)}"
+            if self.apply
+            else "takes it"
+        )
         head = f"#{self.case.number} {self.case.body.get('kind')} {list(self.case.mutations)}"
         return f"{head}\n  we: {said[:400]}\n  the server: {server[:600]}"
 
@@ -84,7 +100,13 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     for number in range(count):
         random = Random(f"{seed}/{number}")
         pick = random.random()
-        base = random.choice(companions) if pick < 1 / 7 else random.choice(daemonsets) if pick < 0.43 else bases.generated(random)
+        base = (
+            random.choice(companions)
+            if pick < 1 / 7
+            else random.choice(daemonsets)
+            if pick < 0.43
+            else bases.generated(random)
+        )
         body, done = mutations.mutated(random, base)
         data, written = _written(random, body)
         yield Case(number, (*done, *written), body, data, _path(base, body))
@@ -106,17 +128,27 @@ def _written(random: Random, body: Body) -> tuple[bytes, tuple[str, ...]]:
     quoted = [
         index
         for index, line in enumerate(lines)
-        if line.endswith('"') and len(line) < 120 and not line.startswith(('"kind"', '"apiVersion"', '  "namespace"', '  "name"'))
+        if line.endswith('"')
+        and len(line) < 120
+        and not line.startswith(('"kind"', '"apiVersion"', '  "namespace"', '  "name"'))
     ]
     if what < 0.1:
-        index = random.choice([index for index, line in enumerate(lines) if ": " in line and not line.lstrip().startswith("- ")])
+        index = random.choice(
+            [
+                index
+                for index, line in enumerate(lines)
+                if ": " in line and not line.lstrip().startswith("- ")
+            ]
+        )
         lines.insert(index, lines[index])
         return "\n".join(lines).encode(), (f"line twice: {lines[index].strip()[:60]}",)
     if what < 0.25 and quoted:
         index = random.choice(quoted)
         lines[index] = re.sub(
             r'"([^"\\]*)"$',
-            random.choice(("\\1", "yes", "0644", "1e3", "~", "1_000", "012", "0x1F", "12:30", "null")),
+            random.choice(
+                ("\\1", "yes", "0644", "1e3", "~", "1_000", "012", "0x1F", "12:30", "null")
+            ),
             lines[index],
         )
         return "\n".join(lines).encode(), (f"no quotes: {lines[index].strip()[:60]}",)
@@ -136,7 +168,9 @@ def _yaml(value: Any, depth: int) -> Iterator[str]:
 
 def ours(data: bytes) -> tuple[Finding, ...]:
     """What our check has against a file that keeps it from being deployed."""
-    prepared = prepare.prepare(Snapshot(None, {PurePosixPath("manifest.yaml"): data}), namespace="default")
+    prepared = prepare.prepare(
+        Snapshot(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
+    )
     found = tuple(one for one in prepared.findings if one.refused)
     assert prepared.deployable == (not found)
     crashed = [one for one in prepared.findings if one.rule == "DS904"]
@@ -149,24 +183,38 @@ async def judged(server: ControlPlane, wanted: Sequence[Case], at_once: int = 24
     context = ssl.create_default_context(cafile=str(server.ca))
     headers = {"Authorization": f"Bearer {server.token}"}
     gate = asyncio.Semaphore(at_once)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=at_once, ssl=context), headers=headers) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=at_once, ssl=context), headers=headers
+    ) as session:
 
         async def one(case: Case) -> Judged:
             async with gate:
-                create = await _ask(session, "POST", f"{server.url}{case.path}?", "application/yaml", case.data)
+                create = await _ask(
+                    session, "POST", f"{server.url}{case.path}?", "application/yaml", case.data
+                )
                 apply = ""
-                name = case.body.get("metadata", {}).get("name") if isinstance(case.body.get("metadata"), dict) else None
+                name = (
+                    case.body.get("metadata", {}).get("name")
+                    if isinstance(case.body.get("metadata"), dict)
+                    else None
+                )
                 if not create and isinstance(name, str) and name:
                     url = f"{server.url}{case.path}/{quote(name, safe='')}?force=true&"
-                    apply = await _ask(session, "PATCH", url, "application/apply-patch+yaml", case.data)
+                    apply = await _ask(
+                        session, "PATCH", url, "application/apply-patch+yaml", case.data
+                    )
             return Judged(case, ours(case.data), create, apply)
 
         return await asyncio.gather(*map(one, wanted))
 
 
-async def _ask(session: aiohttp.ClientSession, method: str, url: str, content_type: str, data: bytes) -> str:
+async def _ask(
+    session: aiohttp.ClientSession, method: str, url: str, content_type: str, data: bytes
+) -> str:
     asked = f"{url}dryRun=All&fieldValidation=Strict&fieldManager=truth"
-    async with session.request(method, asked, data=data, headers={"Content-Type": content_type}) as reply:
+    async with session.request(
+        method, asked, data=data, headers={"Content-Type": content_type}
+    ) as reply:
         text = await reply.text()
         assert reply.status not in (429, 503, 504), text
         return "" if reply.status < 300 else text or str(reply.status)
@@ -189,7 +237,9 @@ def summary(seed: int, found: Sequence[Judged]) -> str:
     passed = sum(not one.findings for one in wrong)
     alone = sum(bool(one.apply) for one in told)
     lines.append(
-        f"{len(told)} verdicts ({refused[True]} refused by the server, {alone} of them by apply alone): "
-        f"{share:.2%} agree; we pass {passed} that it refuses, refuse {len(wrong) - passed} that it takes"
+        f"{len(told)} verdicts ({refused[True]} refused by the server, {alone} of them by apply "
+        "alone): "
+        f"{share:.2%} agree; we pass {passed} that it refuses, refuse {len(wrong) - passed} that "
+        "it takes"
     )
     return "\n".join(lines)

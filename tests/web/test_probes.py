@@ -1,4 +1,6 @@
-"""What the kubelet is told: a loop that stands still asks for a new start, one that only works long does not."""
+"""What the kubelet is told: a loop that stands still asks for a new start, one that only works long
+does not.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,18 @@ def answers(*parts: Part) -> dict[str, tuple[int, str]]:
 @pytest.mark.parametrize(("seconds", "status"), [(0.0, 200), (STUCK, 200), (STUCK + 0.1, 503)])
 def test_a_part_may_stand_still_for_so_long(seconds: float, status: int) -> None:
     found = answers(Part(), Part(seconds))
-    assert {path: code for path, (code, _) in found.items()} == {"/livez": status, "/healthz": status, "/readyz": 200}
+    assert {path: code for path, (code, _) in found.items()} == {
+        "/livez": status,
+        "/healthz": status,
+        "/readyz": 200,
+    }
     assert ("stands still" in found["/livez"][1]) == (status == 503)
 
 
 def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None:
-    found = answers(Part(unready="the first pass goes on"), Part(), Part(unready="watches are not in step"))
+    found = answers(
+        Part(unready="the first pass goes on"), Part(), Part(unready="watches are not in step")
+    )
     assert found["/readyz"] == (503, "the first pass goes on; watches are not in step")
     assert found["/livez"] == (200, "ok")
 
@@ -89,7 +97,10 @@ def test_whoever_fills_the_common_port_keeps_no_probe_out() -> None:
         common = await server.serve("127.0.0.1:0", routes)
         alone = await server.serve("127.0.0.1:0", routes, door=server.probe_door())
         try:
-            held = [await asyncio.open_connection("127.0.0.1", port_of(common)) for _ in range(connection_limits.CONNECTIONS + 120)]
+            held = [
+                await asyncio.open_connection("127.0.0.1", port_of(common))
+                for _ in range(connection_limits.CONNECTIONS + 120)
+            ]
             for _, writer in held:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             async with ClientSession() as client:

@@ -1,4 +1,6 @@
-"""The webhook on a real socket: bodies without end, senders that hang, floods; and that it goes on answering meanwhile."""
+"""The webhook on a real socket: bodies without end, senders that hang, floods; and that it goes on
+answering meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]]:
     return int(head.split()[1]), json.loads(body) if body.startswith(b"{") else {}
 
 
-FORGED = {"X-Signature": f"sha256={'0' * 64}", "X-Hub-Signature-256": f"sha256={'0' * 64}", "X-Gitea-Signature": "0" * 64}
+FORGED = {
+    "X-Signature": f"sha256={'0' * 64}",
+    "X-Hub-Signature-256": f"sha256={'0' * 64}",
+    "X-Gitea-Signature": "0" * 64,
+}
 
 
 def head(headers: dict[str, str], path: str = "/hook", method: str = "POST") -> bytes:
@@ -61,10 +67,16 @@ def head(headers: dict[str, str], path: str = "/hook", method: str = "POST") -> 
 
 
 def right(body: bytes) -> dict[str, str]:
-    return {**headers_of("github", body), "Content-Length": str(len(body)), "Content-Type": "application/json"}
+    return {
+        **headers_of("github", body),
+        "Content-Length": str(len(body)),
+        "Content-Type": "application/json",
+    }
 
 
-def play(script: Callable[[Scene], Awaitable[None]], *, connections: int = 40, patience: float = 30.0) -> None:
+def play(
+    script: Callable[[Scene], Awaitable[None]], *, connections: int = 40, patience: float = 30.0
+) -> None:
     async def main() -> None:
         async with served(connections, patience) as scene:
             await script(scene)
@@ -77,9 +89,19 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     heard: list[Record] = []
     woken: list[Push] = []
     target = webhooks.WebhookTarget(
-        "agents", ("https://git.example.com/platform/node-agents",), "main", lambda: (SECRET,), woken.append
+        "agents",
+        ("https://git.example.com/platform/node-agents",),
+        "main",
+        lambda: (SECRET,),
+        woken.append,
     )
-    hooks = webhooks.Hooks(lambda: [target], heard.append, asyncio.get_running_loop().time, max_bytes=CAP, body_seconds=patience)
+    hooks = webhooks.Hooks(
+        lambda: [target],
+        heard.append,
+        asyncio.get_running_loop().time,
+        max_bytes=CAP,
+        body_seconds=patience,
+    )
     door = connection_limits.ConnectionLimiter(connections, patience)
     app = web.Application(middlewares=[door.middleware])
     app.add_routes(hooks.routes())
@@ -105,7 +127,10 @@ def test_a_signed_push_is_accepted() -> None:
     play(script)
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/hook", 405), ("POST", "/hooks", 404), ("POST", "/hook/a/b", 404)])
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/hook", 405), ("POST", "/hooks", 404), ("POST", "/hook/a/b", 404)],
+)
 def test_nothing_else_is_there(method: str, path: str, status: int) -> None:
     async def script(scene: Scene) -> None:
         assert (await scene.send(head({"Connection": "close"}, path, method)))[0] == status
@@ -161,7 +186,11 @@ def test_a_body_that_is_just_at_the_cap_is_taken() -> None:
 
 def test_a_compressed_body_is_not_unpacked() -> None:
     async def script(scene: Scene) -> None:
-        assert (await scene.send(head({"Content-Encoding": "gzip", "Content-Length": "10"}), b"0123456789"))[0] == 415
+        assert (
+            await scene.send(
+                head({"Content-Encoding": "gzip", "Content-Length": "10"}), b"0123456789"
+            )
+        )[0] == 415
 
     play(script)
 
@@ -255,19 +284,27 @@ def test_forged_bodies_are_limited_by_their_bytes() -> None:
     async def script(scene: Scene) -> None:
         scene.hooks._bytes = webhooks.Bucket(CAP * 3, 0.0)
         body = b"x" * CAP
-        answers = [(await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0] for _ in range(5)]
+        answers = [
+            (await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0]
+            for _ in range(5)
+        ]
         assert answers == [401, 401, 401, 429, 429]
 
     play(script)
 
 
-@pytest.mark.parametrize(("headers", "hashes"), [({}, 0), ({"X-Signature": "sha256="}, 0), (None, 3)])
+@pytest.mark.parametrize(
+    ("headers", "hashes"), [({}, 0), ({"X-Signature": "sha256="}, 0), (None, 3)]
+)
 def test_each_distinct_secret_hashes_a_body_once_and_none_does_without_a_signature(
     headers: dict[str, str] | None, hashes: int
 ) -> None:
     digests = webhook_payloads.Digests(b"body")
     for secrets in ([b"a", b"common"], [b"b", b"common"], [b"common"]):  # of three repositories
-        assert webhook_payloads.proof(FORGED if headers is None else headers, digests, secrets, 0.0) is None
+        assert (
+            webhook_payloads.proof(FORGED if headers is None else headers, digests, secrets, 0.0)
+            is None
+        )
     assert digests.made == hashes
 
 

@@ -1,4 +1,6 @@
-"""What each forge documents of its deliveries: signed, unsigned, wrong, again; and bodies that nobody should send."""
+"""What each forge documents of its deliveries: signed, unsigned, wrong, again; and bodies that
+nobody should send.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ def digest(body: bytes, secret: bytes = SECRET) -> str:
     return hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
-def standard(body: bytes, secret: bytes = SECRET, id: str = "msg-1", at: float = NOW) -> dict[str, str]:
+def standard(
+    body: bytes, secret: bytes = SECRET, id: str = "msg-1", at: float = NOW
+) -> dict[str, str]:
     key = base64.b64decode(secret[6:]) if secret.startswith(b"whsec_") else secret
-    signature = base64.b64encode(hmac.new(key, f"{id}.{at:.0f}.".encode() + body, hashlib.sha256).digest()).decode()
+    signature = base64.b64encode(
+        hmac.new(key, f"{id}.{at:.0f}.".encode() + body, hashlib.sha256).digest()
+    ).decode()
     return {
         "webhook-id": id,
         "webhook-timestamp": f"{at:.0f}",
@@ -39,7 +45,12 @@ def standard(body: bytes, secret: bytes = SECRET, id: str = "msg-1", at: float =
     }
 
 
-def headers_of(forge: str, body: bytes, secret: bytes = SECRET, id: str = "72d3162e-cc78-11e3-81ab-4c9367dc0958") -> dict[str, str]:
+def headers_of(
+    forge: str,
+    body: bytes,
+    secret: bytes = SECRET,
+    id: str = "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+) -> dict[str, str]:
     """What the forge sends with a push."""
     right = digest(body, secret)
     sha1 = hmac.new(secret, body, hashlib.sha1).hexdigest()
@@ -51,10 +62,29 @@ def headers_of(forge: str, body: bytes, secret: bytes = SECRET, id: str = "72d31
     }
     return {
         "github": github,
-        "gitea": {**github, "X-Gitea-Delivery": id, "X-Gitea-Event": "push", "X-Gitea-Signature": right, "X-Gogs-Signature": right},
-        "forgejo": {**github, "X-Gitea-Signature": right, "X-Forgejo-Delivery": id, "X-Forgejo-Signature": right},
-        "bitbucket": {"X-Event-Key": "repo:push", "X-Hub-Signature": f"sha256={right}", "X-Request-UUID": f"{{{id}}}"},
-        "gitlab": {"X-Gitlab-Event": "Push Hook", "X-Gitlab-Token": secret.decode(), "X-Gitlab-Event-UUID": id},
+        "gitea": {
+            **github,
+            "X-Gitea-Delivery": id,
+            "X-Gitea-Event": "push",
+            "X-Gitea-Signature": right,
+            "X-Gogs-Signature": right,
+        },
+        "forgejo": {
+            **github,
+            "X-Gitea-Signature": right,
+            "X-Forgejo-Delivery": id,
+            "X-Forgejo-Signature": right,
+        },
+        "bitbucket": {
+            "X-Event-Key": "repo:push",
+            "X-Hub-Signature": f"sha256={right}",
+            "X-Request-UUID": f"{{{id}}}",
+        },
+        "gitlab": {
+            "X-Gitlab-Event": "Push Hook",
+            "X-Gitlab-Token": secret.decode(),
+            "X-Gitlab-Event-UUID": id,
+        },
         "gitlab-signed": standard(body, secret, id),
         "generic": {"X-Signature": f"sha256={right}"},
         "generic-id": {"X-Signature": f"sha256={right}", "X-Delivery": id},
@@ -62,7 +92,17 @@ def headers_of(forge: str, body: bytes, secret: bytes = SECRET, id: str = "72d31
     }[forge]
 
 
-FORGES = ("github", "gitea", "forgejo", "bitbucket", "gitlab", "gitlab-signed", "generic", "generic-id", "bearer")
+FORGES = (
+    "github",
+    "gitea",
+    "forgejo",
+    "bitbucket",
+    "gitlab",
+    "gitlab-signed",
+    "generic",
+    "generic-id",
+    "bearer",
+)
 NAMED = {"gitlab-signed": "gitlab", "generic-id": "generic", "bearer": "generic"}
 
 GITHUB = {
@@ -99,25 +139,41 @@ GITLAB = {
 BITBUCKET = {
     "repository": {
         "full_name": "platform/node-agents",
-        "links": {"html": {"href": "https://git.example.com/platform/node-agents"}, "self": {"href": "https://api.example.com/x"}},
+        "links": {
+            "html": {"href": "https://git.example.com/platform/node-agents"},
+            "self": {"href": "https://api.example.com/x"},
+        },
     },
-    "push": {"changes": [{"old": None, "new": {"type": "branch", "name": "main", "target": {"hash": COMMIT}}}]},
+    "push": {
+        "changes": [
+            {"old": None, "new": {"type": "branch", "name": "main", "target": {"hash": COMMIT}}}
+        ]
+    },
 }
 DATA_CENTER = {
     "repository": {
         "slug": "node-agents",
         "links": {
-            "clone": [{"href": "ssh://git@git.example.com:7999/platform/node-agents.git", "name": "ssh"}],
+            "clone": [
+                {"href": "ssh://git@git.example.com:7999/platform/node-agents.git", "name": "ssh"}
+            ],
             "self": [{"href": "https://x/y"}],
         },
     },
     "changes": [{"ref": {"id": "refs/heads/main"}, "fromHash": OLD, "toHash": COMMIT}],
 }
-PAYLOADS: Mapping[str, Any] = {"github": GITHUB, "gitlab": GITLAB, "bitbucket": BITBUCKET, "data-center": DATA_CENTER}
+PAYLOADS: Mapping[str, Any] = {
+    "github": GITHUB,
+    "gitlab": GITLAB,
+    "bitbucket": BITBUCKET,
+    "data-center": DATA_CENTER,
+}
 
 
 class Scene:
-    """The webhook of two repositories, each with the common secret; the second has one of its own as well."""
+    """The webhook of two repositories, each with the common secret; the second has one of its own
+    as well.
+    """
 
     def __init__(self) -> None:
         self.now, self.heard = NOW, list[Record]()
@@ -125,12 +181,16 @@ class Scene:
         first = ("https://git.example.com/platform/node-agents", "main", (SECRET,))
         second = ("ssh://git@git.example.com/platform/other.git", "", (b"another secret", SECRET))
         self.targets = [
-            webhooks.WebhookTarget(id, (address,), branch, lambda s=secrets: s, self.woken[id].append)  # type: ignore[misc]
+            webhooks.WebhookTarget(
+                id, (address,), branch, lambda s=secrets: s, self.woken[id].append
+            )  # type: ignore[misc]
             for id, (address, branch, secrets) in zip(self.woken, (first, second), strict=True)
         ]
         self.hooks = webhooks.Hooks(lambda: self.targets, self.heard.append, lambda: self.now)
 
-    def send(self, headers: Mapping[str, str], body: bytes, id: str = "") -> webhooks.WebhookResponse:
+    def send(
+        self, headers: Mapping[str, str], body: bytes, id: str = ""
+    ) -> webhooks.WebhookResponse:
         return self.hooks.judge(CIMultiDict(headers), body, id)
 
 
@@ -143,7 +203,11 @@ def test_what_a_forge_signs_is_believed_once(forge: str) -> None:
     scene, body = Scene(), body_of(GITHUB)
     headers = headers_of(forge, body)
     first = scene.send(headers, body)
-    assert (first.status, first.forge, first.woken) == (202, NAMED.get(forge, forge), ("agents.eu",))
+    assert (first.status, first.forge, first.woken) == (
+        202,
+        NAMED.get(forge, forge),
+        ("agents.eu",),
+    )
     assert scene.woken == {"agents.eu": [Push(COMMIT)], "other": []}  # type: ignore[arg-type]
     again = scene.send(headers, body)
     assert (again.status, again.result) == (409, HookResult.REPLAYED)
@@ -173,11 +237,21 @@ def test_the_digest_of_an_older_hash_is_no_proof() -> None:
     body = body_of(GITHUB)
     sha1 = hmac.new(SECRET, body, hashlib.sha1).hexdigest()
     for told in (f"sha1={sha1}", sha1, f"sha256={sha1}", "sha256=", "", "sha256"):
-        assert Scene().send({"X-Hub-Signature": told, "X-Hub-Signature-256": told, "X-Signature": told}, body).status == 401
+        assert (
+            Scene()
+            .send({"X-Hub-Signature": told, "X-Hub-Signature-256": told, "X-Signature": told}, body)
+            .status
+            == 401
+        )
 
 
 def test_an_empty_token_is_no_proof_even_beside_an_empty_secret() -> None:
-    for headers in ({"X-Gitlab-Token": ""}, {"Authorization": "Bearer "}, {"Authorization": "Bearer"}, {"Authorization": ""}):
+    for headers in (
+        {"X-Gitlab-Token": ""},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Bearer"},
+        {"Authorization": ""},
+    ):
         assert webhook_payloads.proof(CIMultiDict(headers), b"{}", [b""], NOW) is None
 
 
@@ -189,18 +263,25 @@ def test_a_signed_time_that_is_far_off_is_refused(off: float) -> None:
 
 
 def test_a_signing_token_in_gitlabs_own_form_is_taken() -> None:
-    secret, body = b"whsec_" + base64.b64encode(b"thirty two bytes of real entropy"), body_of(GITLAB)
+    secret, body = (
+        b"whsec_" + base64.b64encode(b"thirty two bytes of real entropy"),
+        body_of(GITLAB),
+    )
     assert webhook_payloads.proof(CIMultiDict(standard(body, secret)), body, [secret], NOW)
     both = standard(body, secret)
     both["webhook-signature"] = "v1,AAAA " + both["webhook-signature"]  # while a token is exchanged
     assert webhook_payloads.proof(CIMultiDict(both), body, [secret], NOW)
-    assert not webhook_payloads.proof(CIMultiDict({**both, "webhook-id": "msg-2"}), body, [secret], NOW)
+    assert not webhook_payloads.proof(
+        CIMultiDict({**both, "webhook-id": "msg-2"}), body, [secret], NOW
+    )
 
 
 def test_two_secrets_in_a_file_are_both_right() -> None:
     body = body_of(GITHUB)
     for secret in (SECRET, b"the next one"):
-        assert webhook_payloads.proof(CIMultiDict(headers_of("github", body, secret)), body, [SECRET, b"the next one"], NOW)
+        assert webhook_payloads.proof(
+            CIMultiDict(headers_of("github", body, secret)), body, [SECRET, b"the next one"], NOW
+        )
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -227,9 +308,12 @@ def test_the_repository_and_its_commit_are_found_in_every_forges_payload(payload
 def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told() -> None:
     elsewhere = PushEvent(("https://evil.example.com/platform/node-agents",))
     assert not webhook_payloads.means(elsewhere, ["https://git.example.com/platform/node-agents"])
-    assert webhook_payloads.means(PushEvent(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"])
+    assert webhook_payloads.means(
+        PushEvent(("platform/node-agents",)), ["https://git.internal/platform/node-agents.git"]
+    )
     assert not webhook_payloads.means(
-        PushEvent(("", "/", "https://git.example.com", "https://[", "x://")), ["https://git.example.com/a", "a:/"]
+        PushEvent(("", "/", "https://git.example.com", "https://[", "x://")),
+        ["https://git.example.com/a", "a:/"],
     )
 
 
@@ -250,13 +334,36 @@ def test_what_is_told_of_a_commit(told: Any, commit: str | None) -> None:
 
 
 WRONG = [
-    *(b"", b"[]", b"5", b'"text"', b"null", b"{", b"\xff\xfe", b"payload=%7B%7D", b"[" * 5000, b'{"a":' * 5000)[1:],
+    *(
+        b"",
+        b"[]",
+        b"5",
+        b'"text"',
+        b"null",
+        b"{",
+        b"\xff\xfe",
+        b"payload=%7B%7D",
+        b"[" * 5000,
+        b'{"a":' * 5000,
+    )[1:],
     *(body_of({"repository": value}) for value in (5, [], ["x"], True)),
     *(body_of({"repository": {"clone_url": value}}) for value in (5, [], {})),
     *(body_of({"repository": {"links": value}}) for value in (5, [], "x")),
     *(body_of({"project": value}) for value in (5, "x", [])),
     *(body_of({"ref": value}) for value in (5, [], {})),
-    *(body_of({"after": value}) for value in (5, [], {}, "main", COMMIT[:12], COMMIT.upper(), "--upload-pack=x", COMMIT + "\n")),
+    *(
+        body_of({"after": value})
+        for value in (
+            5,
+            [],
+            {},
+            "main",
+            COMMIT[:12],
+            COMMIT.upper(),
+            "--upload-pack=x",
+            COMMIT + "\n",
+        )
+    ),
     *(body_of({"push": value}) for value in (5, "x", [])),
     *(body_of({"push": {"changes": value}}) for value in (5, "x", [5])),
     body_of({"changes": [{"toHash": "ø"}]}),
@@ -310,7 +417,9 @@ def test_no_json_is_a_fault_of_ours(told: Any) -> None:
 
 @given(
     st.binary(max_size=60),
-    st.dictionaries(st.sampled_from([name for f in FORGES for name in headers_of(f, b"")]), st.text(max_size=30)),
+    st.dictionaries(
+        st.sampled_from([name for f in FORGES for name in headers_of(f, b"")]), st.text(max_size=30)
+    ),
 )
 def test_garbage_is_refused(body: bytes, headers: dict[str, str]) -> None:
     assert Scene().send(headers, body).status == 401
@@ -318,7 +427,15 @@ def test_garbage_is_refused(body: bytes, headers: dict[str, str]) -> None:
 
 def test_a_name_with_any_letters_is_compared_as_it_is() -> None:
     news = webhook_payloads.news(
-        CIMultiDict(), body_of({"repository": {"full_name": "ünï/códe", "clone_url": "https://git.example.com/ünï/códe.git"}})
+        CIMultiDict(),
+        body_of(
+            {
+                "repository": {
+                    "full_name": "ünï/códe",
+                    "clone_url": "https://git.example.com/ünï/códe.git",
+                }
+            }
+        ),
     )
     assert webhook_payloads.means(news, ["https://git.example.com/ünï/códe"])
 
@@ -360,7 +477,8 @@ def test_deliveries_are_limited_and_come_through_again_later() -> None:
     assert [send(n) for n in range(60)] == [202] * 60
     assert send(60) == 429
     scene.now += 1
-    assert [send(60), send(61), send(62)] == [202, 202, 429]  # what was turned away was not remembered
+    # what was turned away was not remembered
+    assert [send(60), send(61), send(62)] == [202, 202, 429]
 
 
 def test_what_is_remembered_is_bounded_and_ends_after_a_day() -> None:

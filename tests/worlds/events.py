@@ -1,4 +1,6 @@
-"""What may happen in a world. Each event leaves the world so that all can be as Git says when it is over."""
+"""What may happen in a world. Each event leaves the world so that all can be as Git says when it is
+over.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.model.cluster import Propagation
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NAMESPACE,
+    NODE,
+    POD,
+    Body,
+    Resource,
+)
 from gitops_ds.simulator import NodeSpec, Silence, SimulatedRequest, faults
 from gitops_ds.simulator.faults import RequestFault
 from tests.worlds.world import NAME, SPACE, Event, World, image_of
@@ -67,7 +78,8 @@ async def git_is_away_and_the_daemonset_is_deleted(world: World) -> None:
         if world.live() is not None:
             break
     else:
-        if not world.windows and not world.restarted:  # a new process does not know the last commit's files
+        # a new process does not know the last commit's files
+        if not world.windows and not world.restarted:
             world.wrong.append("while Git is away a deleted DaemonSet is not created again")
     world.history.unreachable = False
 
@@ -77,7 +89,9 @@ async def git_is_away_and_the_daemonset_is_deleted(world: World) -> None:
 
 async def a_node_joins(world: World) -> None:
     _anew(world)
-    world.cluster.add_nodes([NodeSpec(f"node-{world.chance.randint(10, 99_999)}", {"role": "worker"})])
+    world.cluster.add_nodes(
+        [NodeSpec(f"node-{world.chance.randint(10, 99_999)}", {"role": "worker"})]
+    )
 
 
 async def a_node_goes(world: World) -> None:
@@ -91,7 +105,10 @@ async def a_node_goes(world: World) -> None:
         await asyncio.sleep(80)
         live = world.live()
         undisturbed = (
-            world.wanted is pushed and not pushed.selector and world.story[-1].endswith("a node goes") and not world.disturbed
+            world.wanted is pushed
+            and not pushed.selector
+            and world.story[-1].endswith("a node goes")
+            and not world.disturbed
         )
         if undisturbed and live is not None and image_of(live) != image:
             world.wrong.append("a commit waits because of the pods of a node that is gone")
@@ -112,9 +129,20 @@ async def taints_and_labels_of_a_node_change_each_second(world: World) -> None:
     name = await _some_node(world)
     for number in range(world.chance.randint(60, 200)):
         _anew(world)
-        taints = [{"key": "DeletionCandidateOfClusterAutoscaler", "value": str(number), "effect": "PreferNoSchedule"}]
+        taints = [
+            {
+                "key": "DeletionCandidateOfClusterAutoscaler",
+                "value": str(number),
+                "effect": "PreferNoSchedule",
+            }
+        ]
         with contextlib.suppress(errors.NotFound):
-            await world.people.patch(NODE, "", name, {"metadata": {"labels": {"at": str(number)}}, "spec": {"taints": taints}})
+            await world.people.patch(
+                NODE,
+                "",
+                name,
+                {"metadata": {"labels": {"at": str(number)}}, "spec": {"taints": taints}},
+            )
         await asyncio.sleep(1)
     with contextlib.suppress(errors.NotFound):
         await world.people.patch(NODE, "", name, {"spec": {"taints": None}})
@@ -151,7 +179,9 @@ async def somebody_restarts_and_deletes_the_newest_revision(world: World) -> Non
     _anew(world)
     stamp = {"kubectl.kubernetes.io/restartedAt": str(world.now)}
     with contextlib.suppress(errors.NotFound):
-        await world.people.patch(DAEMONSET, SPACE, NAME, {"spec": {"template": {"metadata": {"annotations": stamp}}}})
+        await world.people.patch(
+            DAEMONSET, SPACE, NAME, {"spec": {"template": {"metadata": {"annotations": stamp}}}}
+        )
     await asyncio.sleep(60)
     if revision := _newest_revision(world):
         await _gone(world, CONTROLLER_REVISION, SPACE, revision["metadata"]["name"])
@@ -193,49 +223,87 @@ async def a_replicator_copies_the_settings_with_their_labels(world: World) -> No
     for _ in range(100):
         source = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
         if source is not None:
-            kept = {key: value for key, value in source["metadata"].items() if key in ("labels", "annotations")}
-            copy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**kept, "name": "settings", "namespace": "default"}}
+            kept = {
+                key: value
+                for key, value in source["metadata"].items()
+                if key in ("labels", "annotations")
+            }
+            copy = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {**kept, "name": "settings", "namespace": "default"},
+            }
             with contextlib.suppress(errors.AlreadyExists):
                 await world.people.create(CONFIG_MAP, copy)
         await asyncio.sleep(2)
 
 
 async def an_operator_sets_its_image_again_and_again(world: World) -> None:
-    operator = world.cluster.client("kubectl-set")  # what a controller owns would be a conflict for the next commit, for good
+    # what a controller owns would be a conflict for the next commit, for good
+    operator = world.cluster.client("kubectl-set")
     for _ in range(world.chance.randint(100, 300)):
         live = world.live()
         if live is not None and image_of(live) != "agent:operator":
             _anew(world)
             with contextlib.suppress(errors.NotFound):
-                patch = {"spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "agent:operator"}]}}}}
+                patch = {
+                    "spec": {
+                        "template": {
+                            "spec": {"containers": [{"name": "agent", "image": "agent:operator"}]}
+                        }
+                    }
+                }
                 await operator.patch(DAEMONSET, SPACE, NAME, patch)
         await asyncio.sleep(1)
     _anew(world)
 
 
 async def a_policy_denies_the_adoption_of_pods(world: World) -> None:
-    """Pods with the labels of the selector, and a webhook that refuses each change of them until it is taken away."""
+    """Pods with the labels of the selector, and a webhook that refuses each change of them until it
+    is taken away.
+    """
     code = world.chance.choice(DENIALS)
     world.story[-1] += f" ({code})"
 
     def denied(request: SimulatedRequest) -> RequestFault | None:
-        protected = request.resource == POD and request.verb == "patch" and request.name.startswith("protected-")
+        protected = (
+            request.resource == POD
+            and request.verb == "patch"
+            and request.name.startswith("protected-")
+        )
         return faults.failure(code) if protected else None
 
     for node in world.cluster.server.store.all(NODE):
-        await world.people.create(POD, _pod(f"protected-{node['metadata']['name']}", node["metadata"]["name"]))
+        await world.people.create(
+            POD, _pod(f"protected-{node['metadata']['name']}", node["metadata"]["name"])
+        )
     with world.fault(denied):
         await asyncio.sleep(200)
 
 
 async def pods_of_another_controller_have_our_labels(world: World) -> None:
     node = await _some_node(world)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "another", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web",
+        "uid": "another",
+        "controller": True,
+    }
     body = _pod(f"web-{world.chance.randint(0, 9999)}", node)
     # The simulated garbage collector would take a pod whose owner does not exist.
-    made = await world.people.create(CONFIG_MAP, {"metadata": {"name": body["metadata"]["name"], "namespace": SPACE}})
-    owner |= {"apiVersion": "v1", "kind": "ConfigMap", "name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
-    await world.people.create(POD, {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}})
+    made = await world.people.create(
+        CONFIG_MAP, {"metadata": {"name": body["metadata"]["name"], "namespace": SPACE}}
+    )
+    owner |= {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": made["metadata"]["name"],
+        "uid": made["metadata"]["uid"],
+    }
+    await world.people.create(
+        POD, {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+    )
 
 
 async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
@@ -263,14 +331,30 @@ async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
 async def an_answer_is_given_for_a_while(world: World) -> None:
     code = world.chance.choice((*DENIALS, 0))
     verbs = world.chance.choice(
-        (("create",), ("delete",), ("patch", "apply"), ("list",), ("list", "watch"), ("create", "patch", "delete"))
+        (
+            ("create",),
+            ("delete",),
+            ("patch", "apply"),
+            ("list",),
+            ("list", "watch"),
+            ("create", "patch", "delete"),
+        )
     )
-    kinds = world.chance.choice(((POD,), (CONTROLLER_REVISION,), (DAEMONSET,), (CONFIG_MAP,), (NAMESPACE,), ()))
-    world.story[-1] += f" ({code or 'silence'} to {', '.join(verbs)} of {', '.join(one.plural for one in kinds) or 'all'})"
-    answer: RequestFault = faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
+    kinds = world.chance.choice(
+        ((POD,), (CONTROLLER_REVISION,), (DAEMONSET,), (CONFIG_MAP,), (NAMESPACE,), ())
+    )
+    world.story[-1] += (
+        f" ({code or 'silence'} to {', '.join(verbs)} of "
+        f"{', '.join(one.plural for one in kinds) or 'all'})"
+    )
+    answer: RequestFault = (
+        faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)
+    )
 
     def fails(request: SimulatedRequest) -> RequestFault | None:
-        return answer if request.verb in verbs and (not kinds or request.resource in kinds) else None
+        return (
+            answer if request.verb in verbs and (not kinds or request.resource in kinds) else None
+        )
 
     with world.fault(fails):
         await asyncio.sleep(world.chance.uniform(20, 400))
@@ -280,7 +364,9 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
 async def watches_fail_while_lists_work(world: World) -> None:
     """What changed meanwhile has to be seen all the same, by lists."""
     code = world.chance.choice((403, 500, 503, 0))
-    answer: RequestFault = faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
+    answer: RequestFault = (
+        faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
+    )
     with world.fault(lambda request: answer if request.verb == "watch" else None):
         for client in world.clients:
             client.cut_watches()
@@ -346,7 +432,12 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
     await _gone(world, CONFIG_MAP, SPACE, "settings")
     await asyncio.sleep(90)
     found = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
-    undisturbed = not world.windows and world.wanted.settings and not world.git_away and world.live() is not None
+    undisturbed = (
+        not world.windows
+        and world.wanted.settings
+        and not world.git_away
+        and world.live() is not None
+    )
     if undisturbed and found is None:
         world.wrong.append("after an internal error in a watch a change is not seen")
 
@@ -355,7 +446,8 @@ async def etcd_is_restored_from_a_backup(world: World) -> None:
     """While its API servers are down, so that each watch begins anew, with what it saw last."""
     backup = world.cluster.server.store.backup()
     await world.people.create(CONFIG_MAP, {"metadata": {"namespace": "default", "name": "others"}})
-    for number in range(200):  # a cluster writes much between a backup and its use: versions don't catch up within seconds
+    # a cluster writes much between a backup and its use: versions don't catch up within seconds
+    for number in range(200):
         await world.people.patch(CONFIG_MAP, "default", "others", {"data": {"number": str(number)}})
     await asyncio.sleep(world.chance.uniform(5, 120))
     _anew(world)
@@ -365,7 +457,9 @@ async def etcd_is_restored_from_a_backup(world: World) -> None:
     world.restored_at = world.now
     for node in world.cluster.server.store.all(NODE):
         world.cluster.revive_node(node["metadata"]["name"])  # its next heartbeat
-    with world.fault(lambda request: faults.failure(503) if request.verb not in faults.READS else None):
+    with world.fault(
+        lambda request: faults.failure(503) if request.verb not in faults.READS else None
+    ):
         await asyncio.sleep(5)  # API servers are ready for reads first
 
 
@@ -401,21 +495,37 @@ async def _gone(world: World, resource: Resource, namespace: str, name: str) -> 
 async def _set_image(world: World, image: str) -> None:
     containers = [{"name": "agent", "image": image}]
     with contextlib.suppress(errors.NotFound):
-        await world.people.patch(DAEMONSET, SPACE, NAME, {"spec": {"template": {"spec": {"containers": containers}}}})
+        await world.people.patch(
+            DAEMONSET, SPACE, NAME, {"spec": {"template": {"spec": {"containers": containers}}}}
+        )
 
 
 def _newest_revision(world: World) -> Body | None:
-    return max(world.cluster.server.store.all(CONTROLLER_REVISION), key=lambda body: int(body["revision"]), default=None)
+    return max(
+        world.cluster.server.store.all(CONTROLLER_REVISION),
+        key=lambda body: int(body["revision"]),
+        default=None,
+    )
 
 
 async def _labelled(world: World, revision: Body, labels: dict[str, Any]) -> None:
     with contextlib.suppress(errors.NotFound):
-        await world.people.patch(CONTROLLER_REVISION, SPACE, revision["metadata"]["name"], {"metadata": {"labels": labels}})
+        await world.people.patch(
+            CONTROLLER_REVISION,
+            SPACE,
+            revision["metadata"]["name"],
+            {"metadata": {"labels": labels}},
+        )
 
 
 async def _finalizers(world: World, revision: Body, finalizers: list[str] | None) -> None:
     with contextlib.suppress(errors.NotFound):
-        await world.people.patch(CONTROLLER_REVISION, SPACE, revision["metadata"]["name"], {"metadata": {"finalizers": finalizers}})
+        await world.people.patch(
+            CONTROLLER_REVISION,
+            SPACE,
+            revision["metadata"]["name"],
+            {"metadata": {"finalizers": finalizers}},
+        )
 
 
 EVENTS: dict[str, Event] = {

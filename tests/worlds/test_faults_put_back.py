@@ -1,7 +1,8 @@
-"""Faults that were in the service once, put back one at a time into a private copy of it: some random world finds each.
+"""Faults that were in the service once, put back one at a time into a private copy of it: some
+random world finds each.
 
-The table of events is the whole one, and worlds are tried in the order of their seeds, so a fault that this finds is one that the
-thousand worlds would have found.
+The table of events is the whole one, and worlds are tried in the order of their seeds, so a fault
+that this finds is one that the thousand worlds would have found.
 """
 
 from __future__ import annotations
@@ -13,26 +14,42 @@ from tests.daemonset.private_copy import Copy
 WORLDS = 200
 
 FAULTS: dict[str, dict[str, tuple[str, str]]] = {
-    "an orphan counts as the DaemonSet's before the cluster shows its adoption, and a refused adoption ends nothing": {
+    "an orphan counts as the DaemonSet's before the cluster shows its adoption, and a refused "
+    "adoption ends nothing": {
         "gitops_ds.daemonset.claims": (
-            'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n    return False',
-            'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n    return True',
+            (
+                'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n '
+                "   return False"
+            ),
+            (
+                'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n '
+                "   return True"
+            ),
         ),
         "gitops_ds.daemonset.decide": ("if claim.adopts:", "if False:"),
         "gitops_ds.controller.executor": (
             "        if errors:\n            grounded = isinstance(",
-            "        if errors and not isinstance(actions[0], Adopt):\n            grounded = isinstance(",
+            (
+                "        if errors and not isinstance(actions[0], Adopt):\n            grounded = "
+                "isinstance("
+            ),
         ),
     },
     "a Namespace that leaves Git is deleted as any object": {
         "gitops_ds.plan.deletions": (
-            'return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", "CustomResourceDefinition"))',
+            (
+                'return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", '
+                '"CustomResourceDefinition"))'
+            ),
             "return False",
         ),
     },
     "a watch that fails while lists work is tried for ever, without a list": {
         "gitops_ds.client.informer": (
-            "    if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):",
+            (
+                "    if (broken or ended.silent_for >= LONGEST_SILENCE) and not "
+                "isinstance(ended.error, Expired):"
+            ),
             "    if False:",
         ),
     },
@@ -45,7 +62,10 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
             "staying = list(old)",
         ),
         "gitops_ds.controller.controller": (
-            "failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, decision)",
+            (
+                "failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, "
+                "decision)"
+            ),
             "failed = False",
         ),
     },
@@ -54,15 +74,24 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "what carries the owner's label is deleted, whoever wrote it": {
         "gitops_ds.plan.inventory": (
-            "mark_of(live) not in (None, mark(owner, key)):\n        return False\n    return key in inventory",
+            (
+                "mark_of(live) not in (None, mark(owner, key)):\n        return False\n    return key "
+                "in inventory"
+            ),
             "False:\n        return False\n    return True or key in inventory",
         ),
     },
     "an update may take the agents from any number of nodes": {
-        "gitops_ds.plan.planner": ("return change.operation is Operation.UPDATE and bool(", "return False and bool("),
+        "gitops_ds.plan.planner": (
+            "return change.operation is Operation.UPDATE and bool(",
+            "return False and bool(",
+        ),
     },
     "while Git is away nothing is healed": {
-        "gitops_ds.deployer.tip_lookup": ("            return Seen(known, asked=True, error=error)", "            raise error"),
+        "gitops_ds.deployer.tip_lookup": (
+            "            return Seen(known, asked=True, error=error)",
+            "            raise error",
+        ),
     },
     "drift that comes back is corrected at once, for ever": {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),

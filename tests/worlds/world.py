@@ -1,8 +1,10 @@
-"""One world: the service on a simulated cluster in virtual time, and everything that befalls it, drawn from a seed.
+"""One world: the service on a simulated cluster in virtual time, and everything that befalls it,
+drawn from a seed.
 
-The service is the DaemonSet controller with full powers and a deployer that prunes. `events` is the table of what may happen. While
-a world lasts, each request of the service is judged before the API server takes it; when all faults are over and a while has
-passed, everything must be as Git says, and the service must be quiet.
+The service is the DaemonSet controller with full powers and a deployer that prunes. `events` is the
+table of what may happen. While a world lasts, each request of the service is judged before the API
+server takes it; when all faults are over and a while has passed, everything must be as Git says,
+and the service must be quiet.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import deployment, names
 from gitops_ds.model.events import base
 from gitops_ds.model.events.base import Record
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, key_of
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NODE,
+    POD,
+    Body,
+    Key,
+    key_of,
+)
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -34,11 +45,14 @@ from tests.deployer.test_loop import History
 
 SPACE, NAME = "tools", "agent"
 SCHEDULE = 30.0  # seconds between two looks at Git
-REQUESTS_A_MINUTE = 400  # of the controller, or of the deployer: a loop without back-off sends thousands
+# of the controller, or of the deployer: a loop without back-off sends thousands
+REQUESTS_A_MINUTE = 400
 QUIET_REQUESTS_A_MINUTE = 30
-SETTLED_AFTER = 1400.0  # seconds: two comparisons of the deployer, and the longest back-off of anything
+# seconds: two comparisons of the deployer, and the longest back-off of anything
+SETTLED_AFTER = 1400.0
 OLDEST_PICTURE = 660.0  # seconds, as docs/promises.md says
-AT_REST = 120.0  # seconds without a change of DaemonSet, revisions or nodes, after which a healthy pod has to stay
+# seconds without a change of DaemonSet, revisions or nodes, after which a healthy pod has to stay
+AT_REST = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,10 @@ class Wanted:
         if self.namespace:
             documents.append(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SPACE}}}\n")
         if self.settings:
-            documents.append(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: {SPACE}}}\ndata: {{a: b}}\n")
+            documents.append(
+                f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: "
+                f"{SPACE}}}\ndata: {{a: b}}\n"
+            )
         return "---\n".join(documents)
 
 
@@ -134,14 +151,24 @@ class World:
             client.faults = self._judge(name)
         chance = random.Random(self.chance.random()).random
         clock = virtual_time.clock()
-        self.controller = Controller(self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance)
+        self.controller = Controller(
+            self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance
+        )
         place = DeployTarget(self._clients[1], "gitops-ds", "test", "memory")
         source = revision_selector.RevisionSource(
-            self.history.tip, self.history.snapshot, self.history.movement, revision_selector.at_once(prepare.prepare)
+            self.history.tip,
+            self.history.snapshot,
+            self.history.movement,
+            revision_selector.at_once(prepare.prepare),
         )
         asked = ApplyOptions(Guards(prune=True), patience=0.0)
-        self.loop = deployer_loop.Loop(source, place, asked, self._hear, deployer_loop.LoopTiming(5.0, clock, chance))
-        self.tasks = [asyncio.create_task(work) for work in (self.controller.run(), self.loop.run(), self._schedule(self.loop))]
+        self.loop = deployer_loop.Loop(
+            source, place, asked, self._hear, deployer_loop.LoopTiming(5.0, clock, chance)
+        )
+        self.tasks = [
+            asyncio.create_task(work)
+            for work in (self.controller.run(), self.loop.run(), self._schedule(self.loop))
+        ]
 
     async def kill(self) -> None:
         """Ends the process at once."""
@@ -196,8 +223,19 @@ class World:
                     return fault
             if request.verb == "delete" and request.resource is not None:
                 self._judge_delete(request)
-            if request.verb in ("apply", "create") and request.resource is not None and not request.dry_run:
-                self.wrote.add(Key(request.resource.group, request.resource.kind, request.namespace, request.name))
+            if (
+                request.verb in ("apply", "create")
+                and request.resource is not None
+                and not request.dry_run
+            ):
+                self.wrote.add(
+                    Key(
+                        request.resource.group,
+                        request.resource.kind,
+                        request.namespace,
+                        request.name,
+                    )
+                )
             return None
 
         return judge
@@ -215,7 +253,9 @@ class World:
     def _judge_pod(self, body: Body) -> None:
         pod, owner = pods.pod_of(body), self.live()
         if pod.uid in self.kept:
-            self.wrong.append(f"deletes the pod of {pod.node} for an orphan that could not be adopted")
+            self.wrong.append(
+                f"deletes the pod of {pod.node} for an orphan that could not be adopted"
+            )
         if self.now - self.restored_at < AT_REST or self.is_late:
             return  # it saw the pods as they were before
         if pod.owner is None or pod.owner.kind != "DaemonSet" or pod.owner.name != NAME:
@@ -224,16 +264,30 @@ class World:
         if not self.is_calm or self.windows or owner is None or pod.terminating or not pod.ready:
             return
         node = self.cluster.server.store.get(NODE, "", pod.node)
-        others = [one for one in self.own_pods() if one.node == pod.node and one.uid != pod.uid and not one.terminating]
+        others = [
+            one
+            for one in self.own_pods()
+            if one.node == pod.node and one.uid != pod.uid and not one.terminating
+        ]
         image = body["spec"]["containers"][0]["image"]
-        if node is not None and not others and image == image_of(owner) and not (node.get("spec") or {}).get("taints"):
+        if (
+            node is not None
+            and not others
+            and image == image_of(owner)
+            and not (node.get("spec") or {}).get("taints")
+        ):
             self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
 
     def _hear(self, told: Record) -> None:
-        if isinstance(told, deployment.Unchanged | deployment.PassEnded) and self.blind_since is not None:
+        if (
+            isinstance(told, deployment.Unchanged | deployment.PassEnded)
+            and self.blind_since is not None
+        ):
             age = self.now - self.blind_since
             if age > OLDEST_PICTURE + 60:
-                self.wrong.append(f"reports on a picture that is {age:.0f} s old: {type(told).__name__}")
+                self.wrong.append(
+                    f"reports on a picture that is {age:.0f} s old: {type(told).__name__}"
+                )
         if isinstance(told, base.Decided):
             reasons = [action.why for action in told.decision.actions]
             if not all(reasons):
@@ -257,19 +311,25 @@ class World:
         return f"agent:{self.wanted.tag}"
 
     def check_agents(self, when: str, *, rolled_out: bool = True) -> None:
-        """The DaemonSet is as Git says, and each node has a ready pod of it, but for one during a rollout."""
+        """The DaemonSet is as Git says, and each node has a ready pod of it, but for one during a
+        rollout.
+        """
         owner = self.live()
         if owner is None:
             self.wrong.append(f"{when}: there is no DaemonSet")
             return
         if image_of(owner) != self.expected_image():
-            self.wrong.append(f"{when}: the image is {image_of(owner)}, Git says {self.expected_image()}")
+            self.wrong.append(
+                f"{when}: the image is {image_of(owner)}, Git says {self.expected_image()}"
+            )
             return
         nodes = {body["metadata"]["name"] for body in self.cluster.server.store.all(NODE)}
         running = Counter(pod.node for pod in self.own_pods() if pod.ready and not pod.terminating)
         missing = Counter(nodes) - running
         if running - Counter(nodes) or missing.total() > (0 if rolled_out else 1):
-            self.wrong.append(f"{when}: of the nodes {sorted(nodes)} these have agents: {dict(running)}")
+            self.wrong.append(
+                f"{when}: of the nodes {sorted(nodes)} these have agents: {dict(running)}"
+            )
 
     def check_end(self) -> None:
         """All is as wanted, and nothing goes on."""
@@ -289,20 +349,34 @@ class World:
 
     def _check_status(self, owner: Body) -> None:
         nodes, status = len(self.cluster.server.store.all(NODE)), owner.get("status") or {}
-        for counter in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled"):
+        for counter in (
+            "desiredNumberScheduled",
+            "currentNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+        ):
             if status.get(counter, 0) != nodes:
-                self.wrong.append(f"at the end: {counter} is {status.get(counter, 0)} on {nodes} nodes")
+                self.wrong.append(
+                    f"at the end: {counter} is {status.get(counter, 0)} on {nodes} nodes"
+                )
 
     def check_newest_revision(self, when: str, owner: Body) -> None:
         """The newest revision has the template, and every pod its hash."""
         own = [
             body
             for body in self.cluster.server.store.all(CONTROLLER_REVISION)
-            if any(ref["uid"] == owner["metadata"]["uid"] for ref in body["metadata"].get("ownerReferences") or ())
+            if any(
+                ref["uid"] == owner["metadata"]["uid"]
+                for ref in body["metadata"].get("ownerReferences") or ()
+            )
         ]
         newest = max(own, key=lambda body: int(body["revision"]), default=None)
         template = revisions.template_of(newest) if newest is not None else None
-        if newest is None or template is None or not revisions.same_template(template, owner["spec"]["template"]):
+        if (
+            newest is None
+            or template is None
+            or not revisions.same_template(template, owner["spec"]["template"])
+        ):
             self.wrong.append(f"{when}: the newest revision is not the template's")
             return
         hash = newest["metadata"]["labels"][names.REVISION_HASH]
@@ -317,7 +391,9 @@ class World:
             self.wrong.append(f"the {name} sent {most} requests in minute {minute}")
         allowed = self.asked + 4 * len(self.story) + 10
         if not self.git_away and self.history.looks > allowed:
-            self.wrong.append(f"{self.history.looks} looks at Git, of which {self.asked} were scheduled")
+            self.wrong.append(
+                f"{self.history.looks} looks at Git, of which {self.asked} were scheduled"
+            )
 
 
 def image_of(body: Body) -> str:
@@ -348,8 +424,12 @@ def play(seed: int, table: dict[str, Event]) -> Outcome:
 
 async def _play(seed: int, table: dict[str, Event]) -> Outcome:
     chance = random.Random(seed)
-    async with simulator.SimulatedCluster(seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))) as cluster:
-        cluster.add_nodes(NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3)))
+    async with simulator.SimulatedCluster(
+        seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))
+    ) as cluster:
+        cluster.add_nodes(
+            NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3))
+        )
         world = World(chance, cluster)
         world.push()
         world.start()

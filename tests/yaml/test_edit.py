@@ -41,17 +41,30 @@ def test_no_edit_leaves_every_byte() -> None:
 
 
 def test_an_entry_is_taken_away_with_its_siblings_in_place() -> None:
-    edited = yaml_edit.apply(FILE, [Edit(0, (*IMAGE[:-1], "args", 0), None), Edit(0, (*IMAGE[:-1], "args", 1), "--z")])
-    assert parser.read("f", edited).documents[0].value["spec"]["template"]["spec"]["containers"][0]["args"] == ["--z"]
+    edited = yaml_edit.apply(
+        FILE, [Edit(0, (*IMAGE[:-1], "args", 0), None), Edit(0, (*IMAGE[:-1], "args", 1), "--z")]
+    )
+    assert parser.read("f", edited).documents[0].value["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ] == ["--z"]
 
 
-@pytest.mark.parametrize("text", ["yes", "0644", "1e3", "null", "1.10", "a: b", "# no", "12:30:45", "x"])
+@pytest.mark.parametrize(
+    "text", ["yes", "0644", "1e3", "null", "1.10", "a: b", "# no", "12:30:45", "x"]
+)
 def test_a_text_stays_a_text(text: str) -> None:
     edited = yaml_edit.apply(FILE, [Edit(0, (*IMAGE[:-1], "workingDir"), text)])
-    assert parser.read("f", edited).documents[0].value["spec"]["template"]["spec"]["containers"][0]["workingDir"] == text
+    assert (
+        parser.read("f", edited)
+        .documents[0]
+        .value["spec"]["template"]["spec"]["containers"][0]["workingDir"]
+        == text
+    )
 
 
-@pytest.mark.parametrize(("data", "edit"), [(b"a: [", Edit(0, ("a",), 1)), (FILE, Edit(0, ("spec", "nope", "x"), 1))])
+@pytest.mark.parametrize(
+    ("data", "edit"), [(b"a: [", Edit(0, ("a",), 1)), (FILE, Edit(0, ("spec", "nope", "x"), 1))]
+)
 def test_what_can_not_be_edited_is_said(data: bytes, edit: Edit) -> None:
     with pytest.raises(ValueError, match=r"."):
         yaml_edit.apply(data, [edit])

@@ -1,4 +1,6 @@
-"""What comes or goes takes its own lines: every other byte, and every comment beside it, stays where it was."""
+"""What comes or goes takes its own lines: every other byte, and every comment beside it, stays
+where it was.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,10 @@ def gone(*lines: str) -> str:
         (
             (*POD, "tolerations", 1),
             [
-                "              - key: node.kubernetes.io/not-ready   # added by the controller\n                operator: Exists",
+                (
+                    "              - key: node.kubernetes.io/not-ready   # added by the controller\n  "
+                    "              operator: Exists"
+                ),
             ],
         ),
         ((*POD, "serviceAccount"), ["            serviceAccount: agent"]),
@@ -87,7 +92,9 @@ def test_what_goes_takes_its_own_lines(path: tuple[str | int, ...], lines: list[
 
 
 def test_the_first_key_of_a_list_entry_makes_room_for_the_next() -> None:
-    there = "            - name: agent   # the main one\n              image: 'example.com/agent:1'\n"
+    there = (
+        "            - name: agent   # the main one\n              image: 'example.com/agent:1'\n"
+    )
     assert edited(FILE, Edit(0, (*POD, "containers", 0, "name"))) == FILE.replace(
         there, "            - image: 'example.com/agent:1'\n"
     )
@@ -105,14 +112,26 @@ def test_of_the_only_entry_an_empty_list_stays() -> None:
     [(0, '["--b=c"]'), (1, "[--a]")],
 )
 def test_entries_between_brackets(index: int, after: str) -> None:
-    assert edited(FILE, Edit(0, (*POD, "containers", 0, "args", index))) == FILE.replace('[--a,  "--b=c"]', after)
+    assert edited(FILE, Edit(0, (*POD, "containers", 0, "args", index))) == FILE.replace(
+        '[--a,  "--b=c"]', after
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "value", "before", "after"),
     [
-        (("metadata", "labels"), {"a": "b"}, 'namespace: "logging"}', 'namespace: "logging", labels: {a: b}}'),
-        ((*POD, "containers", 0, "securityContext", "readOnly"), True, "securityContext: {}", "securityContext: {readOnly: true}"),
+        (
+            ("metadata", "labels"),
+            {"a": "b"},
+            'namespace: "logging"}',
+            'namespace: "logging", labels: {a: b}}',
+        ),
+        (
+            (*POD, "containers", 0, "securityContext", "readOnly"),
+            True,
+            "securityContext: {}",
+            "securityContext: {readOnly: true}",
+        ),
         (
             (*POD, "containers", 0, "imagePullPolicy"),
             "IfNotPresent",
@@ -129,7 +148,10 @@ def test_entries_between_brackets(index: int, after: str) -> None:
             (*POD, "containers", 0, "env", 1),
             {"name": "OTHER", "value": "yes"},
             '{name: LEVEL, value: "info"}\n',
-            '{name: LEVEL, value: "info"}\n              - name: OTHER\n                value: "yes"\n',
+            (
+                '{name: LEVEL, value: "info"}\n              - name: OTHER\n                value: '
+                '"yes"\n'
+            ),
         ),
         (
             (*POD, "containers", 0, "args", 2),
@@ -145,15 +167,17 @@ def test_entries_between_brackets(index: int, after: str) -> None:
         ),
     ],
 )
-def test_what_comes_stands_beside_its_like(path: tuple[str | int, ...], value: Any, before: str, after: str) -> None:
+def test_what_comes_stands_beside_its_like(
+    path: tuple[str | int, ...], value: Any, before: str, after: str
+) -> None:
     assert FILE.count(before) == 1
     assert edited(FILE, Edit(0, path, value, make=True)) == FILE.replace(before, after)
 
 
 def test_a_key_gets_another_name_and_keeps_its_place_and_comment() -> None:
-    assert edited(FILE, Edit(0, (*POD, "serviceAccount"), key="serviceAccountName")) == FILE.replace(
-        "serviceAccount:", "serviceAccountName:"
-    )
+    assert edited(
+        FILE, Edit(0, (*POD, "serviceAccount"), key="serviceAccountName")
+    ) == FILE.replace("serviceAccount:", "serviceAccountName:")
     with pytest.raises(ValueError, match="no place"):
         edited(FILE, Edit(0, (*POD, "serviceAccount"), key="volumes"))
 
@@ -171,7 +195,10 @@ def test_many_edits_of_one_file_each_by_the_paths_of_the_file_as_it_was() -> Non
     )
     spec = parser.read("f", after.encode()).documents[0].value["spec"]["template"]["spec"]
     assert spec["tolerations"] == [{"key": "b"}, {"key": "c"}]
-    assert spec["containers"][0]["resources"] == {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
+    assert spec["containers"][0]["resources"] == {
+        "requests": {"cpu": "50m", "memory": "64Mi"},
+        "limits": {"memory": "128Mi"},
+    }
     comments = [line.strip() for line in FILE.splitlines() if line.strip().startswith("#")]
     assert [line.strip() for line in after.splitlines() if line.strip().startswith("#")] == comments
 
@@ -189,7 +216,10 @@ def test_json_stays_json() -> None:
 
 def test_block_texts_and_blank_lines_around_them_stay() -> None:
     text = "a:\n  x: |\n    one\n    two\n\n\nb: >-\n  three\n# end\n"
-    assert edited(text, Edit(0, ("a", "z"), 1)) == "a:\n  x: |\n    one\n    two\n  z: 1\n\n\nb: >-\n  three\n# end\n"
+    assert (
+        edited(text, Edit(0, ("a", "z"), 1))
+        == "a:\n  x: |\n    one\n    two\n  z: 1\n\n\nb: >-\n  three\n# end\n"
+    )
     assert edited(text, Edit(0, ("b",))) == "a:\n  x: |\n    one\n    two\n\n\n# end\n"
 
 
@@ -197,12 +227,16 @@ def test_what_an_alias_shares_is_not_changed_for_both() -> None:
     text = "a: &x {b: 1}\nc: *x\n"
     with pytest.raises(ValueError, match="alias"):
         edited(text, Edit(0, ("c", "b"), 2))
-    assert parser.read("f", edited(text, Edit(0, ("c",))).encode()).documents[0].value == {"a": {"b": 1}}
+    assert parser.read("f", edited(text, Edit(0, ("c",))).encode()).documents[0].value == {
+        "a": {"b": 1}
+    }
 
 
 @pytest.mark.parametrize("old", ["1", "{x: 1}", "'x'", "[1, 2]"])
 @pytest.mark.parametrize("value", [[{}, 1, 1], [[], "x"], [{}, {"a": 1}]])
-def test_a_list_that_begins_with_an_empty_collection_takes_the_place_of_a_value_with_a_comment(old: str, value: Any) -> None:
+def test_a_list_that_begins_with_an_empty_collection_takes_the_place_of_a_value_with_a_comment(
+    old: str, value: Any
+) -> None:
     text = f"a: {old}   # one\nb: 1   # two\n"
     after = edited(text, Edit(0, ("a",), value))
     assert parser.read("f", after.encode()).documents[0].value == {"a": value, "b": 1}
@@ -211,8 +245,14 @@ def test_a_list_that_begins_with_an_empty_collection_takes_the_place_of_a_value_
 
 
 keys = st.sampled_from(["a", "b", "c", "d"])
-scalars = st.sampled_from([1, True, "x", "yes", "a: b", "# c", "", "two words", "0644", "line\nbreak", "é", 1.5])
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=8)
+scalars = st.sampled_from(
+    [1, True, "x", "yes", "a: b", "# c", "", "two words", "0644", "line\nbreak", "é", 1.5]
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def under(value: Any, draw: Any, indent: int) -> str:
@@ -227,17 +267,29 @@ def under(value: Any, draw: Any, indent: int) -> str:
         return f"  # {draw(st.integers(0, 10**6))}\n{body}" if draw(st.booleans()) else f"\n{body}"
     if isinstance(value, list) and value and draw(st.booleans()):
         return "\n" + "".join(f"{pad}-{under(item, draw, indent + 2)}" for item in value)
-    return f" {style.flow(value)}" + (f"   # {draw(st.integers(0, 10**6))}" if draw(st.booleans()) else "") + "\n"
+    return (
+        f" {style.flow(value)}"
+        + (f"   # {draw(st.integers(0, 10**6))}" if draw(st.booleans()) else "")
+        + "\n"
+    )
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     found = [path] if path else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return found + [deeper for key, item in items for deeper in paths(item, (*path, key))]
 
 
 @given(st.data())
-def test_an_edit_does_what_it_says_and_comments_on_lines_of_their_own_stay(data: st.DataObject) -> None:
+def test_an_edit_does_what_it_says_and_comments_on_lines_of_their_own_stay(
+    data: st.DataObject,
+) -> None:
     value = data.draw(st.dictionaries(keys, values, min_size=2, max_size=4))
     text = under(value, data.draw, 0).partition("\n")[2] if data.draw(st.booleans()) else ""
     text = text or "".join(f"{key}:{under(item, data.draw, 2)}" for key, item in value.items())
@@ -251,7 +303,11 @@ def test_an_edit_does_what_it_says_and_comments_on_lines_of_their_own_stay(data:
             [
                 Edit(0, path),
                 Edit(0, path, data.draw(values)),
-                Edit(0, (*path[:-1], len(parent) if isinstance(parent, list) else "new"), data.draw(values)),
+                Edit(
+                    0,
+                    (*path[:-1], len(parent) if isinstance(parent, list) else "new"),
+                    data.draw(values),
+                ),
             ]
         )
     )

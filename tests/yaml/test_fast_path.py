@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from gitops_ds.yaml import fast_path, parser
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = sorted(path for folder in ("examples-repo", "deploy") for path in (ROOT / folder).rglob("*.yaml"))
+MANIFESTS = sorted(
+    path for folder in ("examples-repo", "deploy") for path in (ROOT / folder).rglob("*.yaml")
+)
 
 
 def told(data: bytes) -> str:
     """Every value with its type and order."""
     parsed = parser.through_nodes("f", data)
-    return repr([(one.index, one.value) for one in parsed.documents]) + "".join(f"\n{one.message}" for one in parsed.findings)
+    return repr([(one.index, one.value) for one in parsed.documents]) + "".join(
+        f"\n{one.message}" for one in parsed.findings
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,10 @@ def told(data: bytes) -> str:
         "a:\n    - b:\n        - c\n      d: e\n\n    # between\n    - f\ng:\n",
         "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n",
         "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
-        "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\nargs:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n",
+        (
+            "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\nargs:\n  - --a=b\n  - -c\n  - "
+            "$(NODE):http://x/?y=z&q\nf: 10%\n"
+        ),
         "a: b c  d   \nb:   x\n",
     ],
 )
@@ -95,7 +102,10 @@ def test_real_files_are_read_alike(path: Path) -> None:
 
 def test_many_real_files_are_read_here() -> None:
     """Else all of it would be in vain."""
-    assert sum(fast_path.read(path.read_bytes()) is not None for path in MANIFESTS) > len(MANIFESTS) / 2
+    assert (
+        sum(fast_path.read(path.read_bytes()) is not None for path in MANIFESTS)
+        > len(MANIFESTS) / 2
+    )
 
 
 WORDS = [
@@ -120,7 +130,9 @@ WORDS = [
     ":",
     "a:b",
 ]
-VALUES = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from("ab1 :#-.,[]{}'\"?&*!|>%@=~"), max_size=8))
+VALUES = st.one_of(
+    st.sampled_from(WORDS), st.text(st.sampled_from("ab1 :#-.,[]{}'\"?&*!|>%@=~"), max_size=8)
+)
 LINES = st.builds(
     "{}{}{}{}{}".format,
     st.sampled_from(["", "", "  ", "  ", "    ", " ", "      "]),
@@ -131,7 +143,11 @@ LINES = st.builds(
 )
 
 
-@given(st.lists(st.one_of(LINES, st.sampled_from(["", "---", "# a", "  # a", "..."])), max_size=8).map("\n".join))
+@given(
+    st.lists(st.one_of(LINES, st.sampled_from(["", "---", "# a", "  # a", "..."])), max_size=8).map(
+        "\n".join
+    )
+)
 @example("a: - b")
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")

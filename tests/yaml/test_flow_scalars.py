@@ -11,7 +11,10 @@ from gitops_ds.yaml import parser
 READ = [
     (b"a: {image: foo:1, b: x}", {"a": {"image": "foo:1", "b": "x"}}),
     (b"a: [c:d, 'e:f', \"g:h\"]", {"a": ["c:d", "e:f", "g:h"]}),
-    (b"helm: {chart: oci://host/x?y=z, version: 1.2.3}", {"helm": {"chart": "oci://host/x?y=z", "version": "1.2.3"}}),
+    (
+        b"helm: {chart: oci://host/x?y=z, version: 1.2.3}",
+        {"helm": {"chart": "oci://host/x?y=z", "version": "1.2.3"}},
+    ),
     (b'a: {"k":1, "l":foo:2}', {"a": {"k": 1, "l": "foo:2"}}),
     (b"x: 1\n---\na: {t: 12:30:45}", {"a": {"t": "12:30:45"}}),
     (b"a: {b: &x http://h:80/p, c: *x}", {"a": {"b": "http://h:80/p", "c": "http://h:80/p"}}),

@@ -1,4 +1,6 @@
-"""Where the values of a kustomized object stand: in the manifest or the patch that has them, and nowhere that is guessed."""
+"""Where the values of a kustomized object stand: in the manifest or the patch that has them, and
+nowhere that is guessed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ spec:
     - {name: one, image: "a:1"}
     - {name: two, image: "b:1", args: [x, y]}
 """
-PATCH = "kind: DaemonSet\nmetadata: {name: agent}\nspec: {minReadySeconds: 20, containers: [{name: two, image: 'b:2'}]}\n"
+PATCH = (
+    "kind: DaemonSet\nmetadata: {name: agent}\nspec: {minReadySeconds: 20, containers: [{name: "
+    "two, image: 'b:2'}]}\n"
+)
 OUTPUT = """\
 kind: DaemonSet
 metadata: {name: my-agent, namespace: n}
@@ -33,10 +38,17 @@ FILES = {PurePosixPath("base.yaml"): BASE.encode(), PurePosixPath("patch.yaml"):
 
 def told(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
     """The places of a path, or of its nearest parent, as `file:path`."""
-    files = {**FILES, **{PurePosixPath(f"{name}.yaml"): text.encode() for name, text in changed.items()}}
+    files = {
+        **FILES,
+        **{PurePosixPath(f"{name}.yaml"): text.encode() for name, text in changed.items()},
+    }
     resources = [file for file in files if file.stem != "patch"]
-    found = kustomize.placed(output.encode(), resources, [PurePosixPath("patch.yaml")], files).get(0, {})
-    near = next((found[path[:length]] for length in range(len(path), -1, -1) if path[:length] in found), ())
+    found = kustomize.placed(output.encode(), resources, [PurePosixPath("patch.yaml")], files).get(
+        0, {}
+    )
+    near = next(
+        (found[path[:length]] for length in range(len(path), -1, -1) if path[:length] in found), ()
+    )
     return [f"{one.file}:{'.'.join(map(str, one.path))}" for one in near]
 
 
@@ -48,7 +60,10 @@ def told(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
         (("spec", "containers", 0, "args", 0), ["base.yaml:spec.containers.1.args.1"]),
         # Changed by something else than a patch in a file: the container that has it.
         (("spec", "containers", 1, "image"), ["base.yaml:spec.containers.0"]),
-        (("spec", "containers", 0, "resources"), ["base.yaml:spec.containers.1", "patch.yaml:spec.containers.0"]),
+        (
+            ("spec", "containers", 0, "resources"),
+            ["base.yaml:spec.containers.1", "patch.yaml:spec.containers.0"],
+        ),
         (("spec", "updateStrategy"), ["base.yaml:spec", "patch.yaml:spec"]),
         (("metadata", "namespace"), ["base.yaml:metadata", "patch.yaml:metadata"]),
     ],
@@ -62,11 +77,20 @@ def test_an_object_that_two_files_could_be_has_no_place() -> None:
 
 
 def test_the_file_with_the_very_name_is_meant() -> None:
-    assert told(("spec", "a"), other="kind: DaemonSet\nmetadata: {name: my-agent}\nspec: {a: 1}\n") == ["other.yaml:spec"]
+    assert told(
+        ("spec", "a"), other="kind: DaemonSet\nmetadata: {name: my-agent}\nspec: {a: 1}\n"
+    ) == ["other.yaml:spec"]
 
 
 @pytest.mark.parametrize(
-    "output", ["", "a: [", "- x\n", "kind: DaemonSet\nmetadata: x\n", "kind: {a: b}\nmetadata: {name: [agent]}\n"]
+    "output",
+    [
+        "",
+        "a: [",
+        "- x\n",
+        "kind: DaemonSet\nmetadata: x\n",
+        "kind: {a: b}\nmetadata: {name: [agent]}\n",
+    ],
 )
 def test_no_output_is_too_odd(output: str) -> None:
     assert told(("spec", "a"), output) == []

@@ -1,4 +1,6 @@
-"""Files of YAML and JSON: values as kubectl's, findings at their place, and no bytes that make the reader raise."""
+"""Files of YAML and JSON: values as kubectl's, findings at their place, and no bytes that make the
+reader raise.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ from gitops_ds.yaml import nodes, parser
 
 DOUBT = "to kubectl and something else to other YAML readers"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcde", "bcdef", strict=True)
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
+    for old, new in zip("abcde", "bcdef", strict=True)
 )
 
 
 def values(text: str | bytes) -> list[object]:
-    return [one.value for one in parser.read("f", text if isinstance(text, bytes) else text.encode()).documents]
+    return [
+        one.value
+        for one in parser.read("f", text if isinstance(text, bytes) else text.encode()).documents
+    ]
 
 
 def told(data: bytes) -> list[str]:
@@ -32,7 +38,10 @@ def told(data: bytes) -> list[str]:
         ("a: 1\nb: 'x'\nc: \"2\"\nd: |\n  y\n", {"a": 1, "b": "x", "c": "2", "d": "y\n"}),
         ("a: [1, two, {b: ~}]", {"a": [1, "two", {"b": None}]}),
         ("a: !!str 5\nc: !!map {x: 1}\nd: !!seq [1]\n", {"a": "5", "c": {"x": 1}, "d": [1]}),
-        ('{"a": "\\ud83d\\ude00 \\/",\n\t"b": 1.0, "c": [true, null]}', {"a": "😀 /", "b": 1, "c": [True, None]}),
+        (
+            '{"a": "\\ud83d\\ude00 \\/",\n\t"b": 1.0, "c": [true, null]}',
+            {"a": "😀 /", "b": 1, "c": [True, None]},
+        ),
         ("a: &x {b: 1}\nc: *x\n", {"a": {"b": 1}, "c": {"b": 1}}),
         ("a: 1\n<<: {a: 2, b: 3}\n", {"a": 2, "b": 3}),
         ("<<: {a: 2, b: 3}\na: 1\n", {"a": 1, "b": 3}),
@@ -48,7 +57,9 @@ def test_a_document_is_read_as_kubectl_reads_it(text: str, value: object) -> Non
 
 
 def test_empty_documents_are_left_out_but_counted() -> None:
-    found = parser.read("f", b"# only a comment\n---\n---\na: 1\n---\n# nothing\n---\nb: 2\n").documents
+    found = parser.read(
+        "f", b"# only a comment\n---\n---\na: 1\n---\n# nothing\n---\nb: 2\n"
+    ).documents
     assert [(one.index, one.value) for one in found] == [(1, {"a": 1}), (3, {"b": 2})]
 
 
@@ -62,41 +73,95 @@ def test_what_aliases_name_is_copied() -> None:
 @pytest.mark.parametrize(
     ("data", "finding"),
     [
-        (b"a: b: c\n", 'DS001 f.yaml:1:5 a ":" where no key can stand: quote the text, or mend the indentation'),
+        (
+            b"a: b: c\n",
+            (
+                'DS001 f.yaml:1:5 a ":" where no key can stand: quote the text, or mend the '
+                "indentation"
+            ),
+        ),
         (b"a:\n\t- b\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
         (b"a: 1\n\tb: 2\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
-        (b"a: 'x\n", "DS001 f.yaml:2:1 the file ends inside a quoted text: a closing quote is missing"),
+        (
+            b"a: 'x\n",
+            "DS001 f.yaml:2:1 the file ends inside a quoted text: a closing quote is missing",
+        ),
         (b"- a\nb: c\n", 'DS001 f.yaml:2:1 expected "-" here: mend the indentation'),
         (b"x: 1\na: \xc3(\n", "DS001 f.yaml:2:4 the file is not UTF-8: save it as UTF-8"),
-        (b"x: 1\na: b\x00c\n", "DS001 f.yaml:2:5 the character U+0000 is not allowed in YAML: remove it"),
+        (
+            b"x: 1\na: b\x00c\n",
+            "DS001 f.yaml:2:5 the character U+0000 is not allowed in YAML: remove it",
+        ),
         ("a: 1\n".encode("utf-16"), "DS001 f.yaml:1:1 the file is UTF-16: save it as UTF-8"),
         (
             b"\xef\xbb\xbfa: 1\n",
-            "DS001 f.yaml:1:1 the file starts with a byte order mark, which some tools refuse: save it without",
+            (
+                "DS001 f.yaml:1:1 the file starts with a byte order mark, which some tools refuse: "
+                "save it without"
+            ),
         ),
-        (b"a: 1\nb:\n  a: 1\n  a: 2\n", 'DS002 f.yaml:4:3 the key "a" is here a second time; the first is at f.yaml:3:3'),
-        (b"1: a\n'1': b\n", 'DS002 f.yaml:2:1 the key "1" is here a second time; the first is at f.yaml:1:1'),
-        (b"a: &x 1\nb: &x 2\n", "DS001 f.yaml:2:4 this anchor stands twice in the document: give it another name"),
+        (
+            b"a: 1\nb:\n  a: 1\n  a: 2\n",
+            'DS002 f.yaml:4:3 the key "a" is here a second time; the first is at f.yaml:3:3',
+        ),
+        (
+            b"1: a\n'1': b\n",
+            'DS002 f.yaml:2:1 the key "1" is here a second time; the first is at f.yaml:1:1',
+        ),
+        (
+            b"a: &x 1\nb: &x 2\n",
+            "DS001 f.yaml:2:4 this anchor stands twice in the document: give it another name",
+        ),
         (b"a: *x\n", "DS001 f.yaml:1:4 no anchor of this name stands before it"),
-        (b"a: !foo b\n", "DS001 f.yaml:1:4 the tag !foo is not supported: only !!str, !!map and !!seq are"),
+        (
+            b"a: !foo b\n",
+            "DS001 f.yaml:1:4 the tag !foo is not supported: only !!str, !!map and !!seq are",
+        ),
         (b"? [a]\n: b\n", "DS001 f.yaml:1:3 a key must be a text, not a list or a mapping"),
         (b"~: b\n", "DS001 f.yaml:1:1 the key ~ is no text: quote it"),
-        (b"a: .inf\n", 'DS001 f.yaml:1:4 .inf is a number that JSON can\'t hold: write ".inf" if a text is meant'),
+        (
+            b"a: .inf\n",
+            (
+                'DS001 f.yaml:1:4 .inf is a number that JSON can\'t hold: write ".inf" if a text is '
+                "meant"
+            ),
+        ),
         (b"<<: 3\n", "DS001 f.yaml:1:5 << takes a mapping or a list of mappings"),
-        (b"a: &a [*a]\n", "DS001 f.yaml:1:4 the document is nested more than 64 levels deep, or an alias holds itself"),
+        (
+            b"a: &a [*a]\n",
+            (
+                "DS001 f.yaml:1:4 the document is nested more than 64 levels deep, or an alias holds "
+                "itself"
+            ),
+        ),
         (b"[" * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
-        (b"- " * 65, "DS001 f.yaml:1:129 the document is nested more than 64 levels deep, or an alias holds itself"),
+        (
+            b"- " * 65,
+            (
+                "DS001 f.yaml:1:129 the document is nested more than 64 levels deep, or an alias "
+                "holds itself"
+            ),
+        ),
         (b"- " * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
         (b"[" + b"a," * 100_001 + b"]", "DS001 f.yaml a document has more than 100,000 values"),
         (
             b"defaultMode: 0644\n",
-            f'DS007 f.yaml:1:14 0644 is the number 420 {DOUBT}: write 420, or "0644" if a text is meant',
+            (
+                f'DS007 f.yaml:1:14 0644 is the number 420 {DOUBT}: write 420, or "0644" if a text is '
+                "meant"
+            ),
         ),
         (
             b"a: yes\n",
             f'DS007 f.yaml:1:4 yes is true {DOUBT}: write true, or "yes" if a text is meant',
         ),
-        (b"on: a\n", 'DS007 f.yaml:1:1 the key on is read as "true" by kubectl and otherwise elsewhere: quote it'),
+        (
+            b"on: a\n",
+            (
+                'DS007 f.yaml:1:1 the key on is read as "true" by kubectl and otherwise elsewhere: '
+                "quote it"
+            ),
+        ),
     ],
 )
 def test_a_finding_says_what_where_and_what_to_do(data: bytes, finding: str) -> None:
@@ -135,7 +200,9 @@ def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
 
 
 def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
-    assert told(b"#" * (parser.MAX_BYTES + 1)) == ["DS001 f.yaml the file has 10,485,761 bytes: at most 10,485,760 are read"]
+    assert told(b"#" * (parser.MAX_BYTES + 1)) == [
+        "DS001 f.yaml the file has 10,485,761 bytes: at most 10,485,760 are read"
+    ]
 
 
 def test_documents_before_a_syntax_error_are_kept() -> None:
@@ -172,7 +239,9 @@ spec:
         (("spec", "list", 7), False, "f:5:3", "f:5:7"),
     ],
 )
-def test_a_value_or_its_key_is_found_again(path: tuple[str | int, ...], key: bool, start: str, end: str) -> None:
+def test_a_value_or_its_key_is_found_again(
+    path: tuple[str | int, ...], key: bool, start: str, end: str
+) -> None:
     assert [str(one) for one in parser.span("f", TEXT, 1, path, key=key)] == [start, end]
 
 
@@ -235,9 +304,15 @@ def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(st.characters(exclude_categories=["Cs", "Cc"])),
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"])),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs", "Cc"])), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs", "Cc"])), inner, max_size=4
+        )
     ),
     max_leaves=20,
 )
@@ -247,7 +322,9 @@ JSON = st.recursive(
 def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | None) -> None:
     """Characters that YAML does not take raw stand as escapes in JSON."""
     text = json.dumps({"v": value}, ensure_ascii=ascii, indent=indent)
-    assert parser.read("f.json", text.encode()) == parser.Parsed((parser.Document(0, {"v": value}),), ())
+    assert parser.read("f.json", text.encode()) == parser.Parsed(
+        (parser.Document(0, {"v": value}),), ()
+    )
 
 
 def test_the_c_parser_is_there() -> None:
@@ -263,7 +340,9 @@ def test_the_c_parser_is_there() -> None:
         (b"a: &x 2024-01-01\nb: {c: *x}", ("a",), "2024-01-01", True),
     ],
 )
-def test_a_doubt_is_mended_with_what_kubectl_reads(text: bytes, path: Path, value: object, safe: bool) -> None:
+def test_a_doubt_is_mended_with_what_kubectl_reads(
+    text: bytes, path: Path, value: object, safe: bool
+) -> None:
     finding = parser.read("f.yaml", text).findings[0]
     assert finding.path == path
     assert finding.fix is not None

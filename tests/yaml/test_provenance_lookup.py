@@ -11,7 +11,10 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml.provenance import lookup
 
 BASE = Pointer("d.yaml", 1, ())
-WINNER, LOSER = Pointer("v.yaml", 0, ("resources",)), Pointer("s.json", 0, ("properties", "resources", "default"))
+WINNER, LOSER = (
+    Pointer("v.yaml", 0, ("resources",)),
+    Pointer("s.json", 0, ("properties", "resources", "default")),
+)
 ORIGIN = Origin(BASE, {("spec", "resources"): (WINNER, LOSER)})
 
 
@@ -30,7 +33,9 @@ ORIGIN = Origin(BASE, {("spec", "resources"): (WINNER, LOSER)})
         ),
     ],
 )
-def test_the_nearest_parent_that_something_set_tells(path: tuple[str, ...], expected: list[Pointer]) -> None:
+def test_the_nearest_parent_that_something_set_tells(
+    path: tuple[str, ...], expected: list[Pointer]
+) -> None:
     assert list(lookup.pointers(ORIGIN, path)) == expected
 
 
@@ -39,8 +44,13 @@ def test_the_place_is_in_the_winners_file() -> None:
         PurePosixPath("v.yaml"): b"resources:\n  limits: {cpu: 1}\n",
         PurePosixPath("d.yaml"): b"a: 1\n---\nmetadata: {name: x}\n",
     }
-    assert str(lookup.locate(ORIGIN, ("spec", "resources", "limits", "cpu"), files)) == "v.yaml:2:17"
-    assert str(lookup.locate(ORIGIN, ("spec", "resources", "limits", "cpu"), files, key=True)) == "v.yaml:2:12"
+    assert (
+        str(lookup.locate(ORIGIN, ("spec", "resources", "limits", "cpu"), files)) == "v.yaml:2:17"
+    )
+    assert (
+        str(lookup.locate(ORIGIN, ("spec", "resources", "limits", "cpu"), files, key=True))
+        == "v.yaml:2:12"
+    )
     assert str(lookup.locate(ORIGIN, ("metadata", "name"), files)) == "d.yaml:3:18"
     assert str(lookup.locate(ORIGIN, ("metadata", "name"), {})) == "d.yaml"
 

@@ -1,4 +1,6 @@
-"""Plain scalars mean what they mean to kubectl: each row was printed by kubectl (1.32 and 1.37 agree)."""
+"""Plain scalars mean what they mean to kubectl: each row was printed by kubectl (1.32 and 1.37
+agree).
+"""
 
 from __future__ import annotations
 
@@ -183,13 +185,45 @@ def test_a_plain_key_becomes_the_text_that_kubectl_makes_of_it(text: str, name: 
     assert scalars.key(text) == name
 
 
-@pytest.mark.parametrize("text", ["yes", "on", "y", "No", "0644", "08", "1_000", "0b101", "12:30:45", "1:30", "2026-01-01", "010"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yes",
+        "on",
+        "y",
+        "No",
+        "0644",
+        "08",
+        "1_000",
+        "0b101",
+        "12:30:45",
+        "1:30",
+        "2026-01-01",
+        "010",
+    ],
+)
 def test_what_readers_disagree_about_is_ambiguous(text: str) -> None:
     assert scalars.ambiguous(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["true", "False", "null", "1", "-1", "1.5", "10", "text", "0", "0x1F", "v1", "1.2.3", "10Mi", "a:b"]
+    "text",
+    [
+        "true",
+        "False",
+        "null",
+        "1",
+        "-1",
+        "1.5",
+        "10",
+        "text",
+        "0",
+        "0x1F",
+        "v1",
+        "1.2.3",
+        "10Mi",
+        "a:b",
+    ],
 )
 def test_what_they_agree_about_is_not(text: str) -> None:
     assert not scalars.ambiguous(text)
@@ -204,10 +238,18 @@ def _as_unstructured(digits: str) -> int | float:
 def test_kubectl_itself_still_reads_so() -> None:
     """One list item a row: kubectl prints JSON of what it read, without asking a server."""
     texts = [text for text, _ in VALUES]
-    body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  all:\n" + "".join(f"  - {text}\n" for text in texts)
+    body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  all:\n" + "".join(
+        f"  - {text}\n" for text in texts
+    )
     kubectl = controlplane.programs() / "kubectl"
     printed = subprocess.run(
-        [kubectl, "label", "--local", "-o", "json", "-f", "-", "x=y"], input=body, capture_output=True, text=True, check=True
+        [kubectl, "label", "--local", "-o", "json", "-f", "-", "x=y"],
+        input=body,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     seen = json.loads(printed.stdout, parse_int=_as_unstructured)["data"]["all"]
-    assert [(text, one) for text, one in zip(texts, seen, strict=True) if one != scalars.read(text)] == []
+    assert [
+        (text, one) for text, one in zip(texts, seen, strict=True) if one != scalars.read(text)
+    ] == []

@@ -1,4 +1,6 @@
-"""DS005, DS006 and DS011 of every kind together: what is missing, values that a field does not take, names that can't be."""
+"""DS005, DS006 and DS011 of every kind together: what is missing, values that a field does not
+take, names that can't be.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from gitops_ds.model.objects import Body, Path
 
 
 def missing(body: Body) -> Iterator[tuple[Path, str]]:
-    """DS005: an empty text is an absent field to the API server, and some fields are asked for by others."""
+    """DS005: an empty text is an absent field to the API server, and some fields are asked for by
+    others.
+    """
     yield from companions.missing(body)
     yield from rbac_subjects.accounts_have_a_namespace(body)
     if pod_path(body) is not None:

@@ -1,4 +1,5 @@
-"""What an API server refuses, beyond their shape, in what agents carry: Services, roles, ConfigMaps, priorities, rollout counts.
+"""What an API server refuses, beyond their shape, in what agents carry: Services, roles,
+ConfigMaps, priorities, rollout counts.
 
 pkg/apis/{core,rbac,scheduling,apps}/validation of Kubernetes.
 """
@@ -30,7 +31,10 @@ def missing(body: Body) -> Iterator[Said]:
     for index, owner in enumerate(items(metadata.get("ownerReferences"))):
         for field in ("apiVersion", "kind", "name", "uid"):
             if owner.get(field) == "":
-                yield ("metadata", "ownerReferences", index, field), f"{field} is empty: it is required"
+                yield (
+                    ("metadata", "ownerReferences", index, field),
+                    f"{field} is empty: it is required",
+                )
     look = _MISSING.get(str(body.get("kind")))
     if look:
         yield from look(body)
@@ -41,7 +45,9 @@ def values(body: Body) -> Iterator[Said]:
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
         yield ("metadata", "uid"), "a uid means one object of one cluster: remove it"
-    if (version := metadata.get("resourceVersion")) and not (version.isascii() and version.isdigit()):
+    if (version := metadata.get("resourceVersion")) and not (
+        version.isascii() and version.isdigit()
+    ):
         yield ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
     # The API server counts the generations of workloads itself.
     if (metadata.get("generation") or 0) < 0 and body.get("kind") in _UNCOUNTED:
@@ -58,7 +64,10 @@ def _missing_of_service(body: Body) -> Iterator[Said]:
         if not str(spec.get("externalName") or "").removesuffix("."):
             yield ("spec", "externalName"), "a Service of type ExternalName needs an externalName"
     elif not ports and not _headless(spec):
-        yield ("spec", "ports"), "a Service needs ports; without any it is headless: clusterIP: None"
+        yield (
+            ("spec", "ports"),
+            "a Service needs ports; without any it is headless: clusterIP: None",
+        )
     for index, port in enumerate(ports):
         if len(ports) > 1 and not port.get("name"):
             yield ("spec", "ports", index), "of several ports each needs a name"
@@ -72,8 +81,16 @@ def _missing_of_role(body: Body) -> Iterator[Said]:
         if not rule.get("nonResourceURLs"):
             for field in ("apiGroups", "resources"):
                 if not rule.get(field):
-                    yield (*place, field), f"the rule needs {field}{' (the core group is an empty text)' * (field == 'apiGroups')}"
-    if (aggregation := body.get("aggregationRule")) is not None and not aggregation.get("clusterRoleSelectors"):
+                    yield (
+                        (*place, field),
+                        (
+                            "the rule needs "
+                            f"{field}{' (the core group is an empty text)' * (field == 'apiGroups')}"
+                        ),
+                    )
+    if (aggregation := body.get("aggregationRule")) is not None and not aggregation.get(
+        "clusterRoleSelectors"
+    ):
         yield ("aggregationRule",), "aggregationRule needs clusterRoleSelectors"
 
 
@@ -113,22 +130,54 @@ def _values_of_service(body: Body) -> Iterator[Said]:
     yield from _service_ports(spec, kind)
     yield from _service_addresses(spec, kind)
     if kind != "LoadBalancer":
-        for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
+        for field in (
+            "loadBalancerSourceRanges",
+            "loadBalancerClass",
+            "allocateLoadBalancerNodePorts",
+        ):
             if spec.get(field) not in (None, []):
                 yield ("spec", field), f"{field} goes with type LoadBalancer, not with {kind}"
     reachable = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
     if spec.get("externalTrafficPolicy") and not reachable:
-        yield ("spec", "externalTrafficPolicy"), "externalTrafficPolicy is for Services that are reached from outside"
-    if spec.get("healthCheckNodePort") and not (kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"):
-        yield ("spec", "healthCheckNodePort"), "healthCheckNodePort needs type LoadBalancer and externalTrafficPolicy: Local"
+        yield (
+            ("spec", "externalTrafficPolicy"),
+            "externalTrafficPolicy is for Services that are reached from outside",
+        )
+    if spec.get("healthCheckNodePort") and not (
+        kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    ):
+        yield (
+            ("spec", "healthCheckNodePort"),
+            "healthCheckNodePort needs type LoadBalancer and externalTrafficPolicy: Local",
+        )
     families = spec.get("ipFamilies") or ()
-    if len(set(families)) < len(families) or (len(families) > 1 and spec.get("ipFamilyPolicy") in (None, "SingleStack")):
-        yield ("spec", "ipFamilies"), "each family once, and two of them with ipFamilyPolicy PreferDualStack or RequireDualStack"
+    if len(set(families)) < len(families) or (
+        len(families) > 1 and spec.get("ipFamilyPolicy") in (None, "SingleStack")
+    ):
+        yield (
+            ("spec", "ipFamilies"),
+            (
+                "each family once, and two of them with ipFamilyPolicy PreferDualStack or "
+                "RequireDualStack"
+            ),
+        )
     if (spread := spec.get("trafficDistribution")) is not None and spread not in _SPREADS:
-        yield ("spec", "trafficDistribution"), f'trafficDistribution is "{spread}": write {", ".join(_SPREADS)}'
-    seconds = section(section(spec.get("sessionAffinityConfig")).get("clientIP")).get("timeoutSeconds")
-    if spec.get("sessionAffinity") == "ClientIP" and seconds is not None and not 0 < seconds <= 86400:
-        yield ("spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"), f"{seconds} s: write 1 to 86400"
+        yield (
+            ("spec", "trafficDistribution"),
+            f'trafficDistribution is "{spread}": write {", ".join(_SPREADS)}',
+        )
+    seconds = section(section(spec.get("sessionAffinityConfig")).get("clientIP")).get(
+        "timeoutSeconds"
+    )
+    if (
+        spec.get("sessionAffinity") == "ClientIP"
+        and seconds is not None
+        and not 0 < seconds <= 86400
+    ):
+        yield (
+            ("spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"),
+            f"{seconds} s: write 1 to 86400",
+        )
 
 
 _SPREADS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
@@ -156,24 +205,35 @@ def _service_ports(spec: Part, kind: str) -> Iterator[Said]:
         if (protocol, port.get("port")) in numbers:
             yield place, f"{protocol} {port.get('port')} is here a second time"
         numbers.add((protocol, port.get("port")))
-        if (protocol := port.get("appProtocol")) is not None and not object_names.qualified(protocol):
+        if (protocol := port.get("appProtocol")) is not None and not object_names.qualified(
+            protocol
+        ):
             yield (*place, "appProtocol"), f'"{protocol}" is no name of a protocol'
 
 
 def _service_addresses(spec: Part, kind: str) -> Iterator[Said]:
     own, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
     if kind != "ExternalName":
-        for place, one in [(("spec", "clusterIP"), own), *((("spec", "clusterIPs", at), one) for at, one in enumerate(several))]:
+        for place, one in [
+            (("spec", "clusterIP"), own),
+            *((("spec", "clusterIPs", at), one) for at, one in enumerate(several)),
+        ]:
             if one not in ("", "None") and not pods.is_address(one):
                 yield place, f'"{one}" is no IP address, and not None'
         if several and several[0] != own and (own or len(several) > 2):
             yield ("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP"
     for index, one in enumerate(spec.get("externalIPs") or ()):
         if not pods.is_address(one or "") or not _from_outside(one):
-            yield ("spec", "externalIPs", index), f'"{one}" is no address that can be reached from outside'
+            yield (
+                ("spec", "externalIPs", index),
+                f'"{one}" is no address that can be reached from outside',
+            )
     for index, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         if not _is_range(str(one or "").strip()):
-            yield ("spec", "loadBalancerSourceRanges", index), f'"{one}" is no range of addresses, such as 10.0.0.0/8'
+            yield (
+                ("spec", "loadBalancerSourceRanges", index),
+                f'"{one}" is no range of addresses, such as 10.0.0.0/8',
+            )
 
 
 def _from_outside(text: str) -> bool:
@@ -197,10 +257,18 @@ def _values_of_role(body: Body) -> Iterator[Said]:
     for index, rule in enumerate(items(body.get("rules"))):
         if rule.get("nonResourceURLs"):
             if body.get("kind") == "Role":
-                yield ("rules", index, "nonResourceURLs"), "a Role knows no nonResourceURLs: write a ClusterRole"
+                yield (
+                    ("rules", index, "nonResourceURLs"),
+                    "a Role knows no nonResourceURLs: write a ClusterRole",
+                )
             if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-                yield ("rules", index), "a rule is about resources or about nonResourceURLs: make two of it"
-    for index, one in enumerate(items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))):
+                yield (
+                    ("rules", index),
+                    "a rule is about resources or about nonResourceURLs: make two of it",
+                )
+    for index, one in enumerate(
+        items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))
+    ):
         yield from pods.selector(("aggregationRule", "clusterRoleSelectors", index), one)
 
 
@@ -209,21 +277,33 @@ def _values_of_binding(body: Body) -> Iterator[Said]:
     if role.get("apiGroup") not in (None, "", _GROUP):
         yield ("roleRef", "apiGroup"), f'the group of roles is {_GROUP}, not "{role["apiGroup"]}"'
     if body.get("kind") == "ClusterRoleBinding" and role.get("kind") == "Role":
-        yield ("roleRef", "kind"), "a ClusterRoleBinding gives a ClusterRole: for a Role write a RoleBinding"
+        yield (
+            ("roleRef", "kind"),
+            "a ClusterRoleBinding gives a ClusterRole: for a Role write a RoleBinding",
+        )
     for index, one in enumerate(items(body.get("subjects"))):
         group, wanted = one.get("apiGroup"), "" if one.get("kind") == "ServiceAccount" else _GROUP
         if group is not None and group != wanted and group:
             shown = f"is {wanted}" if wanted else "is empty"
-            yield ("subjects", index, "apiGroup"), f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"'
+            yield (
+                ("subjects", index, "apiGroup"),
+                f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"',
+            )
 
 
 def _values_of_priority(body: Body) -> Iterator[Said]:
     value, name = body.get("value"), str(section(body.get("metadata")).get("name") or "")
     if name.startswith("system-"):
         if _SYSTEM.get(name) != value or body.get("globalDefault"):
-            yield ("metadata", "name"), f'"{name}": names that begin with system- are Kubernetes\' own'
+            yield (
+                ("metadata", "name"),
+                f'"{name}": names that begin with system- are Kubernetes\' own',
+            )
     elif isinstance(value, int) and value > _NAMED_AT_MOST:
-        yield ("value",), f"{value} is more than {_NAMED_AT_MOST}, the most that a class of one's own can have"
+        yield (
+            ("value",),
+            f"{value} is more than {_NAMED_AT_MOST}, the most that a class of one's own can have",
+        )
 
 
 def _values_of_config(body: Body) -> Iterator[Said]:
@@ -231,7 +311,9 @@ def _values_of_config(body: Body) -> Iterator[Said]:
     for key in texts:
         if key in blobs:
             yield ("data", key), f'"{key}" is in binaryData too'
-    size = sum(len((text or "").encode()) for text in texts.values()) + sum(len(blob or "") * 3 // 4 for blob in blobs.values())
+    size = sum(len((text or "").encode()) for text in texts.values()) + sum(
+        len(blob or "") * 3 // 4 for blob in blobs.values()
+    )
     if size > _BYTES_AT_MOST + 2 * len(blobs):
         yield ("data",), f"the ConfigMap holds {size:,} bytes: at most {_BYTES_AT_MOST:,} are taken"
 

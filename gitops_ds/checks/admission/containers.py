@@ -1,7 +1,8 @@
-"""What an API server refuses in a container beyond its shape: variables, probes, hooks, mounts, privileges.
+"""What an API server refuses in a container beyond its shape: variables, probes, hooks, mounts,
+privileges.
 
-validateContainerCommon and what it calls in pkg/apis/core/validation/validation.go of Kubernetes. An empty text is an absent field
-there, and 0 is where a default stands in for it.
+validateContainerCommon and what it calls in pkg/apis/core/validation/validation.go of Kubernetes.
+An empty text is an absent field there, and 0 is where a default stands in for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS: Final = ("postStart", "preStop")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
-_COUNTS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_COUNTS: Final = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 _USER_AT_MOST: Final = (1 << 31) - 1
 
 
@@ -86,7 +93,9 @@ def missing_of_profile(way: Path, context: Part, field: str) -> Iterator[Said]:
     if not profile.get("type"):
         yield (*way, field), f"{field} needs a type"
     file = profile.get("localhostProfile")
-    if profile.get("type") == "Localhost" and (file is None or (field == "appArmorProfile" and not file.strip())):
+    if profile.get("type") == "Localhost" and (
+        file is None or (field == "appArmorProfile" and not file.strip())
+    ):
         yield (*way, field), "the type Localhost needs a localhostProfile"
 
 
@@ -146,7 +155,10 @@ def _variables(way: Path, container: Part) -> Iterator[Said]:
             yield from resource_of_container((*place, "resourceFieldRef"), reference)
     for index, one in enumerate(items(container.get("envFrom"))):
         if one.get("configMapRef") is not None and one.get("secretRef") is not None:
-            yield (*way, "envFrom", index), "envFrom has configMapRef and secretRef: it takes one of them"
+            yield (
+                (*way, "envFrom", index),
+                "envFrom has configMapRef and secretRef: it takes one of them",
+            )
 
 
 _FIELDS_OF_VARIABLES: Final = frozenset(
@@ -164,33 +176,73 @@ _FIELDS_OF_VARIABLES: Final = frozenset(
     )
 )
 FIELDS_OF_FILES: Final = frozenset(
-    ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
+    (
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.labels",
+        "metadata.annotations",
+    )
 )
 _SUBSCRIPT: Final = re.compile(r"(.+?)\['(.*)'\]\Z", re.DOTALL)
 _OF_CONTAINERS: Final = frozenset(
-    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
+    f"{kind}.{name}"
+    for kind in ("limits", "requests")
+    for name in ("cpu", "memory", "ephemeral-storage")
 )
-_DIVISORS: Final = frozenset(("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))))
+_DIVISORS: Final = frozenset(
+    (
+        "1",
+        *(
+            f"1{unit}"
+            for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+        ),
+    )
+)
 
 
 def field_of_pod(place: Path, reference: Part, fields: Iterable[str]) -> Iterator[Said]:
     """A fieldRef: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
     path = str(reference.get("fieldPath") or "")
     if (reference.get("apiVersion") or "v1") != "v1":
-        yield (*place, "apiVersion"), f'the fields of a pod are those of v1, not of "{reference["apiVersion"]}"'
+        yield (
+            (*place, "apiVersion"),
+            f'the fields of a pod are those of v1, not of "{reference["apiVersion"]}"',
+        )
     elif part := _SUBSCRIPT.match(path):
         key = part[2].lower() if part[1] == "metadata.annotations" else part[2]
-        if part[1] not in ("metadata.labels", "metadata.annotations") or not object_names.qualified(key):
-            yield (*place, "fieldPath"), f"\"{path}\" names no field: write metadata.labels['KEY'] or metadata.annotations['KEY']"
+        if part[1] not in ("metadata.labels", "metadata.annotations") or not object_names.qualified(
+            key
+        ):
+            yield (
+                (*place, "fieldPath"),
+                (
+                    f"\"{path}\" names no field: write metadata.labels['KEY'] or "
+                    "metadata.annotations['KEY']"
+                ),
+            )
     elif path and path not in fields:
-        yield (*place, "fieldPath"), f'"{path}" can\'t be asked for here: only {", ".join(sorted(fields))}'
+        yield (
+            (*place, "fieldPath"),
+            f'"{path}" can\'t be asked for here: only {", ".join(sorted(fields))}',
+        )
 
 
 def resource_of_container(place: Path, reference: Part) -> Iterator[Said]:
     """A resourceFieldRef."""
     resource = str(reference.get("resource") or "")
-    if resource and resource not in _OF_CONTAINERS and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
-        yield (*place, "resource"), f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and the like'
+    if (
+        resource
+        and resource not in _OF_CONTAINERS
+        and not resource.startswith(("limits.hugepages-", "requests.hugepages-"))
+    ):
+        yield (
+            (*place, "resource"),
+            (
+                f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and '
+                "the like"
+            ),
+        )
     try:
         divisor = quantities.canonical(reference.get("divisor") or 0)
     except ValueError as wrong:
@@ -212,7 +264,10 @@ def _handler(place: Path, handler: Part) -> Iterator[Said]:
             yield (*place, one, "port"), problem
     for index, header in enumerate(items(section(handler.get("httpGet")).get("httpHeaders"))):
         if not _HEADER.match(str(header.get("name") or "")):
-            yield (*place, "httpGet", "httpHeaders", index, "name"), f'"{header.get("name")}" is no name of a header'
+            yield (
+                (*place, "httpGet", "httpHeaders", index, "name"),
+                f'"{header.get("name")}" is no name of a header',
+            )
     if name in _PROBES:
         yield from _counts_of_probe(place, handler)
 
@@ -226,20 +281,32 @@ def _counts_of_probe(place: Path, probe: Part) -> Iterator[Said]:
             yield (*place, field), f"{field} is {probe[field]}: it can't be below 0"
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and place[-1] == "readinessProbe":
-        yield (*place, "terminationGracePeriodSeconds"), "a readinessProbe ends nothing: remove terminationGracePeriodSeconds"
+        yield (
+            (*place, "terminationGracePeriodSeconds"),
+            "a readinessProbe ends nothing: remove terminationGracePeriodSeconds",
+        )
     elif grace is not None and grace <= 0:
-        yield (*place, "terminationGracePeriodSeconds"), f"terminationGracePeriodSeconds is {grace}: it must be above 0"
+        yield (
+            (*place, "terminationGracePeriodSeconds"),
+            f"terminationGracePeriodSeconds is {grace}: it must be above 0",
+        )
 
 
 def wrong_port(port: Any, *, named: bool = True) -> str:
     """What is wrong with a port that is meant by number or name; empty if nothing."""
     if isinstance(port, int):
         return "" if 0 < port < 65536 else f"{port} is no port: write a number from 1 to 65535"
-    return "" if named and object_names.port_name(str(port)) else f'"{port}" is neither a port nor the name of one'
+    return (
+        ""
+        if named and object_names.port_name(str(port))
+        else f'"{port}" is neither a port nor the name of one'
+    )
 
 
 def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
-    """Init containers end; only those with restartPolicy Always, sidecars, are watched while they run."""
+    """Init containers end; only those with restartPolicy Always, sidecars, are watched while they
+    run.
+    """
     if container.get("restartPolicy") == "Always":
         return
     for field in (*_PROBES, "lifecycle"):
@@ -247,7 +314,10 @@ def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
             yield (*way, field), f"an init container takes {field} only with restartPolicy: Always"
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         if policy.get("restartPolicy") == "RestartContainer":
-            yield (*way, "resizePolicy", index), "an init container is not started again: write restartPolicy: NotRequired"
+            yield (
+                (*way, "resizePolicy", index),
+                "an init container is not started again: write restartPolicy: NotRequired",
+            )
 
 
 def _restarts(way: Path, container: Part) -> Iterator[Said]:
@@ -263,7 +333,10 @@ def _restarts(way: Path, container: Part) -> Iterator[Said]:
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         name = str(policy.get("resourceName"))
         if name not in ("cpu", "memory") or name in resources:
-            yield (*way, "resizePolicy", index), f'"{name}" can\'t be resized here: only cpu and memory, each once'
+            yield (
+                (*way, "resizePolicy", index),
+                f'"{name}" can\'t be resized here: only cpu and memory, each once',
+            )
         resources.add(name)
 
 
@@ -271,8 +344,13 @@ def _ports(way: Path, container: Part) -> Iterator[Said]:
     for index, port in enumerate(items(container.get("ports"))):
         for field in ("containerPort", "hostPort"):
             number = port.get(field)
-            if number is not None and not (0 < number < 65536 or (field == "hostPort" and number == 0)):
-                yield (*way, "ports", index, field), f"{number} is no port: write a number from 1 to 65535"
+            if number is not None and not (
+                0 < number < 65536 or (field == "hostPort" and number == 0)
+            ):
+                yield (
+                    (*way, "ports", index, field),
+                    f"{number} is no port: write a number from 1 to 65535",
+                )
 
 
 _ALWAYS_FINE: Final = frozenset(("name", "mountPath", "readOnly"))
@@ -292,12 +370,18 @@ def _mounts(way: Path, container: Part) -> Iterator[Said]:
             yield place, "a mount has a subPath or a subPathExpr, not both"
         spread = mount.get("mountPropagation")
         if spread == "Bidirectional" and not privileged:
-            yield (*place, "mountPropagation"), "mountPropagation Bidirectional is for privileged containers only"
+            yield (
+                (*place, "mountPropagation"),
+                "mountPropagation Bidirectional is for privileged containers only",
+            )
         if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
             if not mount.get("readOnly"):
                 yield (*place, "recursiveReadOnly"), "recursiveReadOnly needs readOnly: true"
             if spread not in (None, "None"):
-                yield (*place, "recursiveReadOnly"), f"recursiveReadOnly and mountPropagation {spread} exclude each other"
+                yield (
+                    (*place, "recursiveReadOnly"),
+                    f"recursiveReadOnly and mountPropagation {spread} exclude each other",
+                )
 
 
 def wrong_descent(path: str) -> str:
@@ -317,11 +401,17 @@ def users(place: Path, context: Part, fields: Iterable[str]) -> Iterator[Said]:
 
 def wrong_user(number: int) -> str:
     """What is wrong with the number of a user or a group; empty if nothing."""
-    return "" if 0 <= number <= _USER_AT_MOST else f"{number} is no user or group: a number from 0 to {_USER_AT_MOST}"
+    return (
+        ""
+        if 0 <= number <= _USER_AT_MOST
+        else f"{number} is no user or group: a number from 0 to {_USER_AT_MOST}"
+    )
 
 
 def profiles(place: Path, context: Part) -> Iterator[Said]:
-    """The security profiles of a container or a pod: a file goes with the type Localhost, and with no other."""
+    """The security profiles of a container or a pod: a file goes with the type Localhost, and with
+    no other.
+    """
     for field in ("seccompProfile", "appArmorProfile"):
         profile = section(context.get(field))
         file = profile.get("localhostProfile")
@@ -329,7 +419,10 @@ def profiles(place: Path, context: Part) -> Iterator[Said]:
             continue
         where = (*place, field, "localhostProfile")
         if profile.get("type") != "Localhost":
-            yield where, f"a localhostProfile goes with the type Localhost, not with {profile.get('type')}"
+            yield (
+                where,
+                f"a localhostProfile goes with the type Localhost, not with {profile.get('type')}",
+            )
         elif field == "seccompProfile" and (problem := wrong_descent(file)):
             yield where, problem
         elif field == "appArmorProfile" and (file != file.strip() or len(file.encode()) > 4095):
@@ -340,11 +433,17 @@ def _privileges(place: Path, context: Part, spec: Part) -> Iterator[Said]:
     if context.get("allowPrivilegeEscalation") is False:
         added = section(context.get("capabilities")).get("add") or ()
         if context.get("privileged"):
-            yield (*place, "allowPrivilegeEscalation"), "a privileged container can't have allowPrivilegeEscalation: false"
+            yield (
+                (*place, "allowPrivilegeEscalation"),
+                "a privileged container can't have allowPrivilegeEscalation: false",
+            )
         if "CAP_SYS_ADMIN" in added:
             yield (
                 (*place, "allowPrivilegeEscalation"),
-                "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each other",
+                (
+                    "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each "
+                    "other"
+                ),
             )
     mount = context.get("procMount")
     if mount == "Unmasked" and spec.get("hostUsers") is not False:
@@ -380,6 +479,11 @@ def _files_of_variables(way: Path, container: Part, spec: Part) -> Iterator[Said
         reference = (one.get("valueFrom") or {}).get("fileKeyRef")
         if reference is not None:
             name = reference.get("volumeName")
-            volumes = (volume for volume in items(spec.get("volumes")) if volume.get("name") == name)
+            volumes = (
+                volume for volume in items(spec.get("volumes")) if volume.get("name") == name
+            )
             if next((volume.get("emptyDir") for volume in volumes), None) is None:
-                yield (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"), f'"{name}" is no emptyDir of the pod'
+                yield (
+                    (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"),
+                    f'"{name}" is no emptyDir of the pod',
+                )

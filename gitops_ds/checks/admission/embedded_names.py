@@ -1,4 +1,5 @@
-"""DS011: names that stand inside an object: of what it refers to, of variables, keys, gates and hosts.
+"""DS011: names that stand inside an object: of what it refers to, of variables, keys, gates and
+hosts.
 
 pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernetes.
 """
@@ -25,7 +26,13 @@ Part = Mapping[str, Any]
 # Printable ASCII without "=", since Kubernetes 1.32.
 _VARIABLE: Final = re.compile(r"[ -<>-~]+\Z")
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+\Z")
-_SUBDOMAINS: Final = ("serviceAccountName", "serviceAccount", "priorityClassName", "runtimeClassName", "nodeName")
+_SUBDOMAINS: Final = (
+    "serviceAccountName",
+    "serviceAccount",
+    "priorityClassName",
+    "runtimeClassName",
+    "nodeName",
+)
 _LABELS: Final = ("hostname", "subdomain")
 _GATES: Final = (("readinessGates", "conditionType"), ("schedulingGates", "name"))
 
@@ -55,7 +62,10 @@ def _of_pod(way: Path, spec: Part) -> Iterator[Said]:
             yield (*way, field), f'"{name}" is no name of an object'
     for field in _LABELS:
         if (name := spec.get(field)) and not object_names.label(name):
-            yield (*way, field), f'"{name}" is no name of a host: lower-case letters, digits and dashes'
+            yield (
+                (*way, field),
+                f'"{name}" is no name of a host: lower-case letters, digits and dashes',
+            )
     if chosen := spec.get("nodeSelector"):
         yield from object_names.pairs((*way, "nodeSelector"), chosen)
     yield from _of_lists(way, spec)
@@ -69,7 +79,10 @@ def _of_lists(way: Path, spec: Part) -> Iterator[Said]:
     for index, alias in enumerate(items(spec.get("hostAliases"))):
         for number, name in enumerate(alias.get("hostnames") or ()):
             if not object_names.subdomain(name or ""):
-                yield (*way, "hostAliases", index, "hostnames", number), f'"{name}" is no name of a host'
+                yield (
+                    (*way, "hostAliases", index, "hostnames", number),
+                    f'"{name}" is no name of a host',
+                )
     for index, one in enumerate(items(spec.get("resourceClaims"))):
         if not object_names.label(str(one.get("name") or "")):
             yield (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is no name'
@@ -78,37 +91,53 @@ def _of_lists(way: Path, spec: Part) -> Iterator[Said]:
 def _of_variables(way: Path, container: Part) -> Iterator[Said]:
     for index, one in enumerate(items(container.get("env"))):
         if (name := one.get("name")) and not _VARIABLE.match(name):
-            yield (*way, "env", index, "name"), f'"{name}" is no name of a variable: printable ASCII without "="'
+            yield (
+                (*way, "env", index, "name"),
+                f'"{name}" is no name of a variable: printable ASCII without "="',
+            )
         if source := one.get("valueFrom"):
             for field in ("configMapKeyRef", "secretKeyRef"):
                 if reference := source.get(field):
                     yield from _reference((*way, "env", index, "valueFrom", field), reference)
     for index, one in enumerate(items(container.get("envFrom"))):
         if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
-            yield (*way, "envFrom", index, "prefix"), f'"{prefix}" can\'t begin the name of a variable: printable ASCII without "="'
+            yield (
+                (*way, "envFrom", index, "prefix"),
+                f'"{prefix}" can\'t begin the name of a variable: printable ASCII without "="',
+            )
         for field in ("configMapRef", "secretRef"):
             if reference := one.get(field):
                 yield from _reference((*way, "envFrom", index, field), reference, ("name",))
 
 
-def _reference(place: Path, reference: Part, fields: tuple[str, ...] = ("name", "key")) -> Iterator[Said]:
+def _reference(
+    place: Path, reference: Part, fields: tuple[str, ...] = ("name", "key")
+) -> Iterator[Said]:
     name, key = reference.get("name"), reference.get("key")
     if name and not object_names.subdomain(name):
         yield (*place, "name"), f'"{name}" is no name of an object'
     if "key" in fields and key and not key_of_data(key):
-        yield (*place, "key"), f'"{key}" is no key of a ConfigMap or Secret: letters, digits, ".", "-" and "_"'
+        yield (
+            (*place, "key"),
+            f'"{key}" is no key of a ConfigMap or Secret: letters, digits, ".", "-" and "_"',
+        )
 
 
 def key_of_data(key: str) -> bool:
     """Whether a text can be a key of a ConfigMap or a Secret."""
-    return len(key) <= 253 and _KEY.match(key) is not None and key != "." and not key.startswith("..")
+    return (
+        len(key) <= 253 and _KEY.match(key) is not None and key != "." and not key.startswith("..")
+    )
 
 
 def _of_data(body: Body) -> Iterator[Said]:
     for field in ("data", "binaryData", "stringData"):
         for key in section(body.get(field)):
             if not key_of_data(key):
-                yield (field, key), f'"{key}" is no key: letters, digits, ".", "-" and "_", at most 253 of them'
+                yield (
+                    (field, key),
+                    f'"{key}" is no key: letters, digits, ".", "-" and "_", at most 253 of them',
+                )
 
 
 def _of_service(body: Body) -> Iterator[Said]:
@@ -116,7 +145,10 @@ def _of_service(body: Body) -> Iterator[Said]:
     yield from object_names.pairs(("spec", "selector"), section(spec.get("selector")))
     for index, port in enumerate(items(spec.get("ports"))):
         if (name := port.get("name")) and not object_names.label(name):
-            yield ("spec", "ports", index, "name"), f'"{name}" is no name of a port: lower-case letters, digits and dashes'
+            yield (
+                ("spec", "ports", index, "name"),
+                f'"{name}" is no name of a port: lower-case letters, digits and dashes',
+            )
 
 
 def _of_binding(body: Body) -> Iterator[Said]:
@@ -124,7 +156,11 @@ def _of_binding(body: Body) -> Iterator[Said]:
     if name in (".", "..") or "/" in name or "%" in name:
         yield ("roleRef", "name"), f'"{name}" is no name of a role: it may not hold "/" or "%"'
     for index, one in enumerate(items(body.get("subjects"))):
-        if one.get("kind") == "ServiceAccount" and one.get("name") and not object_names.subdomain(one["name"]):
+        if (
+            one.get("kind") == "ServiceAccount"
+            and one.get("name")
+            and not object_names.subdomain(one["name"])
+        ):
             yield ("subjects", index, "name"), f'"{one["name"]}" is no name of a service account'
 
 

@@ -1,4 +1,6 @@
-"""Names, labels and annotations that an API server takes. https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+"""Names, labels and annotations that an API server takes.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from gitops_ds.checks.engine.rule import (
 from gitops_ds.model.objects import Body, Path, group_of
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z"
+)
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
 _PORT_NAME: Final = re.compile(r"(?=.{1,15}\Z)(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 
@@ -29,21 +33,29 @@ _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 
 def names(body: Body) -> Iterator[tuple[Path, str]]:
-    """Names of the object, its namespace, containers, ports and volumes; keys and values of labels; size of annotations."""
+    """Names of the object, its namespace, containers, ports and volumes; keys and values of labels;
+    size of annotations.
+    """
     yield from _metadata(body)
     path = pod_path(body)
     if path is None:
         return
     if path:
         yield from _labels((*path, "metadata"), section(at(body, (*path, "metadata"))))
-        yield from pairs(("spec", "selector", "matchLabels"), section(at(body, ("spec", "selector", "matchLabels"))))
+        yield from pairs(
+            ("spec", "selector", "matchLabels"),
+            section(at(body, ("spec", "selector", "matchLabels"))),
+        )
     for way, container in containers(body):
         if problem := _no_label(container.get("name")):
             yield (*way, "name"), problem
         for index, port in enumerate(items(container.get("ports"))):
             name = port.get("name")
             if name and not port_name(name):
-                hint = "at most 15 lower-case letters, digits and single dashes, with a letter among them"
+                hint = (
+                    "at most 15 lower-case letters, digits and single dashes, with a letter among "
+                    "them"
+                )
                 yield (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
     for way, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
@@ -70,11 +82,16 @@ def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
         if problem := _no_label(name):
             yield ("metadata", "name"), problem
     elif name and isinstance(name, str) and not subdomain(name):
-        hint = "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        hint = (
+            "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at "
+            "each end"
+        )
         yield ("metadata", "name"), f'"{name}" is no name: {hint}'
     prefix = metadata.get("generateName")
     of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
-    if prefix and ("/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))):
+    if prefix and (
+        "/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))
+    ):
         yield ("metadata", "generateName"), f'"{prefix}" can\'t begin a name'
     if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
         yield ("metadata", "namespace"), problem
@@ -89,10 +106,18 @@ def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
     annotations = section(metadata.get("annotations"))
     for key in annotations:
         if not qualified(key.lower()):
-            yield (*path, "annotations", key), f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}'
-    size = sum([len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()])
+            yield (
+                (*path, "annotations", key),
+                f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}',
+            )
+    size = sum(
+        [len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()]
+    )
     if size > _ANNOTATIONS_AT_MOST:
-        yield (*path, "annotations"), f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken"
+        yield (
+            (*path, "annotations"),
+            f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken",
+        )
 
 
 def pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
@@ -101,7 +126,10 @@ def pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
         if not qualified(key):
             yield (*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}'
         if not label_value(value or ""):
-            hint = "at most 63 letters, digits, dashes, dots and underscores, with a letter or digit at each end"
+            hint = (
+                "at most 63 letters, digits, dashes, dots and underscores, with a letter or digit "
+                "at each end"
+            )
             yield (*path, key), f'"{value}" is no value of a label: {hint}'
 
 
@@ -145,4 +173,7 @@ def _no_label(name: Any) -> str:
     """What is wrong with a name that must be a DNS label; nothing where there is none."""
     if not name or not isinstance(name, str) or label(name):
         return ""
-    return f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or digit at each end'
+    return (
+        f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or '
+        "digit at each end"
+    )

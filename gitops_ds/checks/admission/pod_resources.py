@@ -37,7 +37,11 @@ def amounts(body: Body) -> Iterator[Violation]:
             amount = quantities.parse(value)
         except ValueError as wrong:
             meant = _meant(str(value))
-            yield (path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),))) if meant else (path, str(wrong))
+            yield (
+                (path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),)))
+                if meant
+                else (path, str(wrong))
+            )
         else:
             if amount.numerator < 0:  # comparing fractions takes ten times as long
                 yield path, f"{value} is below nothing"
@@ -49,7 +53,9 @@ _SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi",
 
 
 def _meant(text: str) -> str:
-    """The quantity of which a text is a slip of the pen: a suffix in small letters, with a B of bytes, or apart; else empty."""
+    """The quantity of which a text is a slip of the pen: a suffix in small letters, with a B of
+    bytes, or apart; else empty.
+    """
     found = _SLIP.match(text)
     return f"{found[1]}{_SUFFIXES[found[2].lower()]}" if found else ""
 
@@ -65,7 +71,8 @@ def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
         for index, volume in enumerate(items(spec.get("volumes"))):
             if (claim := section(volume.get("ephemeral")).get("volumeClaimTemplate")) is not None:
                 yield from _of_resources(
-                    (*path, "volumes", index, "ephemeral", "volumeClaimTemplate", "spec"), section(claim.get("spec"))
+                    (*path, "volumes", index, "ephemeral", "volumeClaimTemplate", "spec"),
+                    section(claim.get("spec")),
                 )
             limit = section(volume.get("emptyDir")).get("sizeLimit")
             if limit is not None:
@@ -92,14 +99,24 @@ def tolerations(body: Body) -> Iterator[Violation]:
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("tolerations"))):
             way = (*path, "tolerations", index)
-            key, operator, value = one.get("key") or "", one.get("operator") or "Equal", one.get("value") or ""
+            key, operator, value = (
+                one.get("key") or "",
+                one.get("operator") or "Equal",
+                one.get("value") or "",
+            )
             if key and not object_names.qualified(key):
                 yield (*way, "key"), f'"{key}" is no key of a taint'
             if not key and operator != "Exists":
                 message = "a toleration without a key needs operator: Exists"
-                yield (way, message) if value else (way, message, _written((*way, "operator"), "Exists"))
+                yield (
+                    (way, message)
+                    if value
+                    else (way, message, _written((*way, "operator"), "Exists"))
+                )
             if operator == "Exists" and value:
-                message = f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                message = (
+                    f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                )
                 # What was said of the value still holds: no more taints are tolerated than that.
                 equal = _written((*way, "operator"), "Equal")
                 yield (*way, "value"), message, equal if key else _written((*way, "value"), None)
@@ -113,7 +130,9 @@ def tolerations(body: Body) -> Iterator[Violation]:
 
 
 def _written(path: Path, value: str | None) -> Fix:
-    return Fix(f"remove {path[-1]}" if value is None else f"{path[-1]}: {value}", (Mend(path, value),))
+    return Fix(
+        f"remove {path[-1]}" if value is None else f"{path[-1]}: {value}", (Mend(path, value),)
+    )
 
 
 def host_ports(body: Body) -> Iterator[Violation]:
@@ -126,21 +145,32 @@ def host_ports(body: Body) -> Iterator[Violation]:
                 host, own = port.get("hostPort"), port.get("containerPort")
                 if way[-2] == "containers" and host and host != own:
                     path = (*way, "ports", index, "hostPort")
-                    message = f"with hostNetwork the hostPort must be the containerPort, {own}, not {host}"
+                    message = (
+                        f"with hostNetwork the hostPort must be the containerPort, {own}, not "
+                        f"{host}"
+                    )
                     yield path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
 
 
 def volumes(body: Body) -> Iterator[tuple[Path, str]]:
     """DS415: every mount has its volume, and every volume one source."""
-    claims = {section(one.get("metadata")).get("name") for one in items(at(body, ("spec", "volumeClaimTemplates")))}
+    claims = {
+        section(one.get("metadata")).get("name")
+        for one in items(at(body, ("spec", "volumeClaimTemplates")))
+    }
     for path, spec in pod_specs(body):
         named = {volume.get("name") for volume in items(spec.get("volumes"))} | claims
         for index, volume in enumerate(items(spec.get("volumes"))):
-            sources = [field for field, value in volume.items() if field != "name" and value is not None]
+            sources = [
+                field for field, value in volume.items() if field != "name" and value is not None
+            ]
             if len(sources) > 1:
                 yield (
                     (*path, "volumes", index),
-                    f'the volume "{volume.get("name")}" has {" and ".join(sources)}: it takes one of them',
+                    (
+                        f'the volume "{volume.get("name")}" has {" and ".join(sources)}: it takes one '
+                        "of them"
+                    ),
                 )
         for way, container in containers(body):
             for field in ("volumeMounts", "volumeDevices"):
@@ -152,7 +182,9 @@ def volumes(body: Body) -> Iterator[tuple[Path, str]]:
 
 
 def once(body: Body) -> Iterator[tuple[Path, str]]:
-    """DS414: names of containers and ports, ports of the host and places of mounts are one's own (twins in a list: the schema)."""
+    """DS414: names of containers and ports, ports of the host and places of mounts are one's own
+    (twins in a list: the schema).
+    """
     for path, spec in pod_specs(body):
         seen = {one.get("name") for one in items(spec.get("initContainers"))}
         ports: set[tuple[Any, ...]] = set()
@@ -167,7 +199,9 @@ def once(body: Body) -> Iterator[tuple[Path, str]]:
             yield from _mounts_once(way, container)
 
 
-def _ports_once(way: Path, container: Mapping[str, Any], taken: set[tuple[Any, ...]]) -> Iterator[tuple[Path, str]]:
+def _ports_once(
+    way: Path, container: Mapping[str, Any], taken: set[tuple[Any, ...]]
+) -> Iterator[tuple[Path, str]]:
     names = set[str]()
     for index, port in enumerate(items(container.get("ports"))):
         name, place = port.get("name"), (*way, "ports", index)
@@ -190,6 +224,9 @@ def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path
             if path and path in places:
                 yield (*way, field, index, key), f'"{path}" is taken by another volume already'
             if field == "volumeDevices" and name in named:
-                yield (*way, field, index, "name"), f'the volume "{name}" is mounted already: a device is used once'
+                yield (
+                    (*way, field, index, "name"),
+                    f'the volume "{name}" is mounted already: a device is used once',
+                )
             places.add(path)
             named.add(name)

@@ -1,4 +1,5 @@
-"""What an API server refuses in a pod's own fields beyond their shape: the network, the host's namespaces, users, spreading.
+"""What an API server refuses in a pod's own fields beyond their shape: the network, the host's
+namespaces, users, spreading.
 
 ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
 """
@@ -27,10 +28,19 @@ Part = Mapping[str, Any]
 
 
 # Fields that most pods don't have: what is not there costs nothing.
-_SELDOM_MISSING: Final = frozenset(("dnsPolicy", "dnsConfig", "topologySpreadConstraints", "os", "securityContext"))
+_SELDOM_MISSING: Final = frozenset(
+    ("dnsPolicy", "dnsConfig", "topologySpreadConstraints", "os", "securityContext")
+)
 _SELDOM_WRONG: Final = frozenset(
     (
-        *("shareProcessNamespace", "hostUsers", "hostnameOverride", "dnsConfig", "hostAliases", "securityContext"),
+        *(
+            "shareProcessNamespace",
+            "hostUsers",
+            "hostnameOverride",
+            "dnsConfig",
+            "hostAliases",
+            "securityContext",
+        ),
         *("topologySpreadConstraints", "os", "ephemeralContainers"),
     )
 )
@@ -46,7 +56,9 @@ def missing(body: Body) -> Iterator[Said]:
             yield (*path, "containers"), "the pod has no container"
         if _SELDOM_MISSING.isdisjoint(spec):
             continue
-        if spec.get("dnsPolicy") == "None" and not section(spec.get("dnsConfig")).get("nameservers"):
+        if spec.get("dnsPolicy") == "None" and not section(spec.get("dnsConfig")).get(
+            "nameservers"
+        ):
             yield (*path, "dnsConfig"), "dnsPolicy None needs dnsConfig with nameservers"
         if (config := spec.get("dnsConfig")) is not None:
             for index, option in enumerate(items(config.get("options"))):
@@ -55,7 +67,10 @@ def missing(body: Body) -> Iterator[Said]:
         for index, one in enumerate(items(spec.get("topologySpreadConstraints"))):
             for field in ("topologyKey", "whenUnsatisfiable"):
                 if one.get(field) == "":
-                    yield (*path, "topologySpreadConstraints", index, field), f"{field} is empty: it is required"
+                    yield (
+                        (*path, "topologySpreadConstraints", index, field),
+                        f"{field} is empty: it is required",
+                    )
         if section(spec.get("os")).get("name") == "":
             yield (*path, "os", "name"), "os needs a name: linux or windows"
         if (context := spec.get("securityContext")) is not None:
@@ -87,17 +102,27 @@ def values(body: Body) -> Iterator[Said]:
                 yield (*path, "hostAliases", index, "ip"), f'"{alias.get("ip")}" is no IP address'
         if (context := spec.get("securityContext")) is not None:
             yield from _security((*path, "securityContext"), context)
-            yield from _sysctls((*path, "securityContext", "sysctls"), items(context.get("sysctls")), spec)
-        yield from _spreading((*path, "topologySpreadConstraints"), items(spec.get("topologySpreadConstraints")))
+            yield from _sysctls(
+                (*path, "securityContext", "sysctls"), items(context.get("sysctls")), spec
+            )
+        yield from _spreading(
+            (*path, "topologySpreadConstraints"), items(spec.get("topologySpreadConstraints"))
+        )
         if (system := section(spec.get("os")).get("name")) is not None:
             yield from _of_system(path, spec, system, body)
         if spec.get("ephemeralContainers") and path:
-            yield (*path, "ephemeralContainers"), "ephemeral containers are added to a pod that runs: a template can't have any"
+            yield (
+                (*path, "ephemeralContainers"),
+                "ephemeral containers are added to a pod that runs: a template can't have any",
+            )
 
 
 def _host(path: Path, spec: Part) -> Iterator[Said]:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        yield (*path, "shareProcessNamespace"), "shareProcessNamespace and hostPID exclude each other"
+        yield (
+            (*path, "shareProcessNamespace"),
+            "shareProcessNamespace and hostPID exclude each other",
+        )
     if spec.get("hostUsers") is False:
         for field in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(field):
@@ -105,20 +130,35 @@ def _host(path: Path, spec: Part) -> Iterator[Said]:
     if (name := spec.get("hostnameOverride")) is not None:
         for field in ("setHostnameAsFQDN", "hostNetwork"):
             if spec.get(field):
-                yield (*path, "hostnameOverride"), f"hostnameOverride and {field} exclude each other"
+                yield (
+                    (*path, "hostnameOverride"),
+                    f"hostnameOverride and {field} exclude each other",
+                )
         if len(name) > 64 or not object_names.subdomain(name):
             yield (*path, "hostnameOverride"), f'"{name}" is no name of a host'
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
-_SECCOMP: Final = ("seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/")
+_SECCOMP: Final = (
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "container.seccomp.security.alpha.kubernetes.io/",
+)
 _OLD_WORDS: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
 
 def _apparmor_of(name: str, spec: Part, body: Body) -> str | None:
     """The profile that a container has by its field or its pod's, as the annotation would say it."""
-    own = next((section(one.get("securityContext")) for _, one in containers(body) if one.get("name") == name), {})
-    profile = own.get("appArmorProfile") or section(spec.get("securityContext")).get("appArmorProfile")
+    own = next(
+        (
+            section(one.get("securityContext"))
+            for _, one in containers(body)
+            if one.get("name") == name
+        ),
+        {},
+    )
+    profile = own.get("appArmorProfile") or section(spec.get("securityContext")).get(
+        "appArmorProfile"
+    )
     if profile is None or section(spec.get("os")).get("name") == "windows":
         return None
     return _OLD_WORDS.get(str(profile.get("type")), f"localhost/{profile.get('localhostProfile')}")
@@ -128,18 +168,33 @@ _COST: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 
 
 def _annotations(way: Path, annotations: Part, spec: Part, body: Body) -> Iterator[Said]:
-    """Annotations of pods that mean something to the API server, most of them older than the fields."""
+    """Annotations of pods that mean something to the API server, most of them older than the
+    fields.
+    """
     for key, value in annotations.items():
         text, place = str(value or ""), (*way, key)
         if key.startswith(_APPARMOR):
             if key.removeprefix(_APPARMOR) not in {one.get("name") for _, one in containers(body)}:
                 yield place, f'the pod has no container "{key.removeprefix(_APPARMOR)}"'
-            if text not in ("", "runtime/default", "unconfined") and not text.startswith("localhost/"):
+            if text not in ("", "runtime/default", "unconfined") and not text.startswith(
+                "localhost/"
+            ):
                 yield place, f'"{text}" is no AppArmor profile'
-            elif (field := _apparmor_of(key.removeprefix(_APPARMOR), spec, body)) not in (None, text):
-                yield place, f"the annotation says {text}, the appArmorProfile {field}: remove the annotation"
+            elif (field := _apparmor_of(key.removeprefix(_APPARMOR), spec, body)) not in (
+                None,
+                text,
+            ):
+                yield (
+                    place,
+                    (
+                        f"the annotation says {text}, the appArmorProfile {field}: remove the "
+                        "annotation"
+                    ),
+                )
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
-            local = text.startswith("localhost/") and not admission_containers.wrong_descent(text.removeprefix("localhost/"))
+            local = text.startswith("localhost/") and not admission_containers.wrong_descent(
+                text.removeprefix("localhost/")
+            )
             if text not in ("runtime/default", "docker/default", "unconfined") and not local:
                 yield place, f'"{text}" is no seccomp profile'
         elif key == "controller.kubernetes.io/pod-deletion-cost":
@@ -158,18 +213,25 @@ def _dns(way: Path, config: Part) -> Iterator[Said]:
             yield (*way, "nameservers", index), f'"{server}" is no IP address'
     searches = [one or "" for one in config.get("searches") or ()]
     if len(searches) > 32 or len(" ".join(searches).encode()) > 2048:
-        yield (*way, "searches"), "the search list is too long: at most 32 domains, with 2,048 characters in all"
+        yield (
+            (*way, "searches"),
+            "the search list is too long: at most 32 domains, with 2,048 characters in all",
+        )
     for index, search in enumerate(searches):
         name = search.removesuffix(".")
         if search != "." and (len(name) > 253 or not _SEARCH.match(name)):
             yield (*way, "searches", index), f'"{search}" is no domain'
 
 
-_SEARCH: Final = re.compile(r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:\._?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*\Z")
+_SEARCH: Final = re.compile(
+    r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:\._?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*\Z"
+)
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address as newer versions of Kubernetes take it: no zeros in front, no IPv4 within IPv6."""
+    """Whether a text is an IP address as newer versions of Kubernetes take it: no zeros in front,
+    no IPv4 within IPv6.
+    """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -177,7 +239,9 @@ def is_address(text: str) -> bool:
     return "%" not in text and getattr(address, "ipv4_mapped", None) is None
 
 
-_SYSCTL: Final = re.compile(r"(?:[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?\Z")
+_SYSCTL: Final = re.compile(
+    r"(?:[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?\Z"
+)
 
 
 def _security(way: Path, context: Part) -> Iterator[Said]:
@@ -214,8 +278,13 @@ def _spreading(way: Path, constraints: Sequence[Part]) -> Iterator[Said]:
         if (one.get("maxSkew") or 0) <= 0:
             yield (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: it must be above 0"
         domains = one.get("minDomains")
-        if domains is not None and (domains <= 0 or one.get("whenUnsatisfiable") != "DoNotSchedule"):
-            yield (*place, "minDomains"), "minDomains must be above 0, and needs whenUnsatisfiable: DoNotSchedule"
+        if domains is not None and (
+            domains <= 0 or one.get("whenUnsatisfiable") != "DoNotSchedule"
+        ):
+            yield (
+                (*place, "minDomains"),
+                "minDomains must be above 0, and needs whenUnsatisfiable: DoNotSchedule",
+            )
         which = (one.get("topologyKey"), one.get("whenUnsatisfiable"))
         if which in seen:
             yield place, f"{which[0]} and {which[1]} are here a second time"
@@ -225,7 +294,9 @@ def _spreading(way: Path, constraints: Sequence[Part]) -> Iterator[Said]:
 
 
 def label_keys(place: Path, term: Part) -> Iterator[Said]:
-    """The matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint: they add to its labelSelector."""
+    """The matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint: they add to its
+    labelSelector.
+    """
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field) or ()
         if keys and term.get("labelSelector") is None:
@@ -235,14 +306,19 @@ def label_keys(place: Path, term: Part) -> Iterator[Said]:
             if not object_names.qualified(str(key or "")):
                 yield (*place, field, index), f'"{key}" is no key of a label'
     chosen = section(term.get("labelSelector"))
-    said = {*section(chosen.get("matchLabels")), *(one.get("key") for one in items(chosen.get("matchExpressions")))}
+    said = {
+        *section(chosen.get("matchLabels")),
+        *(one.get("key") for one in items(chosen.get("matchExpressions"))),
+    }
     both = {*(term.get("matchLabelKeys") or ())} & (said | {*(term.get("mismatchLabelKeys") or ())})
     if both:
         yield (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is asked for twice"
 
 
 def selector(way: Path, chosen: Any) -> Iterator[Said]:
-    """The conditions of a label selector. https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
+    """The conditions of a label selector.
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+    """
     for index, one in enumerate(items(section(chosen).get("matchExpressions"))):
         place = (*way, "matchExpressions", index)
         values, operator = one.get("values") or (), one.get("operator")
@@ -251,7 +327,10 @@ def selector(way: Path, chosen: Any) -> Iterator[Said]:
         if operator in ("In", "NotIn") and not values:
             yield place, f"operator {operator} needs values"
         elif operator in ("Exists", "DoesNotExist") and values:
-            yield (*place, "values"), f"operator {operator} takes no values: remove them, or write In or NotIn"
+            yield (
+                (*place, "values"),
+                f"operator {operator} takes no values: remove them, or write In or NotIn",
+            )
         for number, value in enumerate(values):
             if not object_names.label_value(value or ""):
                 yield (*place, "values", number), f'"{value}" is no value of a label'
@@ -263,12 +342,20 @@ def _containers(spec: Part) -> Iterator[Part]:
 
 
 def _windows(path: Path, spec: Part, body: Body) -> Iterator[Said]:
-    """Options for Windows: containers that are processes of the host are all of a pod's, on the host's network."""
-    if not any("windowsOptions" in section(one.get("securityContext")) for one in (spec, *_containers(spec))):
+    """Options for Windows: containers that are processes of the host are all of a pod's, on the
+    host's network.
+    """
+    if not any(
+        "windowsOptions" in section(one.get("securityContext"))
+        for one in (spec, *_containers(spec))
+    ):
         return
     own = section(section(spec.get("securityContext")).get("windowsOptions"))
     each = [
-        ((*way, "securityContext", "windowsOptions"), section(section(one.get("securityContext")).get("windowsOptions")))
+        (
+            (*way, "securityContext", "windowsOptions"),
+            section(section(one.get("securityContext")).get("windowsOptions")),
+        )
         for way, one in containers(body)
     ]
     for place, options in [((*path, "securityContext", "windowsOptions"), own), *each]:
@@ -281,12 +368,21 @@ def _windows(path: Path, spec: Part, body: Body) -> Iterator[Said]:
     for place, options in each:
         if said is not None and options.get("hostProcess") not in (None, said):
             yield (*place, "hostProcess"), f"the pod says hostProcess: {str(said).lower()}"
-    hosts = [said if options.get("hostProcess") is None else options["hostProcess"] for _, options in each]
+    hosts = [
+        said if options.get("hostProcess") is None else options["hostProcess"]
+        for _, options in each
+    ]
     if any(hosts):
         if not all(hosts):
-            yield (*path, "containers"), "where one container is a process of the host (hostProcess), all must be"
+            yield (
+                (*path, "containers"),
+                "where one container is a process of the host (hostProcess), all must be",
+            )
         if not spec.get("hostNetwork"):
-            yield (*path, "hostNetwork"), "processes of the host (hostProcess) need hostNetwork: true"
+            yield (
+                (*path, "hostNetwork"),
+                "processes of the host (hostProcess) need hostNetwork: true",
+            )
 
 
 _ONLY_LINUX: Final = ("hostUsers", "shareProcessNamespace", "resources")
@@ -294,7 +390,10 @@ _ONLY_LINUX: Final = ("hostUsers", "shareProcessNamespace", "resources")
 
 def _of_system(path: Path, spec: Part, system: str, body: Body) -> Iterator[Said]:
     contexts = [((*path, "securityContext"), section(spec.get("securityContext")))]
-    contexts += [((*way, "securityContext"), section(one.get("securityContext"))) for way, one in containers(body)]
+    contexts += [
+        ((*way, "securityContext"), section(one.get("securityContext")))
+        for way, one in containers(body)
+    ]
     if system == "linux":
         for place, context in contexts:
             if context.get("windowsOptions") is not None:
@@ -302,7 +401,14 @@ def _of_system(path: Path, spec: Part, system: str, body: Body) -> Iterator[Said
     if system == "windows":
         of_linux = (
             *admission_containers.NOT_OF_WINDOWS,
-            *("fsGroup", "fsGroupChangePolicy", "sysctls", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
+            *(
+                "fsGroup",
+                "fsGroupChangePolicy",
+                "sysctls",
+                "supplementalGroups",
+                "supplementalGroupsPolicy",
+                "seLinuxChangePolicy",
+            ),
         )
         for field in of_linux:
             if contexts[0][1].get(field) not in (None, []):

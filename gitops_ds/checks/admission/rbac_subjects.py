@@ -1,4 +1,6 @@
-"""Rules about who gets a role. https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects"""
+"""Rules about who gets a role.
+https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,15 @@ from gitops_ds.model.objects import Body, Path
 
 
 def accounts_have_a_namespace(body: Body) -> Iterator[tuple[Path, str]]:
-    """A service account names its namespace; in a RoleBinding that of the binding stands in for one that is not said."""
+    """A service account names its namespace; in a RoleBinding that of the binding stands in for one
+    that is not said.
+    """
     if body.get("kind") != "ClusterRoleBinding":
         return
     for at, subject in enumerate(rule.items(body.get("subjects"))):
         told = rule.section(subject)
         if told.get("kind") == "ServiceAccount" and not told.get("namespace"):
-            yield ("subjects", at), f'the service account "{told.get("name", "")}" needs its namespace here'
+            yield (
+                ("subjects", at),
+                f'the service account "{told.get("name", "")}" needs its namespace here',
+            )

@@ -1,6 +1,8 @@
-"""What containers and pods may ask for: names of resources, whole amounts, huge pages, claims, a pod's own bounds.
+"""What containers and pods may ask for: names of resources, whole amounts, huge pages, claims, a
+pod's own bounds.
 
-validateResourceRequirements and validatePodResources in pkg/apis/core/validation/validation.go of Kubernetes.
+validateResourceRequirements and validatePodResources in pkg/apis/core/validation/validation.go of
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _GROUPS: Final = ("containers", "initContainers")
 
 
 def known(amounts: Any) -> dict[str, Fraction]:
-    """The amounts that can be read, as the API server rounds them, to which none is zero; DS010 tells of the others."""
+    """The amounts that can be read, as the API server rounds them, to which none is zero; DS010
+    tells of the others.
+    """
     found: dict[str, Fraction] = {}
     for name, value in section(amounts).items():
         try:
@@ -35,7 +39,9 @@ def known(amounts: Any) -> dict[str, Fraction]:
 
 
 def requests_within_limits(body: Body) -> Iterator[Said]:
-    """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for as it is limited."""
+    """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for
+    as it is limited.
+    """
     for way, container in containers(body):
         if resources := section(container.get("resources")):
             yield from _asked((*way, "resources"), resources)
@@ -59,13 +65,21 @@ def _asked(way: Path, resources: Part) -> Iterator[Said]:
             said = resources["requests"][name], resources["limits"][name]
             yield path, f"the request of {said[0]} {name} is more than its limit of {said[1]}"
         elif whole(name) and wanted != limit:
-            yield path, f"{name} can't be shared: its request must be its limit, {resources['limits'][name]}"
+            yield (
+                path,
+                (
+                    f"{name} can't be shared: its request must be its limit, "
+                    f"{resources['limits'][name]}"
+                ),
+            )
     for field, amounts in (("requests", requests), ("limits", limits)):
         for name, amount in amounts.items():
             if name in _OF_CONTAINERS:
                 continue
             yield from _resource((*way, field, name), name, amount)
-    if not _OF_PODS & {*requests, *limits} and any(name.startswith(_HUGE) for name in (*requests, *limits)):
+    if not _OF_PODS & {*requests, *limits} and any(
+        name.startswith(_HUGE) for name in (*requests, *limits)
+    ):
         yield way, "huge pages need cpu or memory beside them"
 
 
@@ -81,9 +95,14 @@ def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Said]:
     elif "/" not in name:
         yield (
             path,
-            f'a container has no resource "{name}": cpu, memory, ephemeral-storage, hugepages-SIZE, or DOMAIN/NAME for a device',
+            (
+                f'a container has no resource "{name}": cpu, memory, ephemeral-storage, '
+                "hugepages-SIZE, or DOMAIN/NAME for a device"
+            ),
         )
-    elif not object_names.qualified(name) or ("kubernetes.io/" not in name and not _is_device(name)):
+    elif not object_names.qualified(name) or (
+        "kubernetes.io/" not in name and not _is_device(name)
+    ):
         yield path, f'"{name}" is no name of a resource'
     elif whole(name) and (amount * 1000) % 1000:
         yield path, f"{name} comes in whole pieces"
@@ -102,17 +121,29 @@ def _of_whole_pod(path: Path, spec: Part, resources: Part) -> Iterator[Said]:
     for field in ("requests", "limits"):
         for name in section(resources.get(field)):
             if name not in _OF_PODS and not name.startswith(_HUGE):
-                yield (*path, "resources", field, name), f"a pod as a whole has cpu, memory and hugepages-SIZE, not {name}"
+                yield (
+                    (*path, "resources", field, name),
+                    f"a pod as a whole has cpu, memory and hugepages-SIZE, not {name}",
+                )
     limits = known(resources.get("limits"))
     for index, one in enumerate(items(spec.get("containers"))):
         for name, limit in known(section(one.get("resources")).get("limits")).items():
             if name in limits and limit > limits[name]:
-                yield (*path, "containers", index, "resources", "limits", name), f"the limit of {name} is more than that of the pod"
+                yield (
+                    (*path, "containers", index, "resources", "limits", name),
+                    f"the limit of {name} is more than that of the pod",
+                )
     requests = known(resources.get("requests"))
     for name in requests:
-        asked = (known(section(one.get("resources")).get("requests")).get(name, 0) for one in items(spec.get("containers")))
+        asked = (
+            known(section(one.get("resources")).get("requests")).get(name, 0)
+            for one in items(spec.get("containers"))
+        )
         if sum(asked) > requests[name]:
-            yield (*path, "resources", "requests", name), f"the containers ask for more {name} than the pod"
+            yield (
+                (*path, "resources", "requests", name),
+                f"the containers ask for more {name} than the pod",
+            )
     if resources.get("claims"):
         yield (*path, "resources", "claims"), "claims are a container's, not a pod's"
 
@@ -121,15 +152,24 @@ def claims(body: Body) -> Iterator[Said]:
     """DS006: claims that a pod has, each meant once."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("resourceClaims"))):
-            if (one.get("resourceClaimName") is None) == (one.get("resourceClaimTemplateName") is None):
+            if (one.get("resourceClaimName") is None) == (
+                one.get("resourceClaimTemplateName") is None
+            ):
                 yield (
                     (*path, "resourceClaims", index),
                     "a claim has a resourceClaimName or a resourceClaimTemplateName, one of them",
                 )
-        if not any(section(one.get("resources")).get("claims") for group in _GROUPS for one in items(spec.get(group))):
+        if not any(
+            section(one.get("resources")).get("claims")
+            for group in _GROUPS
+            for one in items(spec.get(group))
+        ):
             continue
         named = {one.get("name") for one in items(spec.get("resourceClaims"))}
         for way, container in containers(body):
             for index, one in enumerate(items(section(container.get("resources")).get("claims"))):
                 if one.get("name") not in named:
-                    yield (*way, "resources", "claims", index), f'the pod has no claim "{one.get("name")}" in resourceClaims'
+                    yield (
+                        (*way, "resources", "claims", index),
+                        f'the pod has no claim "{one.get("name")}" in resourceClaims',
+                    )

@@ -64,7 +64,11 @@ def missing(body: Body) -> Iterator[Said]:
                 yield (*way, field), f"a volume of {name} needs {field}"
         if name in _WITH_FILES:
             yield from _missing_of_files(way, name, source)
-        elif name == "csi" and source.get("nodePublishSecretRef") is not None and not source["nodePublishSecretRef"].get("name"):
+        elif (
+            name == "csi"
+            and source.get("nodePublishSecretRef") is not None
+            and not source["nodePublishSecretRef"].get("name")
+        ):
             yield (*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name"
         elif name == "ephemeral":
             yield from _missing_of_claim(way, section(source.get("volumeClaimTemplate")))
@@ -101,7 +105,10 @@ def _missing_of_claim(way: Path, template: Part) -> Iterator[Said]:
     if not spec.get("accessModes"):
         yield (*place, "accessModes"), "the claim needs accessModes, such as [ReadWriteOnce]"
     if section(section(spec.get("resources")).get("requests")).get("storage") is None:
-        yield (*place, "resources"), "the claim says how much it wants: resources: {requests: {storage: 1Gi}}"
+        yield (
+            (*place, "resources"),
+            "the claim says how much it wants: resources: {requests: {storage: 1Gi}}",
+        )
     for field in ("dataSource", "dataSourceRef"):
         if section(spec.get(field)).get("name") == "":
             yield (*place, field, "name"), f"{field} needs a name"
@@ -149,7 +156,10 @@ def _driver(way: Path, driver: str) -> Iterator[Said]:
 def _claim(way: Path, template: Part) -> Iterator[Said]:
     for field, value in section(template.get("metadata")).items():
         if field not in ("labels", "annotations") and value is not None:
-            yield (*way, "volumeClaimTemplate", "metadata", field), f"the claim is named after the pod: {field} can't be set"
+            yield (
+                (*way, "volumeClaimTemplate", "metadata", field),
+                f"the claim is named after the pod: {field} can't be set",
+            )
     for field in ("storageClassName", "volumeAttributesClassName"):
         name = section(template.get("spec")).get(field)
         if name and not object_names.subdomain(name):
@@ -158,7 +168,10 @@ def _claim(way: Path, template: Part) -> Iterator[Said]:
         source = section(section(template.get("spec")).get(field))
         if source and not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
             place = (*way, "volumeClaimTemplate", "spec", field, "kind")
-            yield place, f'without an apiGroup it is a PersistentVolumeClaim, not "{source.get("kind")}"'
+            yield (
+                place,
+                f'without an apiGroup it is a PersistentVolumeClaim, not "{source.get("kind")}"',
+            )
 
 
 def _files(way: Path, name: str, source: Part) -> Iterator[Said]:
@@ -168,7 +181,10 @@ def _files(way: Path, name: str, source: Part) -> Iterator[Said]:
     for index, one in enumerate(items(source.get("sources"))):
         kinds = [kind for kind, part in one.items() if part is not None]
         if len(kinds) > 1:
-            yield (*way, "sources", index), f"the source has {' and '.join(kinds)}: it takes one of them"
+            yield (
+                (*way, "sources", index),
+                f"the source has {' and '.join(kinds)}: it takes one of them",
+            )
     for place, kind, part in _parts(way, name, source):
         for index, item in enumerate(items(part.get("items"))):
             where = (*place, "items", index)

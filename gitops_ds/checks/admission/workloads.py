@@ -1,6 +1,8 @@
-"""What an API server refuses in a workload beyond its shape: selectors, rollout numbers, what its pods may not ask for.
+"""What an API server refuses in a workload beyond its shape: selectors, rollout numbers, what its
+pods may not ask for.
 
-ValidateDaemonSet, ValidateDeployment and their like in pkg/apis/apps/validation/validation.go of Kubernetes.
+ValidateDaemonSet, ValidateDeployment and their like in pkg/apis/apps/validation/validation.go of
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def rollout_moves(body: Body) -> Iterator[Violation]:
     """DS201: with both numbers 0 no pod could ever be replaced."""
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
-        message = "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+        message = (
+            "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+        )
         yield _UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),))
 
 
@@ -90,12 +94,18 @@ def one_budget(body: Body) -> Iterator[Violation]:
 
 def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
     """DS204: a count, or per cent up to 100."""
-    if body.get("kind") != "DaemonSet" or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete":
+    if (
+        body.get("kind") != "DaemonSet"
+        or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete"
+    ):
         return
     for field in ("maxUnavailable", "maxSurge"):
         value = section(at(body, _ROLLING)).get(field)
         if value is not None and _amount(value) is None:
-            yield (*_ROLLING, field), f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%'
+            yield (
+                (*_ROLLING, field),
+                f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%',
+            )
 
 
 def always_restarts(body: Body) -> Iterator[Violation]:
@@ -122,11 +132,19 @@ def _has_conditions(selector: Any) -> bool:
 
 
 def _rolling(body: Body) -> tuple[int, int] | None:
-    """(maxUnavailable, maxSurge) as numbers or per cent of a DaemonSet that rolls; None where that can't be said."""
-    if body.get("kind") != "DaemonSet" or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete":
+    """(maxUnavailable, maxSurge) as numbers or per cent of a DaemonSet that rolls; None where that
+    can't be said.
+    """
+    if (
+        body.get("kind") != "DaemonSet"
+        or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete"
+    ):
         return None
     rolling = section(at(body, _ROLLING))
-    unavailable, surge = _amount(_or(rolling.get("maxUnavailable"), 1)), _amount(_or(rolling.get("maxSurge"), 0))
+    unavailable, surge = (
+        _amount(_or(rolling.get("maxUnavailable"), 1)),
+        _amount(_or(rolling.get("maxSurge"), 0)),
+    )
     return None if unavailable is None or surge is None else (unavailable, surge)
 
 

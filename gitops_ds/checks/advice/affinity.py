@@ -1,7 +1,10 @@
-"""DS306: what a node must be. Terms that the API server refuses, that no node can meet, or that nearly every node does.
+"""DS306: what a node must be. Terms that the API server refuses, that no node can meet, or that
+nearly every node does.
 
-https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity: a node must meet one term (OR), and of that
-every expression (AND). ValidateNodeSelector in pkg/apis/core/validation/validation.go of Kubernetes.
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity: a node must
+meet one term (OR), and of that
+every expression (AND). ValidateNodeSelector in pkg/apis/core/validation/validation.go of
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from gitops_ds.model.objects import Body, Path
 Spec = Mapping[str, Any]
 
 _NAME: Final = "metadata.name"
-_BY_FIELD: Final = "write it under matchFields of nodeAffinity, or use the label kubernetes.io/hostname"
+_BY_FIELD: Final = (
+    "write it under matchFields of nodeAffinity, or use the label kubernetes.io/hostname"
+)
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
@@ -44,12 +49,18 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
                 yield at, "no term: write what a node must be, or remove the affinity"
             for index, term in enumerate(terms):
                 yield from _term((*at, index), section(term), values_too=True)
-        for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        for index, wish in enumerate(
+            affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        ):
             place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
             yield from _weight(place, section(wish))
-            yield from _term((*place, "preference"), section(section(wish).get("preference")), values_too=False)
+            yield from _term(
+                (*place, "preference"), section(section(wish).get("preference")), values_too=False
+            )
         for field in ("podAffinity", "podAntiAffinity"):
-            yield from _among_pods((*path, "affinity", field), section(section(spec.get("affinity")).get(field)))
+            yield from _among_pods(
+                (*path, "affinity", field), section(section(spec.get("affinity")).get(field))
+            )
 
 
 def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
@@ -58,12 +69,20 @@ def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
 
 
 def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
-    for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
-        yield from _pod_term((*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term))
-    for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+    for index, term in enumerate(
+        affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    ):
+        yield from _pod_term(
+            (*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term)
+        )
+    for index, wish in enumerate(
+        affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    ):
         place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
         yield from _weight(place, section(wish))
-        yield from _pod_term((*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm")))
+        yield from _pod_term(
+            (*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm"))
+        )
 
 
 def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
@@ -74,7 +93,9 @@ def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
             yield (*place, "namespaces", index), f'"{name}" is no name of a namespace'
     for field in ("labelSelector", "namespaceSelector"):
         yield from pods.selector((*place, field), term.get(field))
-        yield from object_names.pairs((*place, field, "matchLabels"), section(section(term.get(field)).get("matchLabels")))
+        yield from object_names.pairs(
+            (*place, field, "matchLabels"), section(section(term.get(field)).get("matchLabels"))
+        )
     yield from pods.label_keys(place, term)
 
 
@@ -103,7 +124,10 @@ def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Violatio
         case "In" | "NotIn" if not count:
             yield at, f"operator {operator} needs values"
         case "Exists" | "DoesNotExist" if count:
-            yield (*at, "values"), f"operator {operator} takes no values: remove them, or write In or NotIn"
+            yield (
+                (*at, "values"),
+                f"operator {operator} takes no values: remove them, or write In or NotIn",
+            )
         case "Gt" | "Lt" if count != 1:
             yield at, f"operator {operator} takes one value, not {count}"
 
@@ -113,7 +137,11 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
-            yield (*POD, "nodeSelector", key), "nodeSelector knows labels, and metadata.name is none: no node has it; " + _BY_FIELD
+            yield (
+                (*POD, "nodeSelector", key),
+                "nodeSelector knows labels, and metadata.name is none: no node has it; "
+                + _BY_FIELD,
+            )
     if not pod.get("affinity"):
         return
     for way, term in scheduling.required_terms(pod):
@@ -127,18 +155,31 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """A term that no node meets, and terms that say no to so little that together they say it to nothing."""
+    """A term that no node meets, and terms that say no to so little that together they say it to
+    nothing.
+    """
     if not pod.get("affinity"):
         return
-    chosen = [Requirement(key, "In", (str(value),)) for key, value in section(pod.get("nodeSelector")).items()]
+    chosen = [
+        Requirement(key, "In", (str(value),))
+        for key, value in section(pod.get("nodeSelector")).items()
+    ]
     terms = scheduling.required_terms(pod)
     for way, term in terms:
-        conditions = [label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()]
+        conditions = [
+            label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()
+        ]
         if not conditions and not term.get("matchFields"):
             yield way, "an empty term matches no node: remove it, or write what a node must be"
             continue
         wrong = next(
-            (one for one in conditions if one.operator in _COMPARING and len(one.values) == 1 and not label_selector.is_valid(one)),
+            (
+                one
+                for one in conditions
+                if one.operator in _COMPARING
+                and len(one.values) == 1
+                and not label_selector.is_valid(one)
+            ),
             None,
         )
         if wrong:
@@ -150,7 +191,8 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             yield way, f"no node can meet all that is asked of its label {key}"
     if len(terms) > 1 and all(_only_refuses(term) for _, term in terms):
         message = (
-            "a node needs to meet only one of the terms, and each merely leaves some nodes out: those the other lets in."
+            "a node needs to meet only one of the terms, and each merely leaves some nodes out: "
+            "those the other lets in."
             " Write all into one term"
         )
         yield terms[0][0][:-1], message
@@ -170,7 +212,9 @@ def _contradiction(conditions: Iterable[Requirement]) -> str:
     by_key: dict[str, list[Requirement]] = {}
     for one in conditions:
         by_key.setdefault(one.key, []).append(one)
-    return next((key for key, asked in by_key.items() if len(asked) > 1 and not _possible(key, asked)), "")
+    return next(
+        (key for key, asked in by_key.items() if len(asked) > 1 and not _possible(key, asked)), ""
+    )
 
 
 def _possible(key: str, asked: list[Requirement]) -> bool:
@@ -178,7 +222,9 @@ def _possible(key: str, asked: list[Requirement]) -> bool:
         return True
     listed = [set(one.values) for one in asked if one.operator == "In"]
     if listed:
-        return any(label_selector.all_match(asked, {key: value}) for value in set.intersection(*listed))
+        return any(
+            label_selector.all_match(asked, {key: value}) for value in set.intersection(*listed)
+        )
     if any(one.operator == "DoesNotExist" for one in asked):
         return False  # another condition wants the label, or they would all hold without it
     above, below = (_bounds(asked, operator) for operator in ("Gt", "Lt"))
@@ -187,5 +233,9 @@ def _possible(key: str, asked: list[Requirement]) -> bool:
 
 def _bounds(asked: list[Requirement], operator: str) -> list[int]:
     """The numbers that a label is compared with, where there are any."""
-    numbers = (label_selector.integer(one.values[0]) for one in asked if one.operator == operator and one.values)
+    numbers = (
+        label_selector.integer(one.values[0])
+        for one in asked
+        if one.operator == operator and one.values
+    )
     return [number for number in numbers if number is not None]

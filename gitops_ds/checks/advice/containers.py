@@ -1,4 +1,5 @@
-"""Advice about containers: what they ask for, how they tell that they are ready, which volumes they use.
+"""Advice about containers: what they ask for, how they tell that they are ready, which volumes they
+use.
 
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ and
 https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
@@ -36,13 +37,19 @@ def requests(body: Body) -> Iterator[tuple[Path, str, Fix]]:
         whole = _asked(spec)
         for way, container in containers(body):
             asked = _asked(container)
-            missing = [name for name in ("cpu", "memory") if name not in asked and name not in whole]
+            missing = [
+                name for name in ("cpu", "memory") if name not in asked and name not in whole
+            ]
             if missing:
                 message = (
-                    f'"{container.get("name")}" asks for no {" and no ".join(missing)}: nothing is kept free for it, and it is'
-                    " among the first to go when a node runs short; measure it, and set the requests"
+                    f'"{container.get("name")}" asks for no {" and no ".join(missing)}: nothing '
+                    "is kept free for it, and it is"
+                    " among the first to go when a node runs short; measure it, and set the "
+                    "requests"
                 )
-                mends = tuple(Mend((*way, "resources", "requests", name), _PROPOSED[name]) for name in missing)
+                mends = tuple(
+                    Mend((*way, "resources", "requests", name), _PROPOSED[name]) for name in missing
+                )
                 yield (*way, "resources"), message, Fix("ask for what it uses", mends)
 
 
@@ -53,9 +60,18 @@ def memory_limits(body: Body) -> Iterator[tuple[Path, str, Fix]]:
             continue
         for way, container in containers(body):
             if not _limit(container, "memory"):
-                wanted = section(section(container.get("resources")).get("requests")).get("memory") or _PROPOSED["memory"]
-                fix = Fix("allow twice what it asks for", (Mend((*way, "resources", "limits", "memory"), _twice(wanted)),))
-                message = f'"{container.get("name")}" has no memory limit: a leak of it takes the memory of every node; set one'
+                wanted = (
+                    section(section(container.get("resources")).get("requests")).get("memory")
+                    or _PROPOSED["memory"]
+                )
+                fix = Fix(
+                    "allow twice what it asks for",
+                    (Mend((*way, "resources", "limits", "memory"), _twice(wanted)),),
+                )
+                message = (
+                    f'"{container.get("name")}" has no memory limit: a leak of it takes the '
+                    "memory of every node; set one"
+                )
                 yield (*way, "resources"), message, fix
 
 
@@ -72,7 +88,10 @@ def no_cpu_limit(body: Body) -> Iterator[tuple[Path, str, Fix]]:
         for way, container in containers(body):
             if _limit(container, "cpu"):
                 path = (*way, "resources", "limits", "cpu")
-                message = "the CPU limit throttles an agent that every pod of the node waits for; a request is enough"
+                message = (
+                    "the CPU limit throttles an agent that every pod of the node waits for; a "
+                    "request is enough"
+                )
                 yield path, message, Fix("remove the limit", (Mend(path),))
 
 
@@ -84,7 +103,10 @@ def readiness(body: Body) -> Iterator[tuple[Path, str]]:
         if not any(container.get("readinessProbe") for _, container in containers(body)):
             yield (
                 (*path, "containers", 0),
-                "no container has a readiness probe: a pod is ready once it has started, and a rollout goes on whatever it does",
+                (
+                    "no container has a readiness probe: a pod is ready once it has started, and a "
+                    "rollout goes on whatever it does"
+                ),
             )
 
 
@@ -92,16 +114,31 @@ def liveness(body: Body) -> Iterator[tuple[Path, str]]:
     """DS406: a container that hangs is started again."""
     for way, container in _running(body):
         if not container.get("livenessProbe"):
-            yield way, f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it again'
+            yield (
+                way,
+                (
+                    f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it '
+                    "again"
+                ),
+            )
 
 
 def probes_differ(body: Body) -> Iterator[tuple[Path, str]]:
     """DS407: what takes a pod out of service does not restart it as soon."""
     for way, container in _running(body):
-        ready, alive = section(container.get("readinessProbe")), section(container.get("livenessProbe"))
-        if ready and alive and _handler(ready) == _handler(alive) and _patience(alive) <= _patience(ready):
+        ready, alive = (
+            section(container.get("readinessProbe")),
+            section(container.get("livenessProbe")),
+        )
+        if (
+            ready
+            and alive
+            and _handler(ready) == _handler(alive)
+            and _patience(alive) <= _patience(ready)
+        ):
             message = (
-                "the liveness probe asks what the readiness probe asks, and gives up as soon: what slows all agents down restarts"
+                "the liveness probe asks what the readiness probe asks, and gives up as soon: "
+                "what slows all agents down restarts"
                 " all of them at once; let it wait longer, or ask something else"
             )
             yield (*way, "livenessProbe"), message
@@ -124,7 +161,10 @@ def named_ports(body: Body) -> Iterator[tuple[Path, str] | tuple[Path, str, Fix]
                 known = [one.get("name") for one in items(container.get("ports"))]
                 if port not in known:
                     named = [str(name) for name in known if name]
-                    message = f'the container has no port "{port}" ({", ".join(named) or "none has a name"}): it is never ready'
+                    message = (
+                        f'the container has no port "{port}" '
+                        f"({', '.join(named) or 'none has a name'}): it is never ready"
+                    )
                     meant = named[0] if len(named) == 1 else phrases.nearest(port, named)
                     if meant:
                         yield path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
@@ -137,10 +177,18 @@ def numbered_ports(body: Body) -> Iterator[tuple[Path, str]]:
     for way, container in containers(body):
         declared = [one.get("containerPort") for one in items(container.get("ports"))]
         if declared:
-            undeclared = {port: path for path, port in _asked_ports(way, container) if port not in declared}
+            undeclared = {
+                port: path for path, port in _asked_ports(way, container) if port not in declared
+            }
             for port, path in undeclared.items():
                 if isinstance(port, int):
-                    yield path, f"the port {port} is not among those that the container declares ({', '.join(map(str, declared))})"
+                    yield (
+                        path,
+                        (
+                            f"the port {port} is not among those that the container declares "
+                            f"({', '.join(map(str, declared))})"
+                        ),
+                    )
 
 
 def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
@@ -149,7 +197,8 @@ def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path
         if probe:
             for handler in ("httpGet", "tcpSocket", "grpc"):
                 told = probe.get(handler)
-                # Another host has other ports. https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes
+                # Another host has other ports.
+                # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes
                 if told and not told.get("host"):
                     yield (*way, name, handler, "port"), told.get("port")
 
@@ -176,12 +225,17 @@ def timeouts_within_periods(body: Body) -> Iterator[tuple[Path, str, Fix]]:
             period, timeout = probe.get("periodSeconds") or 10, probe.get("timeoutSeconds") or 1
             if timeout > period:
                 path = (*way, name, "timeoutSeconds")
-                message = f"a probe may take {timeout} s and comes every {period} s: give it less time than that"
+                message = (
+                    f"a probe may take {timeout} s and comes every {period} s: give it less time "
+                    "than that"
+                )
                 yield path, message, Fix("wait no longer than the period", (Mend(path, period),))
 
 
 # A loop of a shell around a sleep of minutes: `while true; do collect; sleep 3600; done`.
-_LOOP: Final = re.compile(r"\b(?:while|until)\b.*\bsleep\s+(?:\d{3,}|\d+(?:\.\d+)?[mhd]\b)", re.DOTALL)
+_LOOP: Final = re.compile(
+    r"\b(?:while|until)\b.*\bsleep\s+(?:\d{3,}|\d+(?:\.\d+)?[mhd]\b)", re.DOTALL
+)
 
 
 def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
@@ -192,7 +246,8 @@ def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
         for field in ("command", "args"):
             if _LOOP.search(" ".join(map(str, items(container.get(field))))):
                 message = (
-                    "a loop around a sleep keeps a pod on every node for work that comes at times: a CronJob where any node"
+                    "a loop around a sleep keeps a pod on every node for work that comes at "
+                    "times: a CronJob where any node"
                     " will do, a timer of the node's operating system where each must"
                 )
                 yield (*way, field), message
@@ -223,13 +278,20 @@ def bounded_memory_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
             empty = section(volume.get("emptyDir"))
             if empty.get("medium") == "Memory" and empty.get("sizeLimit") is None:
                 way = (*path, "volumes", index, "emptyDir")
-                message = f'the volume "{volume.get("name")}" is memory without a bound, on every node: set a sizeLimit'
+                message = (
+                    f'the volume "{volume.get("name")}" is memory without a bound, on every node: '
+                    "set a sizeLimit"
+                )
                 yield way, message, Fix("set a bound", (Mend((*way, "sizeLimit"), "64Mi"),))
 
 
 def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The containers that go on: no init containers but sidecars."""
-    return ((way, one) for way, one in containers(body) if way[-2] == "containers" or one.get("restartPolicy") == "Always")
+    return (
+        (way, one)
+        for way, one in containers(body)
+        if way[-2] == "containers" or one.get("restartPolicy") == "Always"
+    )
 
 
 def _asked(holder: Mapping[str, Any]) -> set[str]:

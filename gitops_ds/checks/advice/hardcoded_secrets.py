@@ -1,4 +1,6 @@
-"""Secrets that are written out where everybody with the repository reads them. No message here repeats a value."""
+"""Secrets that are written out where everybody with the repository reads them. No message here
+repeats a value.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ def no_secrets(body: Body) -> Iterator[Violation]:
         data = body.get("data")
         for name, value in data.items() if isinstance(data, Mapping) else ():
             if isinstance(value, str) and patterns.certain(str(name), value):
-                yield ("data", str(name)), f"{name} looks like a secret, and the repository keeps it for ever: {_INSTEAD}"
+                yield (
+                    ("data", str(name)),
+                    f"{name} looks like a secret, and the repository keeps it for ever: {_INSTEAD}",
+                )
         return
     for way, container in containers(body):
         for index, variable in enumerate(items(container.get("env"))):
             value = variable.get("value")
             if isinstance(value, str) and patterns.certain(str(variable.get("name")), value):
                 message = (
-                    f"the variable {variable.get('name')} looks like a secret, and the repository keeps it for ever: {_INSTEAD}"
+                    f"the variable {variable.get('name')} looks like a secret, and the repository "
+                    f"keeps it for ever: {_INSTEAD}"
                 )
                 yield (*way, "env", index, "value"), message
         for field in ("command", "args"):
@@ -42,4 +48,10 @@ def _arguments(way: Path, given: Any) -> Iterator[Violation]:
         name, value = option.groups() if option else ("", argument)
         if isinstance(value, str) and patterns.certain(name, value):
             what = f"the option {name}" if name else "the argument"
-            yield (*way, index), f"{what} holds what looks like a secret, and the repository keeps it for ever: {_INSTEAD}"
+            yield (
+                (*way, index),
+                (
+                    f"{what} holds what looks like a secret, and the repository keeps it for ever: "
+                    f"{_INSTEAD}"
+                ),
+            )

@@ -25,22 +25,37 @@ from gitops_ds.model.objects import Body, Path
 # Who can read or write there can take the node over, or read what belongs to all of its pods.
 _SENSITIVE: Final = ("/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/var/lib/kubelet")
 _WHOLE: Final = frozenset({"/", "/var", "/var/lib", "/var/run", "/run", "/usr", "/home"})
-_RUNTIME: Final = ("docker.sock", "containerd.sock", "crio.sock", "cri-dockerd.sock", "dockershim.sock")
-_RUNTIME_FOLDERS: Final = frozenset(
-    {f"{run}/{name}" for run in ("/run", "/var/run") for name in ("docker", "containerd", "crio", "k3s/containerd", "dockershim")}
+_RUNTIME: Final = (
+    "docker.sock",
+    "containerd.sock",
+    "crio.sock",
+    "cri-dockerd.sock",
+    "dockershim.sock",
 )
-# What tells nothing but which node it is, and the doors that the kubelet keeps for plugins: theirs, not its own.
+_RUNTIME_FOLDERS: Final = frozenset(
+    {
+        f"{run}/{name}"
+        for run in ("/run", "/var/run")
+        for name in ("docker", "containerd", "crio", "k3s/containerd", "dockershim")
+    }
+)
+# What tells nothing but which node it is, and the doors that the kubelet keeps for plugins: theirs,
+# not its own.
 _HARMLESS: Final = re.compile(
     r"/etc/(?:machine-id|localtime|timezone|hostname|[a-z]+-release|ssl/certs|pki/ca-trust)"
     r"|/dev/(?:log|null|shm)|/var/lib/kubelet/(?:plugins_registry|plugins/.+|device-plugins|pod-resources)"
 )
-_FILES: Final = frozenset({"/etc/machine-id", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/hostname"})
+_FILES: Final = frozenset(
+    {"/etc/machine-id", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/hostname"}
+)
 _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
 def host_network(body: Body) -> Iterator[Violation]:
     """DS502: the pod has a network of its own."""
-    yield from _shared(body, "hostNetwork", "the agent sees the traffic of the node, and its ports are the node's")
+    yield from _shared(
+        body, "hostNetwork", "the agent sees the traffic of the node, and its ports are the node's"
+    )
 
 
 def cluster_names(body: Body) -> Iterator[Violation]:
@@ -49,21 +64,32 @@ def cluster_names(body: Body) -> Iterator[Violation]:
         if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "", "ClusterFirst"):
             way = (*path, "dnsPolicy")
             message = (
-                "with hostNetwork the names of Services are not known to the pod: write dnsPolicy: ClusterFirstWithHostNet, or"
+                "with hostNetwork the names of Services are not known to the pod: write "
+                "dnsPolicy: ClusterFirstWithHostNet, or"
                 " Default if it needs none"
             )
             said = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
-            yield said, message, Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),))
+            yield (
+                said,
+                message,
+                Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),)),
+            )
 
 
 def host_processes(body: Body) -> Iterator[Violation]:
     """DS504, hostPID."""
-    yield from _shared(body, "hostPID", "the agent sees every process of the node, with its environment, and can signal it")
+    yield from _shared(
+        body,
+        "hostPID",
+        "the agent sees every process of the node, with its environment, and can signal it",
+    )
 
 
 def host_ipc(body: Body) -> Iterator[Violation]:
     """DS504, hostIPC."""
-    yield from _shared(body, "hostIPC", "the agent can read the shared memory of every process of the node")
+    yield from _shared(
+        body, "hostIPC", "the agent can read the shared memory of every process of the node"
+    )
 
 
 def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
@@ -98,18 +124,29 @@ def _told(path: str) -> str:
         return "all that lies below, and with it the keys of the node and of its pods"
     for folder in _SENSITIVE:
         if plain == folder or plain.startswith(folder + "/"):
-            return f"a part of {folder}, from which a node can be taken over" if plain != folder else "a way to take over the node"
+            return (
+                f"a part of {folder}, from which a node can be taken over"
+                if plain != folder
+                else "a way to take over the node"
+            )
     return ""
 
 
 def writable_paths(body: Body) -> Iterator[Violation]:
-    """DS506: what the agent only reads it can't change. Mounts that others shall see are written by their nature."""
+    """DS506: what the agent only reads it can't change. Mounts that others shall see are written by
+    their nature.
+    """
     for way, path, volume in _host_paths(body):
-        if section(volume.get("hostPath")).get("type") not in _NOT_WRITTEN and not path.endswith(".sock"):
+        if section(volume.get("hostPath")).get("type") not in _NOT_WRITTEN and not path.endswith(
+            ".sock"
+        ):
             written = list(_written(body, way[:-2]))
             if written:
                 who = " and ".join(f'"{name}"' for _, name in written)
-                message = f"{who} can write to {path} of the host: write readOnly: true where it is only read"
+                message = (
+                    f"{who} can write to {path} of the host: write readOnly: true where it is "
+                    "only read"
+                )
                 yield written[0][0], message, _read_only(written)
 
 
@@ -122,7 +159,8 @@ def typed_paths(body: Body) -> Iterator[Violation]:
     for way, path, volume in _host_paths(body):
         if not section(volume.get("hostPath")).get("type"):
             message = (
-                f"nothing says what {path} of the host must be: where it is missing, a runtime may make a directory of that name,"
+                f"nothing says what {path} of the host must be: where it is missing, a runtime "
+                "may make a directory of that name,"
                 " or fail; write its type"
             )
             kind = (*way[:-1], "type")
@@ -142,7 +180,11 @@ def _host_paths(body: Body) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
             for index, volume in enumerate(items(volumes)):
                 host = volume.get("hostPath")
                 if host:
-                    yield (*path, "volumes", index, "hostPath", "path"), str(host.get("path") or ""), volume
+                    yield (
+                        (*path, "volumes", index, "hostPath", "path"),
+                        str(host.get("path") or ""),
+                        volume,
+                    )
 
 
 def _written(body: Body, way: Path) -> Iterator[tuple[Path, str]]:
@@ -151,5 +193,9 @@ def _written(body: Body, way: Path) -> Iterator[tuple[Path, str]]:
         name = spec["volumes"][way[len(path) + 1]].get("name")
         for place, container in containers(body):
             for index, mount in enumerate(items(container.get("volumeMounts"))):
-                if mount.get("name") == name and not mount.get("readOnly") and mount.get("mountPropagation") != "Bidirectional":
+                if (
+                    mount.get("name") == name
+                    and not mount.get("readOnly")
+                    and mount.get("mountPropagation") != "Bidirectional"
+                ):
                     yield (*place, "volumeMounts", index), str(container.get("name"))

@@ -1,4 +1,6 @@
-"""Advice about who an agent is: its namespace, its labels, and the labels that its selector holds on to."""
+"""Advice about who an agent is: its namespace, its labels, and the labels that its selector holds
+on to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ Spec = Mapping[str, Any]
 _LABELS: Final[Path] = ("metadata", "labels")
 _SELECTOR: Final[Path] = (*SPEC, "selector")
 
-# Names of labels, without their domain, whose values change with a release, an environment or a day.
+# Names of labels, without their domain, whose values change with a release, an environment or a
+# day.
 _RELEASE: Final = (
     "version",
     "chart",
@@ -32,7 +35,9 @@ _RELEASE: Final = (
     "image",
 )
 _CONTROLLERS: Final = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
-_VOLATILE: Final = frozenset((*_RELEASE, *_CONTROLLERS, "date", "timestamp", "env", "environment", "stage"))
+_VOLATILE: Final = frozenset(
+    (*_RELEASE, *_CONTROLLERS, "date", "timestamp", "env", "environment", "stage")
+)
 
 
 def own_namespace(body: Body) -> Iterator[Violation]:
@@ -42,7 +47,10 @@ def own_namespace(body: Body) -> Iterator[Violation]:
         if kind is None or kind.namespaced:
             yield (
                 ("metadata", "namespace"),
-                "it goes to the namespace default, where everything lands that names none; give it one of its own",
+                (
+                    "it goes to the namespace default, where everything lands that names none; give "
+                    "it one of its own"
+                ),
             )
 
 
@@ -60,7 +68,11 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     missing = {key: value for key, value in wanted.items() if not labels.get(key)}
     if missing:
         words = ", ".join(f"{key}: {value}" for key, value in missing.items())
-        mends = tuple(Mend((*_LABELS, key), value) for key, value in missing.items()) if labels else (Mend(_LABELS, missing),)
+        mends = (
+            tuple(Mend((*_LABELS, key), value) for key, value in missing.items())
+            if labels
+            else (Mend(_LABELS, missing),)
+        )
         message = f"recommended labels are missing: {', '.join(missing)}"
         yield (_LABELS if labels else ("metadata",)), message, Fix(words, mends, safe=True)
 
@@ -82,5 +94,15 @@ def _volatile(key: str) -> bool:
 
 
 def _told(path: Path, key: str) -> Violation:
-    message = f"the label {key} changes with time, and a selector can't be changed: leave it to the labels of the pod template"
-    return path, message, Fix(f"select without {key} (of a DaemonSet that is there this needs it made anew)", (Mend(path),))
+    message = (
+        f"the label {key} changes with time, and a selector can't be changed: leave it to the "
+        "labels of the pod template"
+    )
+    return (
+        path,
+        message,
+        Fix(
+            f"select without {key} (of a DaemonSet that is there this needs it made anew)",
+            (Mend(path),),
+        ),
+    )

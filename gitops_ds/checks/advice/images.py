@@ -1,6 +1,8 @@
-"""References to images, read by the grammar of the registries, and what the rules have against some.
+"""References to images, read by the grammar of the registries, and what the rules have against
+some.
 
-https://pkg.go.dev/github.com/distribution/reference and https://kubernetes.io/docs/concepts/containers/images/
+https://pkg.go.dev/github.com/distribution/reference and
+https://kubernetes.io/docs/concepts/containers/images/
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ class Reference(NamedTuple):
 
 @lru_cache(_CACHED)
 def parse(text: str) -> Reference:
-    """What a reference names. A colon before a slash is a port of the registry; after the last slash it starts the tag.
+    """What a reference names. A colon before a slash is a port of the registry; after the last
+    slash it starts the tag.
 
-    The first part is a registry where it holds a dot or a colon, or is `localhost`; else it is a part of the repository's path.
+    The first part is a registry where it holds a dot or a colon, or is `localhost`; else it is a
+    part of the repository's path.
     """
     name, _, digest = text.partition("@")
     folder, slash, last = name.rpartition("/")
@@ -53,7 +57,10 @@ def one_version(body: Body) -> Iterator[tuple[Path, str]]:
     for path, image, container in _images(body):
         if not image.digest and image.tag in ("", "latest"):
             what = "the tag latest" if image.tag else "no tag"
-            message = f"{container['image']} has {what}: each node runs what that was when the node pulled it; name a version"
+            message = (
+                f"{container['image']} has {what}: each node runs what that was when the node "
+                "pulled it; name a version"
+            )
             yield path, message
 
 
@@ -61,15 +68,26 @@ def by_digest(body: Body) -> Iterator[tuple[Path, str]]:
     """DS411: a tag can be moved between two nodes of one rollout."""
     for path, image, container in _images(body):
         if not image.digest:
-            yield path, f"{container['image']} has no digest: its tag can be moved while a rollout goes on; add @sha256:…"
+            yield (
+                path,
+                (
+                    f"{container['image']} has no digest: its tag can be moved while a rollout goes "
+                    "on; add @sha256:…"
+                ),
+            )
 
 
 def pulled_once(body: Body) -> Iterator[tuple[Path, str, Fix]]:
     """DS412: what can't change is not asked for at every start."""
     for path, image, container in _images(body):
-        if container.get("imagePullPolicy") == "Always" and (image.digest or image.tag not in ("", "latest")):
+        if container.get("imagePullPolicy") == "Always" and (
+            image.digest or image.tag not in ("", "latest")
+        ):
             way = (*path[:-1], "imagePullPolicy")
-            message = "every start of a container asks the registry for an image that is fixed: without the registry none starts"
+            message = (
+                "every start of a container asks the registry for an image that is fixed: without "
+                "the registry none starts"
+            )
             yield way, message, Fix("pull it where it is missing", (Mend(way, "IfNotPresent"),))
 
 
@@ -77,12 +95,17 @@ def named_registry(body: Body) -> Iterator[tuple[Path, str]]:
     """DS413: the reference says which registry."""
     for path, image, container in _images(body):
         if not image.registry:
-            message = f"{container['image']} names no registry: each node's settings decide which one is asked; write it out"
+            message = (
+                f"{container['image']} names no registry: each node's settings decide which one "
+                "is asked; write it out"
+            )
             yield path, message
 
 
 def from_registries(settings: Mapping[str, Any]) -> Check:
-    """DS413 with `registries`: the reference begins with one of them, which may go on with a part of the path (`ghcr.io/acme`)."""
+    """DS413 with `registries`: the reference begins with one of them, which may go on with a part
+    of the path (`ghcr.io/acme`).
+    """
     allowed = tuple(str(one).rstrip("/") for one in items(settings.get("registries")))
     if not allowed:
         return named_registry
@@ -94,7 +117,10 @@ def from_registries(settings: Mapping[str, Any]) -> Check:
             if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
                 yield (
                     path,
-                    f"{container['image']} comes from none of the registries that gitops-ds.yaml allows: {', '.join(allowed)}",
+                    (
+                        f"{container['image']} comes from none of the registries that gitops-ds.yaml "
+                        f"allows: {', '.join(allowed)}"
+                    ),
                 )
 
     return known_registry

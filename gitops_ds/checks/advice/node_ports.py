@@ -9,7 +9,8 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import POD, items, of_daemonsets
 from gitops_ds.model.objects import Body, Path
 
-# https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and what most nodes run beside that.
+# https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and what most nodes run
+# beside that.
 _SERVICES: Final = {
     22: "sshd",
     2379: "etcd",
@@ -27,13 +28,20 @@ _SERVICES: Final = {
 
 
 @of_daemonsets
-def free_of_services(body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """DS609: no port of the node that a service of the node has; the service itself may be an agent."""
-    own = " ".join(str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers")))
+def free_of_services(
+    body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]
+) -> Iterator[tuple[Path, str]]:
+    """DS609: no port of the node that a service of the node has; the service itself may be an
+    agent.
+    """
+    own = " ".join(
+        str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers"))
+    )
     for protocol, _, port in capacity.host_ports(pod):
         service = _SERVICES.get(port)
         if service and service not in own and protocol == "TCP":
             message = (
-                f"{port}/{protocol} of the node is {service}'s: where that runs, the container can't listen; take another port"
+                f"{port}/{protocol} of the node is {service}'s: where that runs, the container "
+                "can't listen; take another port"
             )
             yield (*POD, "containers"), message

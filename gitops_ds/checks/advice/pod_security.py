@@ -1,6 +1,7 @@
 """What Pod Security Admission has against a pod, level by level.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/; the order and the words follow its lists.
+https://kubernetes.io/docs/concepts/security/pod-security-standards/; the order and the words follow
+its lists.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _DEFAULT_CAPABILITIES: Final = frozenset(
         "SYS_CHROOT",
     ]
 )
-_SELINUX_TYPES: Final = frozenset(("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"))
+_SELINUX_TYPES: Final = frozenset(
+    ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
+)
 _SYSCTLS: Final = frozenset(
     (
         "kernel.shm_rmid_forced",
@@ -47,12 +50,24 @@ _SYSCTLS: Final = frozenset(
     )
 )
 _VOLUMES: Final = frozenset(
-    ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret")
+    (
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    )
 )
 
 
 def against(level: str, spec: Mapping[str, Any]) -> list[str]:
-    """Why the level would not admit the pod, in few words each; nothing for a level that admits it, or that nobody knows."""
+    """Why the level would not admit the pod, in few words each; nothing for a level that admits it,
+    or that nobody knows.
+    """
     found: dict[str, None] = {}
     if level in ("baseline", "restricted"):
         found |= dict.fromkeys(_baseline(spec))
@@ -67,7 +82,11 @@ def _baseline(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "hostPath volumes"
     pod = section(spec.get("securityContext"))
     yield from _of_context(pod)
-    yield from (f"the sysctl {one.get('name')}" for one in items(pod.get("sysctls")) if one.get("name") not in _SYSCTLS)
+    yield from (
+        f"the sysctl {one.get('name')}"
+        for one in items(pod.get("sysctls"))
+        if one.get("name") not in _SYSCTLS
+    )
     for container in _containers(spec):
         own = section(container.get("securityContext"))
         yield from _of_context(own)
@@ -75,7 +94,9 @@ def _baseline(spec: Mapping[str, Any]) -> Iterator[str]:
             yield "privileged"
         if own.get("procMount") not in (None, "", "Default"):
             yield f"procMount {own['procMount']}"
-        yield from (f"the capability {name}" for name in _added(own) if name not in _DEFAULT_CAPABILITIES)
+        yield from (
+            f"the capability {name}" for name in _added(own) if name not in _DEFAULT_CAPABILITIES
+        )
         if any(port.get("hostPort") for port in items(container.get("ports"))):
             yield "hostPort"
 
@@ -87,20 +108,30 @@ def _of_context(context: Mapping[str, Any]) -> Iterator[str]:
         if section(context.get(field)).get("type") == "Unconfined":
             yield f"{field} Unconfined"
     options = section(context.get("seLinuxOptions"))
-    if options.get("user") or options.get("role") or (options.get("type") or "") not in _SELINUX_TYPES:
+    if (
+        options.get("user")
+        or options.get("role")
+        or (options.get("type") or "") not in _SELINUX_TYPES
+    ):
         yield "seLinuxOptions"
 
 
 def _restricted(spec: Mapping[str, Any]) -> Iterator[str]:
     for volume in items(spec.get("volumes")):
         yield from (
-            f"{kind} volumes" for kind, value in volume.items() if kind != "name" and value is not None and kind not in _VOLUMES
+            f"{kind} volumes"
+            for kind, value in volume.items()
+            if kind != "name" and value is not None and kind not in _VOLUMES
         )
     pod = section(spec.get("securityContext"))
     windows = section(spec.get("os")).get("name") == "windows"
     for container in _containers(spec):
         own = section(container.get("securityContext"))
-        if not (own.get("runAsNonRoot") if own.get("runAsNonRoot") is not None else pod.get("runAsNonRoot")):
+        if not (
+            own.get("runAsNonRoot")
+            if own.get("runAsNonRoot") is not None
+            else pod.get("runAsNonRoot")
+        ):
             yield "no runAsNonRoot"
         if own.get("runAsUser") == 0 or pod.get("runAsUser") == 0:
             yield "runAsUser 0"

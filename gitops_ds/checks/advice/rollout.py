@@ -1,4 +1,5 @@
-"""Advice about how a DaemonSet rolls out: what would hang, what nothing could stop, what can't be taken back.
+"""Advice about how a DaemonSet rolls out: what would hang, what nothing could stop, what can't be
+taken back.
 
 https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
 """
@@ -53,24 +54,36 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if taken is None:
         return
     message = (
-        f"maxSurge makes the new pod while the old one runs, and both want the port {taken[2]}/{taken[0]} of the node: the new one"
+        "maxSurge makes the new pod while the old one runs, and both want the port "
+        f"{taken[2]}/{taken[0]} of the node: the new one"
         " stays Pending, and the rollout hangs. Use maxUnavailable"
     )
     mends = (Mend((*_ROLLING, "maxUnavailable"), surge), Mend((*_ROLLING, "maxSurge")))
-    yield (*_ROLLING, "maxSurge"), message, Fix(f"maxUnavailable: {surge} in place of maxSurge", mends)
+    yield (
+        (*_ROLLING, "maxSurge"),
+        message,
+        Fix(f"maxUnavailable: {surge} in place of maxSurge", mends),
+    )
 
 
 @of_daemonsets
 def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS205, where no nodes are known: never all at once, and of a network, storage or DNS agent only a few."""
+    """DS205, where no nodes are known: never all at once, and of a network, storage or DNS agent
+    only a few.
+    """
     share = _PERCENT.match(str(_rolling(spec).get("maxUnavailable")))
     if share is None:
         return
     together, kind = int(share[1]), class_of(body)
     most = UPDATE_TOGETHER_AT_MOST.get(kind, ALL_BUT_THE_LAST)
     if together > most:
-        what = "on every node at once" if together >= 100 else f"on {together}% of the nodes at once"
-        message = f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write {min(most, 10)}% or less"
+        what = (
+            "on every node at once" if together >= 100 else f"on {together}% of the nodes at once"
+        )
+        message = (
+            f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write "
+            f"{min(most, 10)}% or less"
+        )
         yield (
             (*_ROLLING, "maxUnavailable"),
             message,
@@ -82,8 +95,15 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS207: under OnDelete a merge changes no pod."""
     if section(spec.get("updateStrategy")).get("type") == "OnDelete":
-        message = "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate rolls it out"
-        yield (*_STRATEGY, "type"), message, Fix("type: RollingUpdate", (Mend((*_STRATEGY, "type"), "RollingUpdate"),))
+        message = (
+            "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate "
+            "rolls it out"
+        )
+        yield (
+            (*_STRATEGY, "type"),
+            message,
+            Fix("type: RollingUpdate", (Mend((*_STRATEGY, "type"), "RollingUpdate"),)),
+        )
 
 
 _WAIT: Final = Fix("minReadySeconds: 10", (Mend(_READY_SECONDS, 10),))
@@ -94,7 +114,8 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS208: a pod that has just become ready may still crash; without any probe DS209 tells."""
     if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
         message = (
-            "a pod counts from its first ready moment on, so one that crashes soon after does not stop the rollout; write 10 to 30"
+            "a pod counts from its first ready moment on, so one that crashes soon after does not "
+            "stop the rollout; write 10 to 30"
         )
         yield _READY_SECONDS, message, _WAIT
 
@@ -104,7 +125,8 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
     """DS209: with no readiness probe and no seconds to wait nothing stops a bad rollout."""
     if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
         message = (
-            "blind rollout: with no readiness probe and no minReadySeconds a pod counts as soon as it has started, so a bad image"
+            "blind rollout: with no readiness probe and no minReadySeconds a pod counts as soon "
+            "as it has started, so a bad image"
             " goes to every node; write a readinessProbe, and minReadySeconds 10 or more"
         )
         yield _READY_SECONDS, message, _WAIT
@@ -118,10 +140,19 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if grace == 0:
         yield (
             _GRACE,
-            f"0 kills the agent at once, with what it has not written yet; write the seconds that it needs ({_DEFAULT_GRACE})",
+            (
+                "0 kills the agent at once, with what it has not written yet; write the seconds that "
+                f"it needs ({_DEFAULT_GRACE})"
+            ),
         )
     elif grace > _LONG_GRACE:
-        yield _GRACE, f"a rollout may wait {grace} seconds for the old pod, node by node; write {_LONG_GRACE} or less"
+        yield (
+            _GRACE,
+            (
+                f"a rollout may wait {grace} seconds for the old pod, node by node; write "
+                f"{_LONG_GRACE} or less"
+            ),
+        )
     if not grace:
         return
     for index, container in enumerate(items(pod.get("containers"))):
@@ -132,7 +163,10 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             way = (*POD, "containers", index, "lifecycle", "preStop")
             yield (
                 way,
-                f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: none is left to end in",
+                (
+                    f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: "
+                    "none is left to end in"
+                ),
             )
 
 
@@ -150,14 +184,24 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
                 seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
                 if seconds is not None and not 0 <= seconds <= grace:
                     path = (*way, "lifecycle", name, "sleep", "seconds")
-                    yield path, f"a sleep can take 0 to {grace} seconds, which is terminationGracePeriodSeconds, not {seconds}"
+                    yield (
+                        path,
+                        (
+                            f"a sleep can take 0 to {grace} seconds, which is "
+                            f"terminationGracePeriodSeconds, not {seconds}"
+                        ),
+                    )
 
 
 def _sleep(hook: Spec) -> int:
     """How long a hook surely sleeps."""
     if told := section(hook.get("sleep")).get("seconds"):
         return int(told)
-    found = _SLEEP.search(" ".join(map(str, items(section(hook.get("exec")).get("command"))))) if hook else None
+    found = (
+        _SLEEP.search(" ".join(map(str, items(section(hook.get("exec")).get("command")))))
+        if hook
+        else None
+    )
     return int(found[1]) if found else 0
 
 
@@ -168,7 +212,8 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if kept in (0, 1):
         path = (*SPEC, "revisionHistoryLimit")
         message = (
-            f"with {kept} old revision{'s' if kept == 0 else ''} there may be nothing to roll back to; leave it out (10 are kept)"
+            f"with {kept} old revision{'s' if kept == 0 else ''} there may be nothing to roll "
+            "back to; leave it out (10 are kept)"
         )
         yield path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True)
 
@@ -177,9 +222,15 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS212: what each batch takes at least leaves a rollout time to end."""
     probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
-    delay, wait = max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0), spec.get("minReadySeconds") or 0
+    delay, wait = (
+        max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0),
+        spec.get("minReadySeconds") or 0,
+    )
     if delay + wait > _LONG_BATCH:
-        message = f"each batch of a rollout takes at least {delay + wait} seconds (probe's delay and minReadySeconds): write less"
+        message = (
+            f"each batch of a rollout takes at least {delay + wait} seconds (probe's delay and "
+            "minReadySeconds): write less"
+        )
         yield _READY_SECONDS, message
 
 
@@ -198,7 +249,10 @@ def _some(amount: Any) -> bool:
 
 
 def _has_readiness(pod: Spec) -> bool:
-    return any(section(container).get("readinessProbe") for container in (*items(pod.get("containers")), *_sidecars(pod)))
+    return any(
+        section(container).get("readinessProbe")
+        for container in (*items(pod.get("containers")), *_sidecars(pod))
+    )
 
 
 def _sidecars(pod: Spec) -> list[Spec]:

@@ -34,13 +34,19 @@ _PRIORITY: Final[Path] = (*POD, "priorityClassName")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _MASTER: Final = "node-role.kubernetes.io/master"
 _CONTROL_PLANE_TAINT: Final = Taint(_CONTROL_PLANE, tolerations.NO_SCHEDULE)
-_TOLERATE_CONTROL_PLANE: Final = {"key": _CONTROL_PLANE, "operator": "Exists", "effect": tolerations.NO_SCHEDULE}
+_TOLERATE_CONTROL_PLANE: Final = {
+    "key": _CONTROL_PLANE,
+    "operator": "Exists",
+    "effect": tolerations.NO_SCHEDULE,
+}
 
 NODE_CRITICAL: Final = "system-node-critical"
 SYSTEM_PRIORITIES: Final = frozenset((NODE_CRITICAL, "system-cluster-critical"))
 
 _ADDED: Final = frozenset((one["key"], one["effect"]) for one in tolerations.of_daemon({}))
-_ADDED_ON_HOST_NETWORK: Final = frozenset((one["key"], one["effect"]) for one in tolerations.of_daemon({"hostNetwork": True}))
+_ADDED_ON_HOST_NETWORK: Final = frozenset(
+    (one["key"], one["effect"]) for one in tolerations.of_daemon({"hostNetwork": True})
+)
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
 _OLD_LABELS: Final = {
@@ -50,28 +56,42 @@ _OLD_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-_PLATFORM: Final = frozenset(("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"))
+_PLATFORM: Final = frozenset(
+    ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch")
+)
 _SOME_NODES: Final = frozenset(("gpu", "general"))  # classes that say nothing of every node
-_RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))  # what a node needs before, and while, anything else runs on it
+# what a node needs before, and while, anything else runs on it
+_RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))
 
 
 @of_daemonsets
 def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS301: an agent for every node runs on those of the control plane as well."""
     kind = class_of(body)
-    if not (kind or pod.get("priorityClassName") == NODE_CRITICAL) or kind in _SOME_NODES or not _for_every_node(pod):
+    if (
+        not (kind or pod.get("priorityClassName") == NODE_CRITICAL)
+        or kind in _SOME_NODES
+        or not _for_every_node(pod)
+    ):
         return
     told = items(pod.get("tolerations"))
     if tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
         why = f"its class is {kind}" if kind else f"it is {NODE_CRITICAL}"
         message = (
-            f"it seems to be for every node ({why}), but the nodes of the control plane stay without: nothing tolerates their taint"
+            f"it seems to be for every node ({why}), but the nodes of the control plane stay "
+            "without: nothing tolerates their taint"
         )
-        yield (_TOLERATIONS if told else POD), message, _tolerate_too(told, f"tolerate {_CONTROL_PLANE}")
+        yield (
+            (_TOLERATIONS if told else POD),
+            message,
+            _tolerate_too(told, f"tolerate {_CONTROL_PLANE}"),
+        )
 
 
 def _for_every_node(pod: Spec) -> bool:
-    """Whether nothing picks nodes but their operating system (Linux) and machine, or says which few not."""
+    """Whether nothing picks nodes but their operating system (Linux) and machine, or says which few
+    not.
+    """
     chosen = section(pod.get("nodeSelector"))
     if not _PLATFORM.issuperset(chosen) or "windows" in chosen.values():
         return False
@@ -92,10 +112,14 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     told = items(pod.get("tolerations"))
     keyless = [one for one in told if not one.get("key") and one.get("operator") == "Exists"]
     effects = {one.get("effect") or "" for one in keyless}
-    if not ("" in effects or effects >= {tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE}) or class_of(body) in _RUNS_ANYWHERE:
+    if (
+        not ("" in effects or effects >= {tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE})
+        or class_of(body) in _RUNS_ANYWHERE
+    ):
         return
     message = (
-        "it tolerates every taint, and so runs on nodes that are broken, being drained or set apart as well;"
+        "it tolerates every taint, and so runs on nodes that are broken, being drained or set "
+        "apart as well;"
         " name the taints that are meant"
     )
     instead = [one for one in told if one not in keyless]
@@ -109,33 +133,68 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     told = items(pod.get("tolerations"))
     old = next((index for index, one in enumerate(told) if one.get("key") == _MASTER), None)
     if old is not None and tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
-        message = f"kubeadm sets the taint {_MASTER} no more since Kubernetes 1.25: tolerate {_CONTROL_PLANE} as well"
-        yield (*_TOLERATIONS, old, "key"), message, _tolerate_too(told, f"tolerate {_CONTROL_PLANE} as well")
-    chosen, gone = section(pod.get("nodeSelector")), f"kubeadm sets the label {_MASTER} no more since Kubernetes 1.24"
+        message = (
+            f"kubeadm sets the taint {_MASTER} no more since Kubernetes 1.25: tolerate "
+            f"{_CONTROL_PLANE} as well"
+        )
+        yield (
+            (*_TOLERATIONS, old, "key"),
+            message,
+            _tolerate_too(told, f"tolerate {_CONTROL_PLANE} as well"),
+        )
+    chosen, gone = (
+        section(pod.get("nodeSelector")),
+        f"kubeadm sets the label {_MASTER} no more since Kubernetes 1.24",
+    )
     if _MASTER in chosen and _CONTROL_PLANE not in chosen:
         path = (*_NODE_SELECTOR, _MASTER)
-        yield path, f"{gone}: write {_CONTROL_PLANE}", Fix(f"write {_CONTROL_PLANE}", (Mend(path, key=_CONTROL_PLANE),))
+        yield (
+            path,
+            f"{gone}: write {_CONTROL_PLANE}",
+            Fix(f"write {_CONTROL_PLANE}", (Mend(path, key=_CONTROL_PLANE),)),
+        )
     conditions = list(_conditions(pod))
     if not any(one.get("key") == _CONTROL_PLANE for _, one in conditions):
         for way, one in conditions:
             if one.get("key") == _MASTER:
                 fix = Fix(f"write {_CONTROL_PLANE}", (Mend((*way, "key"), _CONTROL_PLANE),))
-                yield (*way, "key"), f"{gone}: ask for {_CONTROL_PLANE}, in a term of its own where old nodes are left", fix
+                yield (
+                    (*way, "key"),
+                    (
+                        f"{gone}: ask for {_CONTROL_PLANE}, in a term of its own where old nodes are "
+                        "left"
+                    ),
+                    fix,
+                )
 
 
 @of_daemonsets
 def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS305: what the controller adds by itself need not be said, and its time limit does not count."""
+    """DS305: what the controller adds by itself need not be said, and its time limit does not
+    count.
+    """
     told = pod.get("tolerations")
     if not told:
         return
     added = _ADDED_ON_HOST_NETWORK if pod.get("hostNetwork") else _ADDED
     for index, one in enumerate(told):
-        if not one or (one.get("key"), one.get("effect")) not in added or one.get("operator") != "Exists" or one.get("value"):
+        if (
+            not one
+            or (one.get("key"), one.get("effect")) not in added
+            or one.get("operator") != "Exists"
+            or one.get("value")
+        ):
             continue
         path = (*_TOLERATIONS, index)
-        limit = "; its tolerationSeconds do not count" if one.get("tolerationSeconds") is not None else ""
-        message = f"every pod of a DaemonSet tolerates {one['key']}:{one['effect']} without being asked{limit}"
+        limit = (
+            "; its tolerationSeconds do not count"
+            if one.get("tolerationSeconds") is not None
+            else ""
+        )
+        message = (
+            f"every pod of a DaemonSet tolerates {one['key']}:{one['effect']} without being "
+            f"asked{limit}"
+        )
         yield path, message, Fix("remove this toleration", (Mend(path),), safe=True)
 
 
@@ -149,11 +208,23 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             message = f"the label {old} is deprecated: it is {new} now"
             twice = chosen.get(new) == chosen[old]
             mend = Mend(path) if twice else Mend(path, key=new)
-            yield path, message, Fix(f"remove {old}" if twice else f"write {new}", (mend,), safe=twice or new not in chosen)
+            yield (
+                path,
+                message,
+                Fix(
+                    f"remove {old}" if twice else f"write {new}",
+                    (mend,),
+                    safe=twice or new not in chosen,
+                ),
+            )
     for way, one in (*_conditions(pod), *_wishes(pod)):
         if new := _OLD_LABELS.get(str(one.get("key"))):
             path = (*way, "key")
-            yield path, f"the label {one['key']} is deprecated: it is {new} now", Fix(f"write {new}", (Mend(path, new),), safe=True)
+            yield (
+                path,
+                f"the label {one['key']} is deprecated: it is {new} now",
+                Fix(f"write {new}", (Mend(path, new),), safe=True),
+            )
 
 
 @of_daemonsets
@@ -161,12 +232,18 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS310: there is one pod a node already; conditions among pods only add ways to stay Pending."""
     affinity = section(pod.get("affinity"))
     for path, said in (
-        *(((*_AFFINITY, field), affinity.get(field)) for field in ("podAffinity", "podAntiAffinity")),
+        *(
+            ((*_AFFINITY, field), affinity.get(field))
+            for field in ("podAffinity", "podAntiAffinity")
+        ),
         ((*POD, "topologySpreadConstraints"), pod.get("topologySpreadConstraints")),
     ):
         if said:
             sidecar = "what belongs to another workload's pods is a sidecar of them"
-            message = f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it Pending; {sidecar}"
+            message = (
+                f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it "
+                f"Pending; {sidecar}"
+            )
             yield path, message, Fix(f"remove {path[-1]}", (Mend(path),))
 
 
@@ -174,7 +251,10 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS311: the controller chooses nodes by what is required."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED):
-        message = "the DaemonSet controller does not look at what is preferred: each node that is eligible gets a pod"
+        message = (
+            "the DaemonSet controller does not look at what is preferred: each node that is "
+            "eligible gets a pod"
+        )
         yield _WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),))
 
 
@@ -182,19 +262,33 @@ def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS312: an agent has a priority."""
     if not pod.get("priorityClassName"):
-        message = "without priorityClassName it is among the first to be evicted, and stays Pending on a full node"
-        yield _PRIORITY, message, Fix(f"priorityClassName: {NODE_CRITICAL}", (Mend(_PRIORITY, NODE_CRITICAL),))
+        message = (
+            "without priorityClassName it is among the first to be evicted, and stays Pending on "
+            "a full node"
+        )
+        yield (
+            _PRIORITY,
+            message,
+            Fix(f"priorityClassName: {NODE_CRITICAL}", (Mend(_PRIORITY, NODE_CRITICAL),)),
+        )
 
 
 @of_daemonsets
 def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS317: a required label, other than of the platform, keeps an agent off every node that has not got it yet or lost it."""
+    """DS317: a required label, other than of the platform, keeps an agent off every node that has
+    not got it yet or lost it.
+    """
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
-    wanted = [((*way, "key"), str(one.get("key"))) for way, one in _conditions(pod) if one.get("operator") in ("In", "Exists")]
+    wanted = [
+        ((*way, "key"), str(one.get("key")))
+        for way, one in _conditions(pod)
+        if one.get("operator") in ("In", "Exists")
+    ]
     for path, key in (*chosen, *wanted):
         if key not in _PLATFORM:
             message = (
-                f"a node without the label {key} gets no agent, and one that loses it loses its agent: require it only where the"
+                f"a node without the label {key} gets no agent, and one that loses it loses its "
+                "agent: require it only where the"
                 " agent can't run otherwise (a device, a platform); a preference keeps nobody away"
             )
             yield path, message
@@ -205,7 +299,10 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS314: a DaemonSet with nodeName is a pod on one node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
-        message = f"only the node {pod['nodeName']} gets a pod: remove nodeName, or make it a Deployment or a static pod"
+        message = (
+            f"only the node {pod['nodeName']} gets a pod: remove nodeName, or make it a "
+            "Deployment or a static pod"
+        )
         yield path, message, Fix("remove nodeName", (Mend(path),))
 
 
@@ -215,7 +312,11 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")
-        yield path, f"where no scheduler {name} runs, every pod stays Pending", Fix("remove schedulerName", (Mend(path),))
+        yield (
+            path,
+            f"where no scheduler {name} runs, every pod stays Pending",
+            Fix("remove schedulerName", (Mend(path),)),
+        )
 
 
 @of_daemonsets
@@ -252,7 +353,8 @@ def _wishes(pod: Spec) -> Iterator[tuple[Path, Spec]]:
     if pod.get("affinity"):
         preferred = section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED)
         yield from _expressions(
-            ((*_WISHES, index, "preference"), section(section(one).get("preference"))) for index, one in enumerate(preferred or ())
+            ((*_WISHES, index, "preference"), section(section(one).get("preference")))
+            for index, one in enumerate(preferred or ())
         )
 
 

@@ -1,4 +1,5 @@
-"""Advice about what a container may do: privileges, users, capabilities, the token of its service account.
+"""Advice about what a container may do: privileges, users, capabilities, the token of its service
+account.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
@@ -27,7 +28,10 @@ def privileged(body: Body) -> Iterator[Violation]:
         context = container.get("securityContext")
         if context and context.get("privileged"):
             path = (*way, "securityContext", "privileged")
-            message = f'"{container.get("name")}" is privileged: who breaks into it owns every node; give it what it needs instead'
+            message = (
+                f'"{container.get("name")}" is privileged: who breaks into it owns every node; '
+                "give it what it needs instead"
+            )
             yield path, message, Fix("remove it", (Mend(path),))
 
 
@@ -35,10 +39,15 @@ def no_escalation(body: Body) -> Iterator[Violation]:
     """DS508: no program in the container gets more rights than the one that started it."""
     for way, container, own, _ in _contexts(body):
         # The API server refuses false beside these two: they are more than an escalation.
-        above = own.get("privileged") or "SYS_ADMIN" in items(section(own.get("capabilities")).get("add"))
+        above = own.get("privileged") or "SYS_ADMIN" in items(
+            section(own.get("capabilities")).get("add")
+        )
         if not above and own.get("allowPrivilegeEscalation") is not False:
             path = (*way, "securityContext", "allowPrivilegeEscalation")
-            message = f'a program in "{container.get("name")}" may get more rights than the container has: write false'
+            message = (
+                f'a program in "{container.get("name")}" may get more rights than the container '
+                "has: write false"
+            )
             yield path, message, Fix("forbid it", (Mend(path, False),))
 
 
@@ -46,11 +55,16 @@ def no_root(body: Body) -> Iterator[Violation]:
     """DS509: it is said who the container runs as."""
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
-        said = any(one.get(field) is not None for one in (own, pod) for field in ("runAsNonRoot", "runAsUser"))
+        said = any(
+            one.get(field) is not None
+            for one in (own, pod)
+            for field in ("runAsNonRoot", "runAsUser")
+        )
         if not said and not windows:
             path = (*way, "securityContext", "runAsNonRoot")
             message = (
-                f'who "{container.get("name")}" runs as is left to the image, where it is often root: say runAsNonRoot or runAsUser'
+                f'who "{container.get("name")}" runs as is left to the image, where it is often '
+                "root: say runAsNonRoot or runAsUser"
             )
             yield path, message, Fix("refuse to run as root", (Mend(path, True),))
 
@@ -60,7 +74,10 @@ def read_only_root(body: Body) -> Iterator[Violation]:
     for way, container, own, _ in _contexts(body):
         if not own.get("readOnlyRootFilesystem"):
             path = (*way, "securityContext", "readOnlyRootFilesystem")
-            message = f'"{container.get("name")}" can write to its own file system: write true, and mount what it does write to'
+            message = (
+                f'"{container.get("name")}" can write to its own file system: write true, and '
+                "mount what it does write to"
+            )
             yield path, message, Fix("make it read only", (Mend(path, True),))
 
 
@@ -72,7 +89,10 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
                 path = (*way, "securityContext", "capabilities", "add", index)
                 yield (
                     path,
-                    f"the capability {name} is close to root on the node: add the ones that are needed",
+                    (
+                        f"the capability {name} is close to root on the node: add the ones that are "
+                        "needed"
+                    ),
                     Fix("remove it", (Mend(path),)),
                 )
 
@@ -80,20 +100,36 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
 def dropped_capabilities(body: Body) -> Iterator[Violation]:
     """DS511: those that a container has by default are dropped."""
     for way, container, own, _ in _contexts(body):
-        if not own.get("privileged") and "ALL" not in items(section(own.get("capabilities")).get("drop")):
+        if not own.get("privileged") and "ALL" not in items(
+            section(own.get("capabilities")).get("drop")
+        ):
             path = (*way, "securityContext", "capabilities", "drop")
-            message = f'"{container.get("name")}" keeps the capabilities that every container gets: drop ALL, and add what it needs'
+            message = (
+                f'"{container.get("name")}" keeps the capabilities that every container gets: '
+                "drop ALL, and add what it needs"
+            )
             yield path, message, Fix("drop them all", (Mend(path, ["ALL"]),))
 
 
 def seccomp(body: Body) -> Iterator[Violation]:
     """DS512: system calls are filtered."""
     for path, _ in pod_specs(body):
-        bare = [one for _, one, own, pod in _contexts(body) if not (_profiled(own) or _profiled(pod) or own.get("privileged"))]
+        bare = [
+            one
+            for _, one, own, pod in _contexts(body)
+            if not (_profiled(own) or _profiled(pod) or own.get("privileged"))
+        ]
         if bare:
             way = (*path, "securityContext", "seccompProfile")
-            message = f'"{bare[0].get("name")}" has no seccomp profile: every system call is open to it; RuntimeDefault suits most'
-            yield way, message, Fix("take the runtime's profile", (Mend((*way, "type"), "RuntimeDefault"),))
+            message = (
+                f'"{bare[0].get("name")}" has no seccomp profile: every system call is open to '
+                "it; RuntimeDefault suits most"
+            )
+            yield (
+                way,
+                message,
+                Fix("take the runtime's profile", (Mend((*way, "type"), "RuntimeDefault"),)),
+            )
 
 
 def _profiled(context: Mapping[str, Any]) -> bool:
@@ -107,13 +143,16 @@ def no_token(body: Body) -> Iterator[Violation]:
         if account == "default" and spec.get("automountServiceAccountToken") is not False:
             way = (*path, "automountServiceAccountToken")
             message = (
-                "the pods have a token of the namespace's default account, on every node: give the agent an account of its own, or"
+                "the pods have a token of the namespace's default account, on every node: give "
+                "the agent an account of its own, or"
                 " write false"
             )
             yield way, message, Fix("mount no token", (Mend(way, False),))
 
 
-def _contexts(body: Body) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
+def _contexts(
+    body: Body,
+) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
     """Each container, its security context, and that of its pod."""
     for _, spec in pod_specs(body):
         pod = section(spec.get("securityContext"))

@@ -1,4 +1,6 @@
-"""What does not belong into a repository: text of a template that nobody filled in, fields that the API server writes."""
+"""What does not belong into a repository: text of a template that nobody filled in, fields that the
+API server writes.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from gitops_ds.model.objects import Body, Path, group_of
 
 # What Go's templates write for a missing value, and what people write who mean to come back.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
-# None that opens again on its way: else a text of braces alone would be searched from each of them to its end.
+# None that opens again on its way: else a text of braces alone would be searched from each of them
+# to its end.
 _TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
 _HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
-# Texts with a language of their own, in which braces are meant: scripts, settings of programs, expressions.
+# Texts with a language of their own, in which braces are meant: scripts, settings of programs,
+# expressions.
 _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
 
@@ -48,12 +52,24 @@ def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool
             yield from _texts(inner, (*path, index), free)
 
 
-_SERVERS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
-_SERVERS_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", names.TEMPLATE_GENERATION)
+_SERVERS: Final = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+)
+_SERVERS_ANNOTATIONS: Final = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    names.TEMPLATE_GENERATION,
+)
 
 
 def only_what_is_wanted(body: Body) -> Iterator[Violation]:
-    """DS013: no field that the API server writes; empty ones, as generators leave them, mean nothing."""
+    """DS013: no field that the API server writes; empty ones, as generators leave them, mean
+    nothing.
+    """
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
         if metadata.get(field):
@@ -67,11 +83,18 @@ def only_what_is_wanted(body: Body) -> Iterator[Violation]:
 
 
 def _of_the_server(path: Path) -> Violation:
-    message = f"{path[-1]} is written by the cluster, not by you: in a repository it is a difference for ever"
+    message = (
+        f"{path[-1]} is written by the cluster, not by you: in a repository it is a difference "
+        "for ever"
+    )
     return path, message, Fix(f"remove {path[-1]}", (Mend(path),), safe=True)
 
 
 def _is_kubernetes(body: Body) -> bool:
-    """Whether Kubernetes itself says what the fields mean, which is not so of others' kinds and their definitions."""
+    """Whether Kubernetes itself says what the fields mean, which is not so of others' kinds and
+    their definitions.
+    """
     group = group_of(body)
-    return ("." not in group or group.endswith(".k8s.io")) and body.get("kind") != "CustomResourceDefinition"
+    return ("." not in group or group.endswith(".k8s.io")) and body.get(
+        "kind"
+    ) != "CustomResourceDefinition"

@@ -29,7 +29,8 @@ def within_budget(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
             if more > most:
                 total, each = regressions.amount(resource, more), regressions.amount(resource, now)
                 message = (
-                    f"+{total} of {resource} over the cluster: {each} on each of {node_groups.said(nodes, sides.census, shown=0)}"
+                    f"+{total} of {resource} over the cluster: {each} on each of "
+                    f"{node_groups.said(nodes, sides.census, shown=0)}"
                 )
                 yield key, (*POD, "containers"), message
 
@@ -47,15 +48,24 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
         return
     for key, nodes in sides.after.eligible.items():
         lost = sides.before.eligible.get(key, frozenset()) - nodes
-        if lost and not any(lost <= sides.after.eligible.get(other, frozenset()) for other in _siblings(key, sides)):
-            message = f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} the agent"
+        if lost and not any(
+            lost <= sides.after.eligible.get(other, frozenset()) for other in _siblings(key, sides)
+        ):
+            message = (
+                f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
+                "the agent"
+            )
             yield key, POD, message
 
 
 def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
     """The other variants of the agent: a node that goes from one to another keeps it."""
     agent = sides.head[key].agent
-    return [other for other, manifest in sides.head.items() if agent and manifest.agent == agent and other != key]
+    return [
+        other
+        for other, manifest in sides.head.items()
+        if agent and manifest.agent == agent and other != key
+    ]
 
 
 def as_the_base_says(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
@@ -64,5 +74,8 @@ def as_the_base_says(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
         manifest, was = sides.head.get(key), sides.base.get(key)
         if paths and (manifest is None or was is None or manifest.digest != was.digest):
             fields = node_groups.listed([show_path(path) for path in paths])
-            message = f"somebody changed {fields} in the cluster: the merge takes that back, or meets a conflict"
+            message = (
+                f"somebody changed {fields} in the cluster: the merge takes that back, or meets a "
+                "conflict"
+            )
             yield key, paths[0] if manifest else (), message

@@ -23,12 +23,19 @@ def selector_stays(sides: ChangeSides) -> Iterator[FleetTold]:
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
             message = (
-                "the selector can't be changed. Put it back, or replace the DaemonSet and keep its pods running meanwhile:"
-                f" kubectl -n {key.namespace} delete ds {key.name} --cascade=orphan, then apply; pods that the new selector matches"
+                "the selector can't be changed. Put it back, or replace the DaemonSet and keep "
+                "its pods running meanwhile:"
+                f" kubectl -n {key.namespace} delete ds {key.name} --cascade=orphan, then apply; "
+                "pods that the new selector matches"
                 " are adopted, the others must be deleted by hand"
             )
             was = section(before.get("spec")).get("selector")
-            yield key, ("spec", "selector"), message, Fix("put the selector back", (Mend(("spec", "selector"), was),))
+            yield (
+                key,
+                ("spec", "selector"),
+                message,
+                Fix("put the selector back", (Mend(("spec", "selector"), was),)),
+            )
 
 
 def no_rename(sides: ChangeSides) -> Iterator[FleetTold]:
@@ -37,18 +44,29 @@ def no_rename(sides: ChangeSides) -> Iterator[FleetTold]:
         for old in sides.gone():
             if _same_agent(sides.base[old].body, sides.head[new].body):
                 message = (
-                    f"it seems to be {old} under another name: for a time each node runs both, or none. Keep the name, or do it in"
+                    f"it seems to be {old} under another name: for a time each node runs both, or "
+                    "none. Keep the name, or do it in"
                     " two steps"
                 )
                 yield new, ("metadata", "name"), message, old
 
 
 def stays(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
-    """DS702: no agent is taken away, unless the object itself said before that it may be, or that pruning leaves it."""
-    renamed = {old for new in sides.come() for old in sides.gone() if _same_agent(sides.base[old].body, sides.head[new].body)}
+    """DS702: no agent is taken away, unless the object itself said before that it may be, or that
+    pruning leaves it.
+    """
+    renamed = {
+        old
+        for new in sides.come()
+        for old in sides.gone()
+        if _same_agent(sides.base[old].body, sides.head[new].body)
+    }
     for key in sides.gone():
         annotations = section(section(sides.base[key].body.get("metadata")).get("annotations"))
-        answered = _ANSWERED.search(str(annotations.get(names.IGNORE) or "")) or annotations.get(names.PRUNE) == "disabled"
+        answered = (
+            _ANSWERED.search(str(annotations.get(names.IGNORE) or ""))
+            or annotations.get(names.PRUNE) == "disabled"
+        )
         if key not in renamed and not answered:
             yield key, (), "it is taken away: with pruning its pods go from every node"
 
@@ -65,20 +83,73 @@ def _same_agent(before: Body, after: Body) -> bool:
 def _repositories(body: Body) -> list[str]:
     """The images of the containers without tag and digest."""
     images = [str(section(one).get("image") or "") for one in pod(body).get("containers") or ()]
-    return [image.partition("@")[0].rpartition("/")[0] + "/" + image.rpartition("/")[2].partition(":")[0] for image in images]
+    return [
+        image.partition("@")[0].rpartition("/")[0]
+        + "/"
+        + image.rpartition("/")[2].partition(":")[0]
+        for image in images
+    ]
 
 
 RULES: Final = (
-    ChangeRule("DS103", Severity.ERROR, True, "the selector of an object that is there stays", selector_stays),
     ChangeRule(
-        "DS606", Severity.WARNING, False, "what a change costs over the nodes is little", blast_radius.within_budget, on=False
+        "DS103",
+        Severity.ERROR,
+        True,
+        "the selector of an object that is there stays",
+        selector_stays,
+    ),
+    ChangeRule(
+        "DS606",
+        Severity.WARNING,
+        False,
+        "what a change costs over the nodes is little",
+        blast_radius.within_budget,
+        on=False,
     ),
     ChangeRule("DS701", Severity.ERROR, False, "an agent keeps its name", no_rename),
     ChangeRule("DS702", Severity.ERROR, False, "no agent is taken away", stays),
-    ChangeRule("DS704", Severity.INFO, False, "pods restart for something", regressions.restarts_for_something, on=False),
-    ChangeRule("DS705", Severity.ERROR, False, "an agent keeps its nodes", blast_radius.keeps_its_nodes, on=False),
-    ChangeRule("DS706", Severity.WARNING, False, "images go forward", regressions.images_go_forward, on=False),
-    ChangeRule("DS707", Severity.WARNING, False, "an agent asks for about as much", regressions.asks_for_as_much, on=False),
-    ChangeRule("DS708", Severity.WARNING, False, "the cluster has what the base says", blast_radius.as_the_base_says, on=False),
-    ChangeRule("DS710", Severity.WARNING, False, "there is a way back", regressions.way_back, on=False),
+    ChangeRule(
+        "DS704",
+        Severity.INFO,
+        False,
+        "pods restart for something",
+        regressions.restarts_for_something,
+        on=False,
+    ),
+    ChangeRule(
+        "DS705",
+        Severity.ERROR,
+        False,
+        "an agent keeps its nodes",
+        blast_radius.keeps_its_nodes,
+        on=False,
+    ),
+    ChangeRule(
+        "DS706",
+        Severity.WARNING,
+        False,
+        "images go forward",
+        regressions.images_go_forward,
+        on=False,
+    ),
+    ChangeRule(
+        "DS707",
+        Severity.WARNING,
+        False,
+        "an agent asks for about as much",
+        regressions.asks_for_as_much,
+        on=False,
+    ),
+    ChangeRule(
+        "DS708",
+        Severity.WARNING,
+        False,
+        "the cluster has what the base says",
+        blast_radius.as_the_base_says,
+        on=False,
+    ),
+    ChangeRule(
+        "DS710", Severity.WARNING, False, "there is a way back", regressions.way_back, on=False
+    ),
 )

@@ -1,4 +1,6 @@
-"""A change over all its clusters: how many nodes it restarts, and whether production is the first to see it."""
+"""A change over all its clusters: how many nodes it restarts, and whether production is the first
+to see it.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,27 @@ PRODUCTION: Final = len(_ORDER) - 1
 
 
 def rank(environment: str) -> int | None:
-    """How late an environment sees a change, by its name (`eu-prod` is production); None where the name doesn't tell."""
+    """How late an environment sees a change, by its name (`eu-prod` is production); None where the
+    name doesn't tell.
+    """
     words = environment.lower().replace("_", "-").split("-")
-    return next((place for place, names in enumerate(_ORDER) if any(word in names for word in words)), None)
+    return next(
+        (place for place, names in enumerate(_ORDER) if any(word in names for word in words)), None
+    )
 
 
 def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str]]:
-    """DS703: one change restarts the pods of some hundred nodes at most, and of one production environment."""
+    """DS703: one change restarts the pods of some hundred nodes at most, and of one production
+    environment.
+    """
     restarted: dict[Key, dict[str, int]] = {}
     production: dict[Key, list[ClusterStep]] = {}
     for step in steps:
         for key, _, _ in step.sides.rolling():
             if not _on_delete(step.sides.head[key].body):
-                both = step.sides.before.eligible.get(key, frozenset()) & step.sides.after.eligible.get(key, frozenset())
+                both = step.sides.before.eligible.get(
+                    key, frozenset()
+                ) & step.sides.after.eligible.get(key, frozenset())
                 restarted.setdefault(key, {})[step.facts.name] = len(both)
                 if rank(step.facts.environment) == PRODUCTION:
                     production.setdefault(key, []).append(step)
@@ -42,11 +52,17 @@ def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Pat
         total = sum(nodes.values())
         if total > _MOST_NODES:
             where = f" in {len(nodes)} clusters" if len(nodes) > 1 else ""
-            message = f"it restarts on {total:,} nodes{where} in one change: give it stages, or take it a cluster at a time"
+            message = (
+                f"it restarts on {total:,} nodes{where} in one change: give it stages, or take it "
+                "a cluster at a time"
+            )
             yield max(nodes, key=lambda name: nodes[name]), key, POD, message
         environments = sorted({step.facts.environment for step in production.get(key, ())})
         if len(environments) > 1:
-            message = f"it changes {' and '.join(environments)} in one change: production environments one after the other"
+            message = (
+                f"it changes {' and '.join(environments)} in one change: production environments "
+                "one after the other"
+            )
             yield production[key][0].facts.name, key, POD, message
 
 
@@ -63,24 +79,44 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str
         for key, before, after in step.sides.rolling():
             earlier = _earlier(key, every)
             new = _images(after) - _images(before)
-            if earlier and new and not any(new <= _images(template(one.sides.head[key].body)) for one in earlier):
-                message = f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: bring it there first"
+            if (
+                earlier
+                and new
+                and not any(new <= _images(template(one.sides.head[key].body)) for one in earlier)
+            ):
+                message = (
+                    f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: "
+                    "bring it there first"
+                )
                 yield step.facts.name, key, (*POD, "containers"), message
 
 
 def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
     """The clusters of the last environments before production that have the agent."""
-    ranked = [(place, one) for one in steps if key in one.sides.head and (place := rank(one.facts.environment)) is not None]
+    ranked = [
+        (place, one)
+        for one in steps
+        if key in one.sides.head and (place := rank(one.facts.environment)) is not None
+    ]
     before = [place for place, _ in ranked if place < PRODUCTION]
     return [one for place, one in ranked if before and place == max(before)]
 
 
 def _images(of: Body) -> frozenset[str]:
     spec = section(of.get("spec"))
-    return frozenset(str(one.get("image")) for one in (*items(spec.get("containers")), *items(spec.get("initContainers"))))
+    return frozenset(
+        str(one.get("image"))
+        for one in (*items(spec.get("containers")), *items(spec.get("initContainers")))
+    )
 
 
 RULES: Final = (
     ReachRule("DS703", Severity.WARNING, "a change goes in small steps", in_small_steps, on=False),
-    ReachRule("DS709", Severity.WARNING, "production comes after the environments before it", promoted, on=False),
+    ReachRule(
+        "DS709",
+        Severity.WARNING,
+        "production comes after the environments before it",
+        promoted,
+        on=False,
+    ),
 )

@@ -1,4 +1,6 @@
-"""What a change takes away from an agent without saying so: a newer image, its place in the queue, its way back."""
+"""What a change takes away from an agent without saying so: a newer image, its place in the queue,
+its way back.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from gitops_ds.model.objects import Body, Key, Path
 _TEMPLATE: Final[Path] = ("spec", "template")
 _MOST_GROWTH: Final = 50  # per cent of what was asked for
 _GRACE: Final = 30
-_PRIORITIES: Final = {"": 0, "system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_PRIORITIES: Final = {
+    "": 0,
+    "system-node-critical": 2_000_001_000,
+    "system-cluster-critical": 2_000_000_000,
+}
 _PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
@@ -29,15 +35,24 @@ def restarts_for_something(sides: ChangeSides) -> Iterator[FleetTold]:
         if section(before.get("spec")) == section(after.get("spec")):
             changed = sorted(_marks(before).items() ^ _marks(after).items())
             names = ", ".join(dict.fromkeys(name for name, _ in changed))
-            message = f"every pod restarts, and only {names} of the template's metadata changes: put it on the DaemonSet itself"
+            message = (
+                f"every pod restarts, and only {names} of the template's metadata changes: put it "
+                "on the DaemonSet itself"
+            )
             path = (*_TEMPLATE, "metadata")
-            fix = Fix("leave the template's metadata as it was", (Mend(path, before.get("metadata")),))
+            fix = Fix(
+                "leave the template's metadata as it was", (Mend(path, before.get("metadata")),)
+            )
             yield key, path, message, fix
 
 
 def _marks(template: Body) -> dict[str, str]:
     metadata = section(template.get("metadata"))
-    return {str(key): str(value) for part in ("labels", "annotations") for key, value in section(metadata.get(part)).items()}
+    return {
+        str(key): str(value)
+        for part in ("labels", "annotations")
+        for key, value in section(metadata.get(part)).items()
+    }
 
 
 def images_go_forward(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
@@ -50,13 +65,23 @@ def images_go_forward(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
             was, now = images.parse(old[name]), images.parse(image)
             told = []
             if was.registry != now.registry:
-                told.append(f"comes from {now.registry or 'no registry that is named'} instead of {was.registry or 'none named'}")
+                told.append(
+                    f"comes from {now.registry or 'no registry that is named'} instead of "
+                    f"{was.registry or 'none named'}"
+                )
             if was.digest and not now.digest:
                 told.append("has lost its digest")
             if was.repository == now.repository and _older(now.tag, was.tag):
                 told.append(f"goes back from {was.tag} to {now.tag}")
             if told:
-                yield key, path, f"the image of {name} {' and '.join(told)}: if that is meant, say so in the pull request"
+                yield (
+                    key,
+                    path,
+                    (
+                        f"the image of {name} {' and '.join(told)}: if that is meant, say so in the "
+                        "pull request"
+                    ),
+                )
 
 
 def _images(template: Body) -> Iterator[tuple[Path, str, str]]:
@@ -64,11 +89,17 @@ def _images(template: Body) -> Iterator[tuple[Path, str, str]]:
     for group in ("initContainers", "containers"):
         for index, container in enumerate(items(spec.get(group))):
             if container.get("image"):
-                yield (*POD, group, index, "image"), str(container.get("name")), str(container["image"])
+                yield (
+                    (*POD, group, index, "image"),
+                    str(container.get("name")),
+                    str(container["image"]),
+                )
 
 
 def _older(tag: str, than: str) -> bool:
-    """By the numbers of a version; `1.2.3-rc1` comes before `1.2.3`. Tags that are no versions are not compared."""
+    """By the numbers of a version; `1.2.3-rc1` comes before `1.2.3`. Tags that are no versions are
+    not compared.
+    """
     if not (_VERSION.match(tag) and _VERSION.match(than)):
         return False
     return _rank(tag) < _rank(than)
@@ -77,7 +108,11 @@ def _older(tag: str, than: str) -> bool:
 def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
     numbers, dash, rest = tag.lower().removeprefix("v").replace("_", "-").partition("-")
     early = dash and re.match(r"(alpha|beta|rc|pre|dev)", rest)
-    parts = tuple((int(part), "") if part.isdigit() else (0, part) for part in _PART.findall(rest)) if early else ()
+    parts = (
+        tuple((int(part), "") if part.isdigit() else (0, part) for part in _PART.findall(rest))
+        if early
+        else ()
+    )
     return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
 
 
@@ -87,15 +122,29 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
         was, now = section(before.get("spec")), section(after.get("spec"))
         for resource, old, new in _requests(was, now):
             if old and (new - old) * 100 > _MOST_GROWTH * old:
-                message = f"its pod asks for {amount(resource, new)} of {resource}, {amount(resource, old)} before: on every node"
+                message = (
+                    f"its pod asks for {amount(resource, new)} of {resource}, "
+                    f"{amount(resource, old)} before: on every node"
+                )
                 yield key, (*POD, "containers"), message
-        priorities = [_priority(sides, str(spec.get("priorityClassName") or "")) for spec in (was, now)]
+        priorities = [
+            _priority(sides, str(spec.get("priorityClassName") or "")) for spec in (was, now)
+        ]
         if None not in priorities and (priorities[1] or 0) < (priorities[0] or 0):
-            message = f"its priority goes down from {was.get('priorityClassName')}: it is preempted, and evicted, before others"
+            message = (
+                f"its priority goes down from {was.get('priorityClassName')}: it is preempted, "
+                "and evicted, before others"
+            )
             yield key, (*POD, "priorityClassName"), message
-        times = [_GRACE if (said := spec.get("terminationGracePeriodSeconds")) is None else int(said) for spec in (was, now)]
+        times = [
+            _GRACE if (said := spec.get("terminationGracePeriodSeconds")) is None else int(said)
+            for spec in (was, now)
+        ]
         if times[1] < times[0]:
-            message = f"its pod has {times[1]} s to end, {times[0]} s before: is what it must write done by then?"
+            message = (
+                f"its pod has {times[1]} s to end, {times[0]} s before: is what it must write "
+                "done by then?"
+            )
             yield key, (*POD, "terminationGracePeriodSeconds"), message
 
 
@@ -133,16 +182,32 @@ def way_back(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                 yield key, path, message
 
 
-def no_way_back(key: Key, before: Body, after: Body, sides: ChangeSides) -> Iterator[tuple[Path, str]]:
-    """Why a DaemonSet can't go back to what the base has, each with the path that is to blame; nothing where it can."""
+def no_way_back(
+    key: Key, before: Body, after: Body, sides: ChangeSides
+) -> Iterator[tuple[Path, str]]:
+    """Why a DaemonSet can't go back to what the base has, each with the path that is to blame;
+    nothing where it can.
+    """
     was, now = (section(section(body.get("spec")).get("selector")) for body in (before, after))
     if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):
-        yield ("spec", "selector"), "there is no way back by a revert: the selector can't be changed in either direction"
+        yield (
+            ("spec", "selector"),
+            "there is no way back by a revert: the selector can't be changed in either direction",
+        )
     if section(after.get("spec")).get("revisionHistoryLimit") == 0:
         path: Path = ("spec", "revisionHistoryLimit")
-        yield path, "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a revert in Git has"
+        yield (
+            path,
+            (
+                "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a "
+                "revert in Git has"
+            ),
+        )
     for _, kind, name in references.of(pod(before)):
         needed = Key("", kind, key.namespace, name)
         if needed in sides.base and needed not in sides.head:
-            message = f"the pods that run now need {needed}, which this change takes away: a rollback without it starts no pod"
+            message = (
+                f"the pods that run now need {needed}, which this change takes away: a rollback "
+                "without it starts no pod"
+            )
             yield POD, message

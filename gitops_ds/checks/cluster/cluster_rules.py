@@ -28,23 +28,41 @@ from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Key, Path
 
-_CONTROLLERS = frozenset((("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
+_CONTROLLERS = frozenset(
+    (("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"))
+)
 
 
 def selectors_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
-    """DS104: no controller selects the pods of another one in its namespace; variants of one agent may."""
-    controllers = [manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) in _CONTROLLERS]
+    """DS104: no controller selects the pods of another one in its namespace; variants of one agent
+    may.
+    """
+    controllers = [
+        manifest
+        for key, manifest in fleet.manifests.items()
+        if (key.group, key.kind) in _CONTROLLERS
+    ]
     by_label: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in controllers:
         for label, value in pod_labels(manifest).items():
             by_label.setdefault((manifest.key.namespace, label, value), []).append(manifest)
     for one in controllers:
-        selector = label_selector.of_label_selector(section(section(one.body.get("spec")).get("selector")))
+        selector = label_selector.of_label_selector(
+            section(section(one.body.get("spec")).get("selector"))
+        )
         exact = next((asked for asked in selector if asked.operator == "In"), None)
         if exact is None:
-            others = [manifest for manifest in controllers if selector and manifest.key.namespace == one.key.namespace]
+            others = [
+                manifest
+                for manifest in controllers
+                if selector and manifest.key.namespace == one.key.namespace
+            ]
         else:
-            others = [there for value in exact.values for there in by_label.get((one.key.namespace, exact.key, value), ())]
+            others = [
+                there
+                for value in exact.values
+                for there in by_label.get((one.key.namespace, exact.key, value), ())
+            ]
         claimed = sorted({other.key for other in others if _claims(one, other, selector)}, key=str)
         if claimed:
             more = f" and {len(claimed) - 1} more" if len(claimed) > 1 else ""
@@ -63,24 +81,41 @@ def known_references(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
         for path, kind, name in references.of(pod_spec(manifest)):
             there = Key("", kind, manifest.key.namespace, name) in fleet.manifests
             if not there and (kind, name) not in references.ALWAYS_THERE:
-                message = f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is missing no pod starts"
+                message = (
+                    f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is "
+                    "missing no pod starts"
+                )
                 yield manifest.key, (*POD, *path), message
 
 
 def known_keys(fleet: ClusterContext) -> Iterator[FleetTold]:
-    """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the repository has that.
+    """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the
+    repository has that.
 
-    One without any key is filled by others (an injected bundle of authorities), so nothing is known of its keys.
+    One without any key is filled by others (an injected bundle of authorities), so nothing is known
+    of its keys.
     """
     for manifest in fleet.daemonsets:
         for path, kind, name, wanted in references.keys(pod_spec(manifest)):
             key = Key("", kind, manifest.key.namespace, name)
             there = fleet.manifests.get(key)
             body = there.body if there else {}
-            known = {one for field in ("data", "binaryData", "stringData") for one in section(body.get(field))}
+            known = {
+                one
+                for field in ("data", "binaryData", "stringData")
+                for one in section(body.get(field))
+            }
             if known and wanted not in known:
-                hint = phrases.did_you_mean(wanted, known) or f": it has {phrases.one_of(sorted(known))}"
-                yield manifest.key, (*POD, *path), f"{kind} {name} has no key {wanted}{hint}; no pod starts without it", key
+                hint = (
+                    phrases.did_you_mean(wanted, known)
+                    or f": it has {phrases.one_of(sorted(known))}"
+                )
+                yield (
+                    manifest.key,
+                    (*POD, *path),
+                    f"{kind} {name} has no key {wanted}{hint}; no pod starts without it",
+                    key,
+                )
 
 
 def shared_claims(fleet: ClusterContext) -> Iterator[FleetTold]:
@@ -89,9 +124,14 @@ def shared_claims(fleet: ClusterContext) -> Iterator[FleetTold]:
         for path, name in references.claims(pod_spec(manifest)):
             key = Key("", "PersistentVolumeClaim", manifest.key.namespace, name)
             claim = fleet.manifests.get(key)
-            modes = items(section(section(claim.body if claim else None).get("spec")).get("accessModes"))
+            modes = items(
+                section(section(claim.body if claim else None).get("spec")).get("accessModes")
+            )
             if modes and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
-                message = f"the claim {name} is {' and '.join(modes)}: one node can have it, on the others the pod does not start"
+                message = (
+                    f"the claim {name} is {' and '.join(modes)}: one node can have it, on the "
+                    "others the pod does not start"
+                )
                 yield manifest.key, (*POD, *path), message, key
 
 
@@ -100,11 +140,16 @@ def admitted(fleet: ClusterContext) -> Iterator[FleetTold]:
     for manifest in fleet.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)
         namespace = fleet.manifests.get(key)
-        labels = section(section(namespace.body if namespace else None).get("metadata")).get("labels")
+        labels = section(section(namespace.body if namespace else None).get("metadata")).get(
+            "labels"
+        )
         level = str(section(labels).get(pod_security.ENFORCE) or "")
         found = pod_security.against(level, pod_spec(manifest))
         if found:
-            message = f"the namespace enforces {level}, and no pod can be made: it does not take {', '.join(found)}"
+            message = (
+                f"the namespace enforces {level}, and no pod can be made: it does not take "
+                f"{', '.join(found)}"
+            )
             yield manifest.key, POD, message, key
 
 
@@ -112,11 +157,23 @@ _NETWORK: Final = {"cni": Severity.ERROR, "csi": Severity.ERROR, "dns": Severity
 _INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 RULES: Final = (
-    FleetRule("DS017", _INFO, "an agent has a namespace of its own", companions.own_namespace, on=False),
+    FleetRule(
+        "DS017", _INFO, "an agent has a namespace of its own", companions.own_namespace, on=False
+    ),
     FleetRule("DS104", _ERROR, "no controller selects the pods of another", selectors_apart),
-    FleetRule("DS106", _WARNING, "what belongs to an agent finds its pods", companions.companions_match, on=False),
-    FleetRule("DS107", _INFO, "no disruption budget for agents", companions.budgets_for_others, on=False),
-    FleetRule("DS108", _INFO, "something collects the metrics of an agent", companions.monitored, on=False),
+    FleetRule(
+        "DS106",
+        _WARNING,
+        "what belongs to an agent finds its pods",
+        companions.companions_match,
+        on=False,
+    ),
+    FleetRule(
+        "DS107", _INFO, "no disruption budget for agents", companions.budgets_for_others, on=False
+    ),
+    FleetRule(
+        "DS108", _INFO, "something collects the metrics of an agent", companions.monitored, on=False
+    ),
     FleetRule(
         "DS205",
         _WARNING,
@@ -125,19 +182,47 @@ RULES: Final = (
         classes=_NETWORK,
     ),
     FleetRule("DS206", _WARNING, "a rollout ends, and within hours", node_rules.ends_today),
-    FleetRule("DS307", _ERROR, "some node has the labels that an agent asks for", node_rules.known_labels),
-    FleetRule("DS309", _WARNING, "an agent says which platform it is for", node_rules.one_platform, on=False),
+    FleetRule(
+        "DS307", _ERROR, "some node has the labels that an agent asks for", node_rules.known_labels
+    ),
+    FleetRule(
+        "DS309",
+        _WARNING,
+        "an agent says which platform it is for",
+        node_rules.one_platform,
+        on=False,
+    ),
     FleetRule("DS313", _ERROR, "priorities are there", priority_classes.known, certain=True),
-    FleetRule("DS316", _WARNING, "an agent's priority does not hold it back", priority_classes.held_back),
+    FleetRule(
+        "DS316", _WARNING, "an agent's priority does not hold it back", priority_classes.held_back
+    ),
     FleetRule("DS416", _WARNING, "what pods need is in the repository", known_references, on=False),
     FleetRule("DS421", _ERROR, "keys that pods need are there", known_keys, certain=True),
-    FleetRule("DS417", _ERROR, "no volume for one node is asked for on all", shared_claims, on=False),
+    FleetRule(
+        "DS417", _ERROR, "no volume for one node is asked for on all", shared_claims, on=False
+    ),
     FleetRule("DS516", _ERROR, "the namespace takes the pods", admitted, on=False),
-    FleetRule("DS601", _ERROR, "no two agents take the same port of a node", node_conflicts.ports_apart),
+    FleetRule(
+        "DS601", _ERROR, "no two agents take the same port of a node", node_conflicts.ports_apart
+    ),
     FleetRule("DS602", _ERROR, "no node runs an agent twice", node_rules.variants_apart),
-    FleetRule("DS603", _ERROR, "every node that an agent counts on has it", node_rules.variants_everywhere),
+    FleetRule(
+        "DS603", _ERROR, "every node that an agent counts on has it", node_rules.variants_everywhere
+    ),
     FleetRule("DS604", _ERROR, "every agent is wanted on some node", node_rules.some_node),
     FleetRule("DS605", _ERROR, "agents have room on their nodes", node_capacity.fits, on=False),
-    FleetRule("DS607", _WARNING, "agents leave most of a node to others", node_capacity.leaves_room, on=False),
-    FleetRule("DS608", _WARNING, "no two agents write to the same path of a node", node_conflicts.paths_apart, on=False),
+    FleetRule(
+        "DS607",
+        _WARNING,
+        "agents leave most of a node to others",
+        node_capacity.leaves_room,
+        on=False,
+    ),
+    FleetRule(
+        "DS608",
+        _WARNING,
+        "no two agents write to the same path of a node",
+        node_conflicts.paths_apart,
+        on=False,
+    ),
 )

@@ -1,4 +1,6 @@
-"""Objects that find an agent's pods by their labels, or by another object that does: what holds on to nothing any more."""
+"""Objects that find an agent's pods by their labels, or by another object that does: what holds on
+to nothing any more.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.objects import Body, Path
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
-# Where each kind says which pods (of its namespace) it is for; the Service's is a plain mapping of labels.
+# Where each kind says which pods (of its namespace) it is for; the Service's is a plain mapping of
+# labels.
 _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
     ("", "Service"): ("spec", "selector"),
     _BUDGET: ("spec", "selector"),
@@ -31,48 +34,77 @@ _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 def companions_match(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS106: what belongs to an agent by its labels still finds its pods.
 
-    Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's folder, or shares a label with its
-    pods, and no other workload of the repository has the labels.
+    Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's
+    folder, or shares a label with its pods, and no other workload of the repository has the labels.
     """
-    pods = [(manifest, labels) for manifest in fleet.manifests.values() if (labels := _pod_labels(manifest.body))]
-    services = [one for one in fleet.manifests.values() if (one.key.group, one.key.kind) == ("", "Service")]
+    pods = [
+        (manifest, labels)
+        for manifest in fleet.manifests.values()
+        if (labels := _pod_labels(manifest.body))
+    ]
+    services = [
+        one for one in fleet.manifests.values() if (one.key.group, one.key.kind) == ("", "Service")
+    ]
     for manifest in fleet.manifests.values():
         kind = (manifest.key.group, manifest.key.kind)
         path = _SELECTORS.get(kind)
         if path and (selector := _selector(manifest.body, path, plain=kind == ("", "Service"))):
-            there = [(one, labels) for one, labels in pods if one.key.namespace == manifest.key.namespace]
+            there = [
+                (one, labels) for one, labels in pods if one.key.namespace == manifest.key.namespace
+            ]
             if any(label_selector.all_match(selector, labels) for _, labels in there):
                 continue
-            meant = next((one for one, labels in there if _meant_for(manifest, selector, one, labels)), None)
+            meant = next(
+                (one for one, labels in there if _meant_for(manifest, selector, one, labels)), None
+            )
             if meant is not None:
-                message = f"no pods here have these labels any more, those of {meant.key} neither: {_effect(kind)}"
+                message = (
+                    f"no pods here have these labels any more, those of {meant.key} neither: "
+                    f"{_effect(kind)}"
+                )
                 yield manifest.key, path, message, meant.key
         elif kind == _SERVICE_MONITOR:
             yield from _monitor(manifest, services)
 
 
-def _meant_for(companion: Manifest, selector: tuple[Requirement, ...], one: Manifest, labels: Mapping[str, str]) -> bool:
+def _meant_for(
+    companion: Manifest, selector: tuple[Requirement, ...], one: Manifest, labels: Mapping[str, str]
+) -> bool:
     if one.key.kind != "DaemonSet":
         return False
     if companion.agent:
         return companion.agent == one.agent
-    return any(label_selector.matches(asked, labels) for asked in selector if asked.operator == "In")
+    return any(
+        label_selector.matches(asked, labels) for asked in selector if asked.operator == "In"
+    )
 
 
 def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[FleetTold]:
-    """A ServiceMonitor finds Services by their own labels; one of another namespace may be made elsewhere."""
+    """A ServiceMonitor finds Services by their own labels; one of another namespace may be made
+    elsewhere.
+    """
     spec = section(monitor.body.get("spec"))
     selector = label_selector.of_label_selector(section(spec.get("selector")))
-    near = [one for one in services if one.key.namespace == monitor.key.namespace and one.agent == monitor.agent]
+    near = [
+        one
+        for one in services
+        if one.key.namespace == monitor.key.namespace and one.agent == monitor.agent
+    ]
     if not selector or spec.get("namespaceSelector") or not near:
         return
     if not any(label_selector.all_match(selector, _labels(service.body)) for service in near):
-        message = f"no Service here has these labels any more, {near[0].key} neither: nothing is scraped"
+        message = (
+            f"no Service here has these labels any more, {near[0].key} neither: nothing is scraped"
+        )
         yield monitor.key, ("spec", "selector"), message, near[0].key
 
 
 def _effect(kind: tuple[str, str]) -> str:
-    return "it has no effect" if kind[1] in ("PodDisruptionBudget", "NetworkPolicy") else "it finds nothing to talk to"
+    return (
+        "it has no effect"
+        if kind[1] in ("PodDisruptionBudget", "NetworkPolicy")
+        else "it finds nothing to talk to"
+    )
 
 
 _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
@@ -85,16 +117,29 @@ def own_namespace(fleet: ClusterContext) -> Iterator[FleetTold]:
         namespace = manifest.key.namespace
         one = first.setdefault(namespace, manifest)
         if namespace in _SHARED:
-            yield manifest.key, ("metadata", "namespace"), f"{namespace} is Kubernetes' own: give the agent a namespace of its own"
+            yield (
+                manifest.key,
+                ("metadata", "namespace"),
+                f"{namespace} is Kubernetes' own: give the agent a namespace of its own",
+            )
         elif one is not manifest and not (one.agent and one.agent == manifest.agent):
-            message = f"{one.key} is in the namespace {namespace} as well: what may do something there may do it to both"
+            message = (
+                f"{one.key} is in the namespace {namespace} as well: what may do something there "
+                "may do it to both"
+            )
             yield manifest.key, ("metadata", "namespace"), message, one.key
 
 
 def monitored(fleet: ClusterContext) -> Iterator[FleetTold]:
-    """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus' example configuration."""
+    """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus'
+    example configuration.
+    """
     bodies = [(one.key, one.body) for one in fleet.manifests.values()]
-    monitors = [(key, section(body.get("spec"))) for key, body in bodies if key.group == "monitoring.coreos.com"]
+    monitors = [
+        (key, section(body.get("spec")))
+        for key, body in bodies
+        if key.group == "monitoring.coreos.com"
+    ]
     for manifest in fleet.daemonsets:
         pods = pod_labels(manifest)
         annotations = section(section(template(manifest.body).get("metadata")).get("annotations"))
@@ -108,11 +153,18 @@ def monitored(fleet: ClusterContext) -> Iterator[FleetTold]:
         found = [
             key
             for key, spec in monitors
-            for labels in ([pods] if key.kind == "PodMonitor" else [_labels(service) for service in services])
-            if label_selector.all_match(label_selector.of_label_selector(section(spec.get("selector"))), labels)
+            for labels in (
+                [pods] if key.kind == "PodMonitor" else [_labels(service) for service in services]
+            )
+            if label_selector.all_match(
+                label_selector.of_label_selector(section(spec.get("selector"))), labels
+            )
         ]
         if str(annotations.get("prometheus.io/scrape")).lower() != "true" and not found:
-            message = "nothing here collects its metrics: no PodMonitor, no ServiceMonitor, no prometheus.io/scrape"
+            message = (
+                "nothing here collects its metrics: no PodMonitor, no ServiceMonitor, no "
+                "prometheus.io/scrape"
+            )
             yield manifest.key, POD, message
 
 
@@ -126,7 +178,8 @@ def budgets_for_others(fleet: ClusterContext) -> Iterator[FleetTold]:
             same = daemonset.key.namespace == manifest.key.namespace
             if selector and same and label_selector.all_match(selector, pod_labels(daemonset)):
                 message = (
-                    f"it is for the pods of {daemonset.key}, and holds nothing: a drain passes them by, and a rollout counts by"
+                    f"it is for the pods of {daemonset.key}, and holds nothing: a drain passes "
+                    "them by, and a rollout counts by"
                     " maxUnavailable; remove it"
                 )
                 yield manifest.key, ("spec", "selector"), message, daemonset.key
@@ -143,4 +196,7 @@ def _pod_labels(body: Body) -> Mapping[str, str]:
 
 
 def _labels(holder: Mapping[str, Any]) -> Mapping[str, str]:
-    return {str(key): str(value) for key, value in section(section(holder.get("metadata")).get("labels")).items()}
+    return {
+        str(key): str(value)
+        for key, value in section(section(holder.get("metadata")).get("labels")).items()
+    }

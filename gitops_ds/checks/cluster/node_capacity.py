@@ -1,6 +1,7 @@
 """Whether the agents of a node fit on it, and what they leave for everything else.
 
-What other pods take is not known here: an agent that doesn't fit beside the other agents never fits.
+What other pods take is not known here: an agent that doesn't fit beside the other agents never
+fits.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _SYSTEM: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A DaemonSet as its nodes feel it. `surges`: while it is updated a node has two of its pods. `ours`: the repository has it."""
+    """A DaemonSet as its nodes feel it. `surges`: while it is updated a node has two of its pods.
+    `ours`: the repository has it.
+    """
 
     key: Key
     asked: Amounts
@@ -43,7 +46,9 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Where a DaemonSet has no room beside the agents that go before it: the nodes, by why; `surging`: only while it is updated."""
+    """Where a DaemonSet has no room beside the agents that go before it: the nodes, by why;
+    `surging`: only while it is updated.
+    """
 
     key: Key
     why: str
@@ -52,16 +57,22 @@ class Misfit:
 
     def said(self, census: Census) -> str:
         """`does not fit on 6 nodes of pool small: node-a, node-b and 4 more (Insufficient memory)`."""
-        when = "has no room for a second pod while it is updated (maxSurge)" if self.surging else "does not fit"
+        when = (
+            "has no room for a second pod while it is updated (maxSurge)"
+            if self.surging
+            else "does not fit"
+        )
         return f"{when} on {node_groups.said(self.nodes, census)} ({self.why})"
 
 
 def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
-    """The DaemonSets that don't fit on some of their nodes; nothing is said of nodes that don't tell what they have.
+    """The DaemonSets that don't fit on some of their nodes; nothing is said of nodes that don't
+    tell what they have.
 
     Those of a higher priority are placed first, then what the cluster runs already, then by name.
     """
-    from gitops_ds.model.decision import FreeCapacity  # of a large module that most checks need nothing of
+    # of a large module that most checks need nothing of
+    from gitops_ds.model.decision import FreeCapacity
 
     found: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):
@@ -74,8 +85,14 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
             if why and tenant.ours:
                 found.setdefault((tenant.key, why, surging), []).extend(nodes)
             if not why or surging:
-                free = {resource: amount - tenant.asked.get(resource, 0) for resource, amount in free.items()}
-    return tuple(Misfit(key, why, tuple(sorted(nodes)), surging) for (key, why, surging), nodes in sorted(found.items()))
+                free = {
+                    resource: amount - tenant.asked.get(resource, 0)
+                    for resource, amount in free.items()
+                }
+    return tuple(
+        Misfit(key, why, tuple(sorted(nodes)), surging)
+        for (key, why, surging), nodes in sorted(found.items())
+    )
 
 
 def fits(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
@@ -90,12 +107,19 @@ def leaves_room(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
         for resource in ("cpu", "memory", "pods"):
-            has, asked = room.get(resource, 0), sum(tenant.asked.get(resource, 0) for tenant in tenants)
+            has, asked = (
+                room.get(resource, 0),
+                sum(tenant.asked.get(resource, 0) for tenant in tenants),
+            )
             share = asked * 100 // has if has else 0
             if share > max(_MOST_OF_A_NODE, worst.get(resource, (0,))[0]):
                 worst[resource] = (share, tenants, nodes)
     for resource, (share, tenants, nodes) in worst.items():
-        most = max((one for one in tenants if one.ours), key=lambda one: (one.asked.get(resource, 0), one.key), default=None)
+        most = max(
+            (one for one in tenants if one.ours),
+            key=lambda one: (one.asked.get(resource, 0), one.key),
+            default=None,
+        )
         if most is not None and fleet.census is not None:
             where = node_groups.said(nodes, fleet.census)
             tenancy = counted(len(tenants), "agent takes", "agents together take")
@@ -104,12 +128,16 @@ def leaves_room(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
 
 
 def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
-    """Nodes that are alike: who lives there, in the order of their priority, and what there is for pods."""
+    """Nodes that are alike: who lives there, in the order of their priority, and what there is for
+    pods.
+    """
     census = fleet.census
     if census is None or not census.room:
         return
     living: dict[str, list[Tenant]] = {name: [] for name in census.room}
-    for tenant, nodes in sorted(_tenants(fleet, census), key=lambda one: (-one[0].priority, one[0].ours, one[0].key)):
+    for tenant, nodes in sorted(
+        _tenants(fleet, census), key=lambda one: (-one[0].priority, one[0].ours, one[0].key)
+    ):
         for name in nodes:
             if name in living:
                 living[name].append(tenant)
@@ -122,20 +150,32 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
 
 
 def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
-    classes = {key.name: one.body.get("value") for key, one in fleet.manifests.items() if key.kind == "PriorityClass"}
+    classes = {
+        key.name: one.body.get("value")
+        for key, one in fleet.manifests.items()
+        if key.kind == "PriorityClass"
+    }
 
     def tenant(key: Key, body: Body, *, ours: bool) -> Tenant:
         spec = section(body.get("spec"))
-        strategy, name = int_or_percent.strategy(spec), str(pod(body).get("priorityClassName") or "")
+        strategy, name = (
+            int_or_percent.strategy(spec),
+            str(pod(body).get("priorityClassName") or ""),
+        )
         value = _SYSTEM.get(name, classes.get(name))
         surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.amount > 0
-        return Tenant(key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours)
+        return Tenant(
+            key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours
+        )
 
     for manifest, nodes in fleet.placed():
         yield tenant(manifest.key, manifest.body, ours=True), nodes
     for key, body in node_pools.others(census, fleet.manifests):
         placer = node_eligibility.read(template(body))
-        yield tenant(key, body, ours=False), frozenset(node.name for node in census.nodes if placer.place(node) is Placement.RUN)
+        yield (
+            tenant(key, body, ours=False),
+            frozenset(node.name for node in census.nodes if placer.place(node) is Placement.RUN),
+        )
 
 
 def _requested(spec: Mapping[str, Any]) -> Amounts:

@@ -11,8 +11,18 @@ from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, p
 from gitops_ds.checks.engine.rule import POD, items, section
 from gitops_ds.model.bundle import Manifest
 
-# Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are meant to meet at.
-_SHARED: Final = ("/dev", "/proc", "/sys", "/run", "/var/run", "/var/lib/kubelet", "/lib/modules", "/usr/lib/modules")
+# Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are
+# meant to meet at.
+_SHARED: Final = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run",
+    "/var/run",
+    "/var/lib/kubelet",
+    "/lib/modules",
+    "/usr/lib/modules",
+)
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
@@ -20,14 +30,27 @@ def ports_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
     """DS601: no two agents take the same port of the same node."""
     if fleet.census is None:
         return
-    ports = {manifest.key: tuple(capacity.host_ports(pod_spec(manifest))) for manifest, _ in fleet.placed()}
+    ports = {
+        manifest.key: tuple(capacity.host_ports(pod_spec(manifest)))
+        for manifest, _ in fleet.placed()
+    }
     with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
     for one, other in combinations(with_ports, 2):
-        shared = next((port for port in ports[one.key] if any(capacity.clash(port, their) for their in ports[other.key])), None)
+        shared = next(
+            (
+                port
+                for port in ports[one.key]
+                if any(capacity.clash(port, their) for their in ports[other.key])
+            ),
+            None,
+        )
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
         if shared and nodes:
             where = node_groups.said(nodes, fleet.census)
-            message = f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two stays Pending on {where}"
+            message = (
+                f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two "
+                f"stays Pending on {where}"
+            )
             yield one.key, (*POD, "containers"), message, other.key
 
 
@@ -44,7 +67,10 @@ def paths_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
             nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
             if nodes:
                 where = node_groups.said(nodes, fleet.census)
-                message = f"{other.key} writes to {path} of the same node as well, on {where}: give each a path of its own"
+                message = (
+                    f"{other.key} writes to {path} of the same node as well, on {where}: give "
+                    "each a path of its own"
+                )
                 yield one.key, (*POD, "volumes", index, "hostPath"), message, other.key
 
 
@@ -58,6 +84,11 @@ def _written(spec: Mapping[str, object]) -> dict[str, int]:
         host = section(volume.get("hostPath"))
         path = str(host.get("path") or "").rstrip("/")
         shared = any(path == one or path.startswith(f"{one}/") for one in _SHARED)
-        if path and volume.get("name") in writable and host.get("type") not in _MEETING_POINTS and not shared:
+        if (
+            path
+            and volume.get("name") in writable
+            and host.get("type") not in _MEETING_POINTS
+            and not shared
+        ):
             found[path] = index
     return found

@@ -1,4 +1,6 @@
-"""Rules about an agent's nodes: how many are updated at once, and which are missed, taken twice, or meant by nobody."""
+"""Rules about an agent's nodes: how many are updated at once, and which are missed, taken twice, or
+meant by nobody.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +25,35 @@ _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "max
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
 _TENTH: Final = "10%"
 _MOST_AT_ONCE: Final = 25  # per cent of the nodes
-# What a pod is taken to need where nobody measured it, in seconds (as in rollout_simulation), and how long a rollout may take.
+# What a pod is taken to need where nobody measured it, in seconds (as in rollout_simulation), and
+# how long a rollout may take.
 _START, _STOP, _LONGEST = 30, 5, 4 * 3600
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
 def few_of_its_nodes(fleet: ClusterContext) -> Iterator[FleetTold]:
-    """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or DNS agent a tenth."""
+    """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or
+    DNS agent a tenth.
+    """
     for manifest, nodes in fleet.placed():
         strategy, kind = _strategy(manifest), class_of(manifest.body)
         if strategy is None or not nodes or fleet.census is None:
             continue
         told_without_nodes = rollout.UPDATE_TOGETHER_AT_MOST.get(kind, rollout.ALL_BUT_THE_LAST)
-        share, most = strategy.max_unavailable, rollout.UPDATE_TOGETHER_AT_MOST.get(kind, _MOST_AT_ONCE)
+        share, most = (
+            strategy.max_unavailable,
+            rollout.UPDATE_TOGETHER_AT_MOST.get(kind, _MOST_AT_ONCE),
+        )
         if share.percent and not most < share.amount <= told_without_nodes:
             continue
         at_once = share.of(len(nodes))
         if at_once > 1 and at_once * 100 > most * len(nodes):
             message = (
-                f"maxUnavailable {_shown(share)} takes the agent from {min(at_once, len(nodes)):,} of its"
-                f" {counted(len(nodes), 'node')} at once, {min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
+                f"maxUnavailable {_shown(share)} takes the agent from "
+                f"{min(at_once, len(nodes)):,} of its"
+                f" {counted(len(nodes), 'node')} at once, "
+                f"{min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
             )
             yield manifest.key, _MAX_UNAVAILABLE, message, _written(_MAX_UNAVAILABLE, _TENTH)
 
@@ -66,23 +76,36 @@ def ends_today(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f"{node_groups.said(broken, fleet.census)}, not ready:"
                 " no update would go on; write more"
             )
-            told, enough = (manifest.key, _MAX_UNAVAILABLE, message), _enough(manifest, len(nodes), len(broken))
+            told, enough = (
+                (manifest.key, _MAX_UNAVAILABLE, message),
+                _enough(manifest, len(nodes), len(broken)),
+            )
             yield (*told, _written(_MAX_UNAVAILABLE, enough)) if enough else told
             continue
         ready = section(manifest.body.get("spec")).get("minReadySeconds") or 0
-        seconds = -(-len(nodes) // (surge or unavailable)) * (_START + ready + (0 if surge else _STOP))
+        seconds = -(-len(nodes) // (surge or unavailable)) * (
+            _START + ready + (0 if surge else _STOP)
+        )
         if seconds > _LONGEST:
             message = (
-                f"{surge or unavailable} at a time, {counted(len(nodes), 'node takes', 'nodes take')} about"
-                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s to stop); write more, 10%"
+                f"{surge or unavailable} at a time, "
+                f"{counted(len(nodes), 'node takes', 'nodes take')} about"
+                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s "
+                "to stop); write more, 10%"
             )
             path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
             quicker = len(nodes) > 10 * (surge or unavailable)
-            yield (manifest.key, path, message, _written(path, _TENTH)) if quicker else (manifest.key, path, message)
+            yield (
+                (manifest.key, path, message, _written(path, _TENTH))
+                if quicker
+                else (manifest.key, path, message)
+            )
 
 
 def _enough(manifest: Manifest, nodes: int, broken: int) -> str | int | None:
-    """A maxUnavailable that those which are not ready don't use up, and that is not too much (DS205); None if there is none."""
+    """A maxUnavailable that those which are not ready don't use up, and that is not too much
+    (DS205); None if there is none.
+    """
     if nodes > 10 * broken:
         return _TENTH
     most = rollout.UPDATE_TOGETHER_AT_MOST.get(class_of(manifest.body), _MOST_AT_ONCE)
@@ -105,15 +128,25 @@ def known_labels(fleet: ClusterContext) -> Iterator[FleetTold]:
         return
     for manifest in fleet.daemonsets:
         placer = fleet.placers[manifest.key]
-        if any(placer.selects(group[0]) for group in fleet.groups) or any(map(placer.selects, census.nodes)):
+        if any(placer.selects(group[0]) for group in fleet.groups) or any(
+            map(placer.selects, census.nodes)
+        ):
             continue
         spec = pod_spec(manifest)
         for path, key, values in _asked(spec):
             complaint = _nobody_has(key, values, census)
             if complaint:
                 fix = _meant(path, key, values, census)
-                taken = path[-2] == "nodeSelector" and fix and fix.mends[0].key in section(spec.get("nodeSelector"))
-                yield (manifest.key, path, complaint, fix) if fix and not taken else (manifest.key, path, complaint)
+                taken = (
+                    path[-2] == "nodeSelector"
+                    and fix
+                    and fix.mends[0].key in section(spec.get("nodeSelector"))
+                )
+                yield (
+                    (manifest.key, path, complaint, fix)
+                    if fix and not taken
+                    else (manifest.key, path, complaint)
+                )
 
 
 def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix | None:
@@ -122,7 +155,13 @@ def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix
     by_name = path[-2] == "nodeSelector"
     if held:
         value = phrases.nearest(values[0], held) if len(values) == 1 else None
-        return Fix(f"ask for {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)) if value else None
+        return (
+            Fix(
+                f"ask for {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)
+            )
+            if value
+            else None
+        )
     name = phrases.nearest(key, {label for node in census.nodes for label in node.labels})
     mend = Mend(path, key=name or "") if by_name else Mend((*path, "key"), name)
     return Fix(f"ask for {name}", (mend,)) if name else None
@@ -145,11 +184,20 @@ def _nobody_has(key: str, values: tuple[str, ...], census: Census) -> str:
     if not held:
         known = {label for node in census.nodes for label in node.labels}
         hint = phrases.did_you_mean(key, known)
-        return "" if census.declared and key not in census.keys else f"none of the {_known(census)} has the label {key}{hint}"
+        return (
+            ""
+            if census.declared and key not in census.keys
+            else f"none of the {_known(census)} has the label {key}{hint}"
+        )
     if not values or held & set(values):
         return ""
-    hint = phrases.did_you_mean(values[0], held) or f": known are {phrases.one_of(sorted(held)[:5])}"
-    return f"none of the {_known(census)} has the label {key} with the value {phrases.one_of(values)}{hint}"
+    hint = (
+        phrases.did_you_mean(values[0], held) or f": known are {phrases.one_of(sorted(held)[:5])}"
+    )
+    return (
+        f"none of the {_known(census)} has the label {key} with the value "
+        f"{phrases.one_of(values)}{hint}"
+    )
 
 
 def _known(census: Census) -> str:
@@ -168,10 +216,15 @@ def one_platform(fleet: ClusterContext) -> Iterator[FleetTold]:
             kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
             if len(kinds) > 1 and key not in asked:
                 path: Path = (*POD, "nodeSelector")
-                message = f"its nodes are {' and '.join(kinds)}: say which {what} it is for with a nodeSelector {key}"
+                message = (
+                    f"its nodes are {' and '.join(kinds)}: say which {what} it is for with a "
+                    f"nodeSelector {key}"
+                )
                 # Which processors an image is made for is not known here.
                 linux = "linux" in kinds and Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
-                yield (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
+                yield (
+                    (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
+                )
 
 
 def variants_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
@@ -193,31 +246,59 @@ def _apart(one: Manifest, other: Manifest, where: str) -> FleetTold:
     return one.key, POD, _TWICE.format(other.key, where), other.key
 
 
-_TWICE: Final = "{} is the same agent, and both take {}: leave them out of one, with NotIn in its affinity"
+_TWICE: Final = (
+    "{} is the same agent, and both take {}: leave them out of one, with NotIn in its affinity"
+)
 
 
 def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | None:
-    """What the narrow one picks by one label is left out of the wide one, if that label is all that the narrow one asks more."""
+    """What the narrow one picks by one label is left out of the wide one, if that label is all that
+    the narrow one asks more.
+    """
     asked = {path: (key, values) for path, key, values in _asked(narrow)}
-    required = items(section(section(section(narrow.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    required = items(
+        section(section(section(narrow.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get(
+            "nodeSelectorTerms"
+        )
+    )
     also = {(key, values) for _, key, values in _asked(wide)}
     more = [one for one in asked.values() if one not in also]
-    written = len(section(narrow.get("nodeSelector"))) + sum(len(items(term.get("matchExpressions"))) for term in required)
-    if len(more) != 1 or len(required) > 1 or written != len(asked) or any(term.get("matchFields") for term in required):
+    written = len(section(narrow.get("nodeSelector"))) + sum(
+        len(items(term.get("matchExpressions"))) for term in required
+    )
+    if (
+        len(more) != 1
+        or len(required) > 1
+        or written != len(asked)
+        or any(term.get("matchFields") for term in required)
+    ):
         return None
     key, values = more[0]
-    out = {"key": key, "operator": "NotIn", "values": list(values)} if values else {"key": key, "operator": "DoesNotExist"}
-    terms = items(section(section(section(wide.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get("nodeSelectorTerms"))
+    out = (
+        {"key": key, "operator": "NotIn", "values": list(values)}
+        if values
+        else {"key": key, "operator": "DoesNotExist"}
+    )
+    terms = items(
+        section(section(section(wide.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get(
+            "nodeSelectorTerms"
+        )
+    )
     if not terms:
-        return Fix(f"leave out the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),))
+        return Fix(
+            f"leave out the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),)
+        )
     mends = (
-        Mend((*_TERMS, index, "matchExpressions"), [*items(term.get("matchExpressions")), out]) for index, term in enumerate(terms)
+        Mend((*_TERMS, index, "matchExpressions"), [*items(term.get("matchExpressions")), out])
+        for index, term in enumerate(terms)
     )
     return Fix(f"leave out the nodes with {key}", tuple(mends))
 
 
 def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
-    """Pairs of DaemonSets that run the same image as the same agent: of one folder, or of one name label in a namespace."""
+    """Pairs of DaemonSets that run the same image as the same agent: of one folder, or of one name
+    label in a namespace.
+    """
     found: dict[tuple[object, ...], list[Manifest]] = {}
     for manifest, _ in fleet.placed():
         programs, name = _programs(manifest), pod_labels(manifest).get("app.kubernetes.io/name", "")
@@ -230,7 +311,10 @@ def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
 
 
 def _programs(manifest: Manifest) -> tuple[str, ...]:
-    parsed = (images.parse(str(one.get("image") or "")) for one in items(pod_spec(manifest).get("containers")))
+    parsed = (
+        images.parse(str(one.get("image") or ""))
+        for one in items(pod_spec(manifest).get("containers"))
+    )
     return tuple(sorted(image.repository for image in parsed))
 
 
@@ -243,11 +327,18 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[FleetTold]:
         if not members or any(member.key in fleet.unknown for member in members):
             continue
         taken = frozenset[str]().union(*(fleet.eligible[member.key] for member in members))
-        counted = (node for node in fleet.census.nodes if _meets(node, wanted) and not _meets(node, (*never, *fleet.ignored)))
+        counted = (
+            node
+            for node in fleet.census.nodes
+            if _meets(node, wanted) and not _meets(node, (*never, *fleet.ignored))
+        )
         missed = [node.name for node in counted if node.name not in taken]
         if missed:
             where = node_groups.said(missed, fleet.census)
-            message = f"agent {agent} counts on {where}, and no variant may run there: mend the variants, or tolerate the taints"
+            message = (
+                f"agent {agent} counts on {where}, and no variant may run there: mend the "
+                "variants, or tolerate the taints"
+            )
             yield members[-1].key, POD, message
 
 
@@ -261,5 +352,8 @@ def some_node(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
         return
     for manifest, nodes in fleet.placed():
         if not nodes:
-            message = f"none of the {_known(fleet.census)} may run it: its rollout succeeds with no pod at all"
+            message = (
+                f"none of the {_known(fleet.census)} may run it: its rollout succeeds with no pod "
+                "at all"
+            )
             yield manifest.key, POD, message

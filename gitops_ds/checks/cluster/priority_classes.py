@@ -19,15 +19,20 @@ _PATH: Final[Path] = (*POD, "priorityClassName")
 
 def _own(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
     """Those of the repository, by name."""
-    keys = (key for key in fleet.manifests if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass"))
+    keys = (
+        key
+        for key in fleet.manifests
+        if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
+    )
     return {key.name: (key, fleet.manifests[key].body) for key in keys}
 
 
 def known(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
-    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is taken.
+    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is
+    taken.
 
-    Names that begin with `system-` are Kubernetes' own; others are known where the cluster's classes were read or the repository
-    has such classes, and else taken to be made elsewhere.
+    Names that begin with `system-` are Kubernetes' own; others are known where the cluster's
+    classes were read or the repository has such classes, and else taken to be made elsewhere.
     """
     own, live = _own(fleet), fleet.priorities
     there = SYSTEM_PRIORITIES.union(own, live)
@@ -35,14 +40,26 @@ def known(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
         name = str(pod_spec(manifest).get("priorityClassName") or "")
         if not name or name in there or not (own or live or name.startswith("system-")):
             continue
-        whose = "Kubernetes has" if name.startswith("system-") else "cluster and repository have" if live else "the repository has"
+        whose = (
+            "Kubernetes has"
+            if name.startswith("system-")
+            else "cluster and repository have"
+            if live
+            else "the repository has"
+        )
         choice = SYSTEM_PRIORITIES if name.startswith("system-") else {*own, *live}
         hint = phrases.did_you_mean(name, choice) or f": {whose} {phrases.one_of(sorted(choice))}"
-        yield manifest.key, _PATH, f"there is no PriorityClass {name}{hint}; without it no pod can be made"
+        yield (
+            manifest.key,
+            _PATH,
+            f"there is no PriorityClass {name}{hint}; without it no pod can be made",
+        )
 
 
 def held_back(fleet: ClusterContext) -> Iterator[FleetTold]:
-    """DS316: an agent is not below the pods that name no class, and may take the room that it needs."""
+    """DS316: an agent is not below the pods that name no class, and may take the room that it
+    needs.
+    """
     own = _own(fleet)
     for manifest in fleet.daemonsets:
         name = str(pod_spec(manifest).get("priorityClassName") or "")
@@ -52,7 +69,10 @@ def held_back(fleet: ClusterContext) -> Iterator[FleetTold]:
         value = body.get("value")
         found = []
         if isinstance(value, int) and value < 0:
-            found.append(f"has the value {value}: pods without any class are scheduled first, and evict this agent")
+            found.append(
+                f"has the value {value}: pods without any class are scheduled first, and evict "
+                "this agent"
+            )
         if body.get("preemptionPolicy") == "Never":
             found.append("never preempts: on a full node the agent stays Pending")
         if found:

@@ -13,7 +13,9 @@ ALWAYS_THERE: Final = frozenset((("ServiceAccount", "default"), ("ConfigMap", "k
 
 
 def of(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """The path of each name in a pod's spec, the kind of what it names, and the name. What is optional is left out."""
+    """The path of each name in a pod's spec, the kind of what it names, and the name. What is
+    optional is left out.
+    """
     for field in ("serviceAccountName", "serviceAccount"):
         if spec.get(field):
             yield (field,), "ServiceAccount", str(spec[field])
@@ -25,7 +27,9 @@ def of(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str, str]]:
-    """The path of each key that a container does not start without, the kind of what has it, its name and the key."""
+    """The path of each key that a container does not start without, the kind of what has it, its
+    name and the key.
+    """
     for path, kind, holder in _holders(spec):
         name = str(holder.get("secretName") or holder.get("name") or "")
         if not name or holder.get("optional"):
@@ -41,17 +45,28 @@ def _holders(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, 
     for index, volume in enumerate(items(spec.get("volumes"))):
         yield from _both(("volumes", index), volume, "configMap", "secret")
         for place, source in enumerate(items(section(volume.get("projected")).get("sources"))):
-            yield from _both(("volumes", index, "projected", "sources", place), source, "configMap", "secret")
+            yield from _both(
+                ("volumes", index, "projected", "sources", place), source, "configMap", "secret"
+            )
     for group in ("initContainers", "containers"):
         for index, container in enumerate(items(spec.get(group))):
             for place, source in enumerate(items(container.get("envFrom"))):
-                yield from _both((group, index, "envFrom", place), source, "configMapRef", "secretRef")
+                yield from _both(
+                    (group, index, "envFrom", place), source, "configMapRef", "secretRef"
+                )
             for place, variable in enumerate(items(container.get("env"))):
                 source = section(variable.get("valueFrom"))
-                yield from _both((group, index, "env", place, "valueFrom"), source, "configMapKeyRef", "secretKeyRef")
+                yield from _both(
+                    (group, index, "env", place, "valueFrom"),
+                    source,
+                    "configMapKeyRef",
+                    "secretKeyRef",
+                )
 
 
-def _both(way: Path, holder: Mapping[str, Any], config_map: str, secret: str) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
+def _both(
+    way: Path, holder: Mapping[str, Any], config_map: str, secret: str
+) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
     for field, kind in ((config_map, "ConfigMap"), (secret, "Secret")):
         if named := section(holder.get(field)):
             yield (*way, field), kind, named

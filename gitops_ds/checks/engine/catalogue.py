@@ -33,19 +33,27 @@ The table says what has to hold; a finding says where it does not. A rule whose 
 """
 
 
-# What reading a repository's files tells (gitops_ds/source), before there is anything for a rule to look at.
+# What reading a repository's files tells (gitops_ds/source), before there is anything for a rule to
+# look at.
 OF_FILES: Final[Mapping[str, str]] = {
     "SRC001": "a symbolic link is not followed: put the file itself there",
-    "SRC002": "a submodule is not read: put its files into the repository, or manage it as a repository of its own",
+    "SRC002": "a submodule is not read: put its files into the repository, or manage it as a "
+    "repository of its own",
     "SRC003": "a file is larger than what is read: move it away",
-    "SRC004": "a name is no plain UTF-8 path inside the repository, or is of no ordinary file: rename or remove it",
-    "SRC005": "more files or bytes than are read: name a smaller directory (`repository.path`) or raise `repository.limits`",
-    "SRC010": "neither kustomize nor kubectl is installed: install one, or commit the output of `kustomize build`",
-    "SRC011": "a kustomization names something that is somewhere else, and nothing is fetched: commit a copy, and name that",
+    "SRC004": "a name is no plain UTF-8 path inside the repository, or is of no ordinary file: "
+    "rename or remove it",
+    "SRC005": "more files or bytes than are read: name a smaller directory (`repository.path`) or "
+    "raise `repository.limits`",
+    "SRC010": "neither kustomize nor kubectl is installed: install one, or commit the output of "
+    "`kustomize build`",
+    "SRC011": "a kustomization names something that is somewhere else, and nothing is fetched: "
+    "commit a copy, and name that",
     "SRC012": "a kustomization names something that is not there: name what is there",
     "SRC013": "kustomize refuses a kustomization: mend what it says",
-    "SRC014": "a kustomization is no single mapping, or wants a chart: name charts under `helm:` of the agent's `source.yaml`",
-    "SRC015": "preparing a commit takes more time or memory than there is: make it smaller, or give the pod more memory",
+    "SRC014": "a kustomization is no single mapping, or wants a chart: name charts under `helm:` "
+    "of the agent's `source.yaml`",
+    "SRC015": "preparing a commit takes more time or memory than there is: make it smaller, or "
+    "give the pod more memory",
 }
 
 _FILES = """
@@ -83,7 +91,10 @@ def as_markdown() -> str:
 def _row(parts: Sequence[AnyRule]) -> str:
     """One row for each rule; a line in it for each part that weighs differently."""
     page = f"[{parts[0].id}](../gitops_ds/checks/pages/{parts[0].id}.md)"
-    columns = [cells[:1] if len(set(cells)) == 1 else cells for cells in zip(*map(_cells, parts), strict=True)]
+    columns = [
+        cells[:1] if len(set(cells)) == 1 else cells
+        for cells in zip(*map(_cells, parts), strict=True)
+    ]
     return f"| {' | '.join((page, *map('<br>'.join, columns)))} |\n"
 
 
@@ -97,9 +108,13 @@ def _cells(rule: AnyRule) -> tuple[str, str, str, str]:
 
 
 def _severity(rule: AnyRule, kind: str) -> str:
-    """As it is printed: without a class and a strict profile first, then where another severity is printed."""
+    """As it is printed: without a class and a strict profile first, then where another severity is
+    printed.
+    """
     fixed = kind == "refused" or (isinstance(rule, Rule | FleetRule) and rule.certain)
     printed = rule.severity if fixed else softened(rule.severity, "", "")
     classes = rule.classes if isinstance(rule, Rule | FleetRule) else {}
     strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)
-    return "; ".join((printed, *strict, *(f"{name}: {other}" for name, other in sorted(classes.items()))))
+    return "; ".join(
+        (printed, *strict, *(f"{name}: {other}" for name, other in sorted(classes.items())))
+    )

@@ -17,7 +17,8 @@ from gitops_ds.model.objects import Body, Key, Path
 class ChangeSides:
     """One cluster before and after.
 
-    `drift` are the fields that are different in the cluster from what the base says, by object, for whoever has asked the cluster.
+    `drift` are the fields that are different in the cluster from what the base says, by object, for
+    whoever has asked the cluster.
     """
 
     before: ClusterContext
@@ -48,7 +49,9 @@ class ChangeSides:
     def rolling(self) -> Iterator[tuple[Key, Body, Body]]:
         """The pod templates that change, before and after, of DaemonSets that stay."""
         for key, before, after in self.both():
-            if self.base[key].digest != self.head[key].digest and template(before) != template(after):
+            if self.base[key].digest != self.head[key].digest and template(before) != template(
+                after
+            ):
                 yield key, template(before), template(after)
 
     def gone(self) -> list[Key]:
@@ -60,7 +63,8 @@ class ChangeSides:
         return [key for key in self.head if key.is_daemonset and key not in self.base]
 
 
-# The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what more is known.
+# The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what
+# more is known.
 ChangeCheck = Callable[[ChangeSides], Iterable[FleetTold]]
 
 
@@ -86,7 +90,9 @@ class ClusterStep:
 
 @dataclass(frozen=True, slots=True)
 class ReachRule:
-    """A rule over a change of several clusters: it tells the cluster as well. All of them are advice."""
+    """A rule over a change of several clusters: it tells the cluster as well. All of them are
+    advice.
+    """
 
     id: str
     severity: Severity

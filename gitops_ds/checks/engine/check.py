@@ -1,4 +1,6 @@
-"""One pass over a bundle and the files behind it: everything that is wrong, as findings at the line that must change."""
+"""One pass over a bundle and the files behind it: everything that is wrong, as findings at the line
+that must change.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +36,35 @@ Other = tuple[Key, Place | None]
 
 
 def check(
-    bundle: Bundle, snapshot: Snapshot, whole: ClusterContext | None = None, *, files: bool = True, advice: bool = True
+    bundle: Bundle,
+    snapshot: Snapshot,
+    whole: ClusterContext | None = None,
+    *,
+    files: bool = True,
+    advice: bool = True,
 ) -> Iterator[Finding]:
-    """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at last the whole fleet.
+    """Our own files; manifest by manifest the schemas of the cluster's versions, and the rules; at
+    last the whole fleet.
 
-    The place of a finding is where the value was written in the snapshot: a parameter's value, a patch, a line of the manifest.
-    The findings that rendering made (`bundle.findings`) are not repeated. `whole` is the bundle with what is known of the cluster's
-    nodes. Not `files`: the repository's own files were judged already, for another cluster. Not `advice`: of the rules only those
-    look whose findings stand in the way.
+    The place of a finding is where the value was written in the snapshot: a parameter's value, a
+    patch, a line of the manifest. The findings that rendering made (`bundle.findings`) are not
+    repeated. `whole` is the bundle with what is known of the cluster's nodes. Not `files`: the
+    repository's own files were judged already, for another cluster. Not `advice`: of the rules only
+    those look whose findings stand in the way.
     """
     if files:
         yield from repository_files.check_repository(snapshot)
         yield from _unknown_switches(bundle, snapshot)
     sources = lookup.sources(snapshot)
 
-    def finding(manifest: Manifest, severity: Severity, found: tuple[str, Path, str, bool], refused: bool) -> Finding:
+    def finding(
+        manifest: Manifest, severity: Severity, found: tuple[str, Path, str, bool], refused: bool
+    ) -> Finding:
         rule, path, message, on_key = found
         start, end = lookup.locate_span(manifest.origin, path, sources, key=on_key)
-        return Finding(rule, severity, message, start, refused, manifest.key, path, end, bundle.cluster.name)
+        return Finding(
+            rule, severity, message, start, refused, manifest.key, path, end, bundle.cluster.name
+        )
 
     shapes_are_right = True
     looking = tuple(rule for rule in rule_table.wanted(bundle.rules) if advice or rule.refused)
@@ -63,21 +76,26 @@ def check(
     for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
         shape_is_right = True
         is_known = manifest.digest in clean.get(here, ())
-        for complaint in () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes):
+        for complaint in (
+            () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes)
+        ):
             shape_is_right &= not complaint.refused
             problem = complaint.problem
             told = (problem.rule, problem.path, problem.message, problem.on_key)
             made = finding(manifest, complaint.severity, told, complaint.refused)
             yield replace(made, fix=_as_written(problem, made, sources))
         shapes_are_right &= shape_is_right
-        # The rules read the fields as the schema promises them; with another shape its complaints come first.
+        # The rules read the fields as the schema promises them; with another shape its complaints
+        # come first.
         if shape_is_right:
             for hit in () if is_known else rule_table.check(manifest.body, bundle.profile, looking):
                 told = (hit.rule.id, hit.path, hit.message, False)
                 yield replace(finding(manifest, hit.severity, told, hit.rule.refused), fix=hit.fix)
             try:
                 for rule, path, message in custom_rules.check(own_rules, manifest):
-                    yield finding(manifest, rule.severity, (custom_rules.RULE.id, path, message, False), False)
+                    yield finding(
+                        manifest, rule.severity, (custom_rules.RULE.id, path, message, False), False
+                    )
             except custom_rules.GaveNoVerdict as none:
                 yield _unusable(none.rule, str(none), snapshot)
                 own_rules = own_rules.without(none.rule)
@@ -92,27 +110,43 @@ def _unusable(rule: Custom, why: str, snapshot: Snapshot) -> Finding:
 
 
 def circumstances(bundle: Bundle) -> str:
-    """A name for all that the verdict over a single object hangs on beside its body (and the repository's own rules)."""
-    return content_hash.digest(repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items()))))
+    """A name for all that the verdict over a single object hangs on beside its body (and the
+    repository's own rules).
+    """
+    return content_hash.digest(
+        repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items())))
+    )
 
 
 def _as_written(problem: Problem, found: Finding, files: Files) -> Fix | None:
-    """The fix of a complaint; where something needs quotes, these go around what the file says: `1.10`, `yes`, not 1.1, true."""
+    """The fix of a complaint; where something needs quotes, these go around what the file says:
+    `1.10`, `yes`, not 1.1, true.
+    """
     fix, start, end = problem.fix, found.place, found.end
     text = fix.mends[0].value if fix and problem.rule == TYPE else None
     if not isinstance(text, str) or not start or not end or start.line != end.line:
         return fix
     lines = files.get(PurePosixPath(start.file), b"").decode("utf-8", "replace").splitlines()
-    written = lines[start.line - 1][start.column - 1 : end.column - 1] if 0 < start.line <= len(lines) else ""
+    written = (
+        lines[start.line - 1][start.column - 1 : end.column - 1]
+        if 0 < start.line <= len(lines)
+        else ""
+    )
     # What stands there may be a template with the value in it, or the line of a chart.
     meant = scalars.read(written) if written else None
     same = not isinstance(meant, str | None) and error_messages.as_text(meant) == text
     return error_messages.quoted(problem.path, written, safe=True) if same else fix
 
 
-def _fleet(bundle: Bundle, whole: ClusterContext, finding: Callable[..., Finding], files: Files) -> Iterator[Finding]:
+def _fleet(
+    bundle: Bundle, whole: ClusterContext, finding: Callable[..., Finding], files: Files
+) -> Iterator[Finding]:
     for rule in cluster_rules.RULES:
-        told, crash = _to_its_end(rule.id, partial(rule.check, whole)) if bundle.rules.get(rule.id, rule.on) else ([], None)
+        told, crash = (
+            _to_its_end(rule.id, partial(rule.check, whole))
+            if bundle.rules.get(rule.id, rule.on)
+            else ([], None)
+        )
         if crash:
             yield crash
         for key, path, message, *more in told:
@@ -120,11 +154,19 @@ def _fleet(bundle: Bundle, whole: ClusterContext, finding: Callable[..., Finding
             kind = class_of(manifest.body)
             severity = rule.severity_for(kind, bundle.profile)
             fix, other = _more(more, bundle.manifests, files)
-            yield replace(finding(manifest, severity, (rule.id, path, message, False), False), fix=fix, other=other)
+            yield replace(
+                finding(manifest, severity, (rule.id, path, message, False), False),
+                fix=fix,
+                other=other,
+            )
 
 
-def _more(told: Sequence[object], manifests: Mapping[Key, Manifest], files: Files) -> tuple[Fix | None, Other | None]:
-    """How to mend it, and the other object that it is about, of what a rule tells beside its sentence."""
+def _more(
+    told: Sequence[object], manifests: Mapping[Key, Manifest], files: Files
+) -> tuple[Fix | None, Other | None]:
+    """How to mend it, and the other object that it is about, of what a rule tells beside its
+    sentence.
+    """
     fix = next((one for one in told if isinstance(one, Fix)), None)
     key = next((one for one in told if isinstance(one, Key)), None)
     if key is None:
@@ -139,9 +181,13 @@ def _to_its_end(rule: str, check: Callable[[], Iterable[T]]) -> tuple[list[T], F
         return list(check()), None
     except MemoryError:  # no rule's own fault: nobody else would have any
         raise
-    except Exception as error:  # a rule is a guest here: one that fails must not take the others with it
+    except (
+        Exception
+    ) as error:  # a rule is a guest here: one that fails must not take the others with it
         crashed = rule_table.CRASHED
-        return [], Finding(crashed.id, crashed.severity, f"the rule {rule} failed: {error!r}; please report it")
+        return [], Finding(
+            crashed.id, crashed.severity, f"the rule {rule} failed: {error!r}; please report it"
+        )
 
 
 def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
@@ -152,13 +198,22 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
     known = {rule.id for rule in catalogue.rows()}
     for name in bundle.rules:
         if name not in known:
-            place = parser.span(SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], 0, ("rules", name), key=True)[0]
+            place = parser.span(
+                SETTINGS, snapshot.files[PurePosixPath(SETTINGS)], 0, ("rules", name), key=True
+            )[0]
             hint = phrases.did_you_mean(name, known)
-            yield Finding("DS003", Severity.WARNING, f'there is no rule "{name}" to switch{hint} (docs/rules.md lists them)', place)
+            yield Finding(
+                "DS003",
+                Severity.WARNING,
+                f'there is no rule "{name}" to switch{hint} (docs/rules.md lists them)',
+                place,
+            )
 
 
 def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
-    """What the rules over a change have against it. An object that is gone has no place in the head's files."""
+    """What the rules over a change have against it. An object that is gone has no place in the
+    head's files.
+    """
     from gitops_ds.checks.change import object_changes
 
     files = lookup.sources(snapshot)
@@ -169,16 +224,38 @@ def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Fi
             yield crash
         for key, path, message, *more in told:
             manifest = head.manifests.get(key)
-            start, end = lookup.locate_span(manifest.origin, path, files) if manifest else (None, None)
+            start, end = (
+                lookup.locate_span(manifest.origin, path, files) if manifest else (None, None)
+            )
             fix, other = _more(more, head.manifests, files)
             known = manifest or sides.base[key]
-            severity = rule.severity if rule.refused else softened(rule.severity, class_of(known.body), head.profile)
+            severity = (
+                rule.severity
+                if rule.refused
+                else softened(rule.severity, class_of(known.body), head.profile)
+            )
             text = message if manifest else f"{key}: {message}"
-            yield Finding(rule.id, severity, text, start, rule.refused, key, path, end, head.cluster.name, fix, other)
+            yield Finding(
+                rule.id,
+                severity,
+                text,
+                start,
+                rule.refused,
+                key,
+                path,
+                end,
+                head.cluster.name,
+                fix,
+                other,
+            )
 
 
-def across(steps: Sequence[ClusterStep], heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
-    """What the rules over a change of several clusters have against it; `heads` are the bundles by cluster."""
+def across(
+    steps: Sequence[ClusterStep], heads: Mapping[str, Bundle], snapshot: Snapshot
+) -> Iterator[Finding]:
+    """What the rules over a change of several clusters have against it; `heads` are the bundles by
+    cluster.
+    """
     from gitops_ds.checks.change import promotion
 
     files = lookup.sources(snapshot)

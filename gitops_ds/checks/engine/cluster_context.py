@@ -1,4 +1,6 @@
-"""All objects of a cluster together, and its nodes where they are known: what rules over a fleet look at."""
+"""All objects of a cluster together, and its nodes where they are known: what rules over a fleet
+look at.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from gitops_ds.model.objects import Body, Key, Path
 class ClusterContext:
     """The manifests of one cluster, and its nodes; None where nobody knows them.
 
-    `expected` holds by agent the nodes that it counts on, and those that shall get no pod; `ignored` nodes count for nobody.
-    `priorities` are the PriorityClasses of the cluster by name, empty where they were not read: a cluster always has some.
+    `expected` holds by agent the nodes that it counts on, and those that shall get no pod;
+    `ignored` nodes count for nobody. `priorities` are the PriorityClasses of the cluster by name,
+    empty where they were not read: a cluster always has some.
     """
 
     manifests: Mapping[Key, Manifest]
@@ -43,19 +46,23 @@ class ClusterContext:
     @cached_property
     def groups(self) -> node_groups.Groups:
         """The nodes, those together that no DaemonSet tells apart by their labels and taints."""
-        return node_groups.groups(self.census.nodes if self.census else (), node_groups.keys_of(self.placers.values()))
+        return node_groups.groups(
+            self.census.nodes if self.census else (), node_groups.keys_of(self.placers.values())
+        )
 
     @cached_property
     def eligible(self) -> Mapping[Key, frozenset[str]]:
         """By DaemonSet, the names of the nodes that shall run it.
 
-        Without those of which that can't be said: no nodes are known, or only declared ones, and nobody said whether they have a
-        label that the DaemonSet asks for.
+        Without those of which that can't be said: no nodes are known, or only declared ones, and
+        nobody said whether they have a label that the DaemonSet asks for.
         """
         if self.census is None:
             return {}
         return {
-            key: frozenset(node.name for node in node_groups.placed(placer, self.groups)[Placement.RUN])
+            key: frozenset(
+                node.name for node in node_groups.placed(placer, self.groups)[Placement.RUN]
+            )
             for key, placer in self.placers.items()
             if key not in self.unknown
         }
@@ -69,16 +76,28 @@ class ClusterContext:
         return frozenset(
             key
             for key, placer in self.placers.items()
-            if node_groups.keys_of([placer]) - census.keys or placer.node_name or any(term.names for term in placer.terms or ())
+            if node_groups.keys_of([placer]) - census.keys
+            or placer.node_name
+            or any(term.names for term in placer.terms or ())
         )
 
     def placed(self) -> Iterator[tuple[Manifest, frozenset[str]]]:
         """The DaemonSets with the nodes that shall run them, where that is known."""
-        return ((manifest, self.eligible[manifest.key]) for manifest in self.daemonsets if manifest.key in self.eligible)
+        return (
+            (manifest, self.eligible[manifest.key])
+            for manifest in self.daemonsets
+            if manifest.key in self.eligible
+        )
 
 
-# The object, the path, a sentence, and how to mend it, or which other object it is about as well, where that is known.
-FleetTold = tuple[Key, Path, str] | tuple[Key, Path, str, Fix] | tuple[Key, Path, str, Key] | tuple[Key, Path, str, Fix, Key]
+# The object, the path, a sentence, and how to mend it, or which other object it is about as well,
+# where that is known.
+FleetTold = (
+    tuple[Key, Path, str]
+    | tuple[Key, Path, str, Fix]
+    | tuple[Key, Path, str, Key]
+    | tuple[Key, Path, str, Fix, Key]
+)
 FleetCheck = Callable[[ClusterContext], Iterable[FleetTold]]
 
 
@@ -86,8 +105,8 @@ FleetCheck = Callable[[ClusterContext], Iterable[FleetTold]]
 class FleetRule:
     """A rule over a whole fleet, all of them advice. `on`: it looks without being asked.
 
-    `classes` holds the severities for agents of a class, where they differ. `certain`: what it finds fails in every pod, so it
-    is as loud for everybody.
+    `classes` holds the severities for agents of a class, where they differ. `certain`: what it
+    finds fails in every pod, so it is as loud for everybody.
     """
 
     id: str

@@ -8,7 +8,9 @@ from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant: the same but for case, else the most similar one that is similar enough."""
+    """The known word that was probably meant: the same but for case, else the most similar one that
+    is similar enough.
+    """
     words = sorted(set(known))
     same = [one for one in words if one.lower() == word.lower()]
     if same:
@@ -18,12 +20,17 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def distance(word: str, other: str) -> int:
-    """How many letters must be changed, added or taken away to make one word of the other; upper and lower case are the same."""
+    """How many letters must be changed, added or taken away to make one word of the other; upper
+    and lower case are the same.
+    """
     row = list(range(len(other) + 1))
     for mine in word.lower():
         before, row[0] = row[0], row[0] + 1
         for column, theirs in enumerate(other.lower(), 1):
-            before, row[column] = row[column], min(before + (mine != theirs), row[column] + 1, row[column - 1] + 1)
+            before, row[column] = (
+                row[column],
+                min(before + (mine != theirs), row[column] + 1, row[column - 1] + 1),
+            )
     return row[-1]
 
 
@@ -36,7 +43,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def one_of(values: Iterable[Any]) -> str:
     """`a, b or c`, with an empty text left out."""
     words = [str(value) for value in values if value != ""]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing"
+    return (
+        words[0]
+        if len(words) == 1
+        else f"{', '.join(words[:-1])} or {words[-1]}"
+        if words
+        else "nothing"
+    )
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""Rules over a whole repository: what rendering finds in its own files, what belongs to no cluster, what comes out otherwise."""
+"""Rules over a whole repository: what rendering finds in its own files, what belongs to no cluster,
+what comes out otherwise.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,25 @@ from gitops_ds.model.finding import Place, Severity
 from gitops_ds.model.objects import Key, Path
 from gitops_ds.model.snapshot import Snapshot
 
-SAME_TWICE: Final = advice("DS805", Severity.ERROR, "a commit renders to the same objects each time", lambda _: (), on=False)
-_HAS_A_CLUSTER: Final = advice("DS806", Severity.ERROR, "an environment has a cluster", lambda _: (), on=False)
+SAME_TWICE: Final = advice(
+    "DS805",
+    Severity.ERROR,
+    "a commit renders to the same objects each time",
+    lambda _: (),
+    on=False,
+)
+_HAS_A_CLUSTER: Final = advice(
+    "DS806", Severity.ERROR, "an environment has a cluster", lambda _: (), on=False
+)
 
 # What is refused here, DS016 and DS804 is found while rendering (gitops_ds/render).
 RULES: Final[tuple[Rule, ...]] = (
     refused("DS602", "the variants of an agent share no node, whatever its labels", lambda _: ()),
-    refused("DS603", "the variants of an agent leave out no node that it counts on, whatever its labels", lambda _: ()),
+    refused(
+        "DS603",
+        "the variants of an agent leave out no node that it counts on, whatever its labels",
+        lambda _: (),
+    ),
     refused("DS801", "what the repository means can be rendered", lambda _: ()),
     refused("DS802", "names that are used are known", lambda _: ()),
     refused("DS803", "what is written for something finds it", lambda _: ()),
@@ -33,13 +47,23 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def check(bundles: Sequence[Bundle], snapshot: Snapshot) -> Iterator[tuple[Rule, Place, str]]:
-    """DS806: an environment that no cluster names is for nobody. `bundles` are those of all clusters."""
+    """DS806: an environment that no cluster names is for nobody. `bundles` are those of all
+    clusters.
+    """
     named = {bundle.cluster.environment for bundle in bundles}
     if PurePosixPath("gitops-ds.yaml") not in snapshot.files:
         return
     for path in sorted(snapshot.files):
-        if len(path.parts) == 2 and path.parts[0] == "environments" and path.suffix == ".yaml" and path.stem not in named:
-            message = f"no cluster is in the environment {path.stem}: name it under `environment:` of a cluster, or remove it"
+        if (
+            len(path.parts) == 2
+            and path.parts[0] == "environments"
+            and path.suffix == ".yaml"
+            and path.stem not in named
+        ):
+            message = (
+                f"no cluster is in the environment {path.stem}: name it under `environment:` of a "
+                "cluster, or remove it"
+            )
             yield _HAS_A_CLUSTER, Place(str(path), 1, 1), message
 
 
@@ -48,7 +72,14 @@ def differences(one: Bundle, again: Bundle) -> Iterator[tuple[Key, Path, str]]:
     for key in sorted({*one.manifests, *again.manifests}):
         first, second = one.manifests.get(key), again.manifests.get(key)
         if first is None or second is None:
-            yield key, (), f"{key} is made at one time and not at another: a commit must always mean the same"
+            yield (
+                key,
+                (),
+                f"{key} is made at one time and not at another: a commit must always mean the same",
+            )
         elif first.digest != second.digest:
-            message = "it comes out otherwise each time, so that every check sees a change and pods restart for nothing"
+            message = (
+                "it comes out otherwise each time, so that every check sees a change and pods "
+                "restart for nothing"
+            )
             yield key, (), f"{message}: look for random values and dates in what makes it"

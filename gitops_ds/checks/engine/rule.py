@@ -24,11 +24,12 @@ STRICT = "strict"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its number. `refused`: what it finds can't be rendered, or the API server or the creation of every pod refuses it.
+    """A rule by its number. `refused`: what it finds can't be rendered, or the API server or the
+    creation of every pod refuses it.
 
-    `certain`: what it finds is taken, and fails in every pod, so it is as loud for everybody. `on`: it looks without being asked.
-    `classes` holds the severities for agents of a class, where they differ. `made` makes the check by the settings of a repository,
-    where the rule takes any.
+    `certain`: what it finds is taken, and fails in every pod, so it is as loud for everybody. `on`:
+    it looks without being asked. `classes` holds the severities for agents of a class, where they
+    differ. `made` makes the check by the settings of a repository, where the rule takes any.
     """
 
     id: str
@@ -43,16 +44,24 @@ class Rule:
 
     def by_settings(self, switch: Switch | None) -> Rule:
         """The rule as a repository wants it."""
-        return replace(self, check=self.made(switch)) if self.made and isinstance(switch, Mapping) else self
+        return (
+            replace(self, check=self.made(switch))
+            if self.made and isinstance(switch, Mapping)
+            else self
+        )
 
     def severity_for(self, agent_class: str, profile: str) -> Severity:
         """How loud it is about an agent."""
         severity = self.classes.get(agent_class, self.severity)
-        return severity if self.refused or self.certain else softened(severity, agent_class, profile)
+        return (
+            severity if self.refused or self.certain else softened(severity, agent_class, profile)
+        )
 
 
 def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
-    """How loud advice is: a working manifest of somebody else's passes until a class or a strict profile says what is expected."""
+    """How loud advice is: a working manifest of somebody else's passes until a class or a strict
+    profile says what is expected.
+    """
     if severity is Severity.ERROR and not agent_class and profile != STRICT:
         return Severity.WARNING
     return severity
@@ -63,7 +72,9 @@ def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
     return Rule(id, Severity.ERROR, True, summary, check, on)
 
 
-def advice(id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity) -> Rule:
+def advice(
+    id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity
+) -> Rule:
     """A rule for what would be taken, and go wrong."""
     return Rule(id, severity, False, summary, check, on, classes)
 
@@ -79,7 +90,9 @@ def set_up(rule: Rule, made: Callable[[Mapping[str, Any]], Check]) -> Rule:
 
 
 def class_of(body: Body) -> str:
-    """What kind of agent a manifest says it is: cni, csi, dns, monitoring, logging, security, gpu, general; empty where unsaid."""
+    """What kind of agent a manifest says it is: cni, csi, dns, monitoring, logging, security, gpu,
+    general; empty where unsaid.
+    """
     annotations = section(section(body.get("metadata")).get("annotations"))
     return str(annotations.get(names.CLASS) or "")
 
@@ -115,8 +128,12 @@ def pod(body: Body) -> Mapping[str, Any]:
     return section(template(body).get("spec"))
 
 
-def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Violation]]) -> Check:
-    """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's (at POD)."""
+def of_daemonsets(
+    check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Violation]],
+) -> Check:
+    """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's
+    (at POD).
+    """
 
     @wraps(check)
     def of_body(body: Body) -> Iterable[Violation]:
@@ -129,11 +146,20 @@ def of_daemonsets(check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], 
     return of_body
 
 
-_TEMPLATES = ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job")
+_TEMPLATES = (
+    "DaemonSet",
+    "Deployment",
+    "StatefulSet",
+    "ReplicaSet",
+    "ReplicationController",
+    "Job",
+)
 
 
 def pod_path(body: Body) -> Path | None:
-    """The way to the object that holds a pod's metadata and spec; None for a kind that makes no pods."""
+    """The way to the object that holds a pod's metadata and spec; None for a kind that makes no
+    pods.
+    """
     kind = body.get("kind")
     if kind == "Pod":
         return ()
@@ -155,7 +181,8 @@ def at(body: Any, path: Path) -> Any:
 
 
 class Looked(dict[str, Any]):
-    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is found once.
+    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is
+    found once.
 
     `spec` and `pod` are a DaemonSet's and its pods'.
     """
@@ -196,7 +223,9 @@ def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     return (((*path, "spec"), spec),)
 
 
-def _containers(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> Sequence[tuple[Path, Mapping[str, Any]]]:
+def _containers(
+    found: Sequence[tuple[Path, Mapping[str, Any]]],
+) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     return [
         ((*path, group, index), container)
         for path, spec in found

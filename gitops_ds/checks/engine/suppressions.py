@@ -1,7 +1,8 @@
-"""What somebody answers for: advice that is left alone for a reason, for a time, and is told again when either is gone.
+"""What somebody answers for: advice that is left alone for a reason, for a time, and is told again
+when either is gone.
 
-An annotation on the object, a comment on the line, an exception in gitops-ds.yaml. What an API server would refuse can't be left
-alone: no reason makes it take it.
+An annotation on the object, a comment on the line, an exception in gitops-ds.yaml. What an API
+server would refuse can't be left alone: no reason makes it take it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
 UNUSED: Final = advice("DS902", Severity.WARNING, "what is left alone is there", lambda _: ())
-UNANSWERED: Final = advice("DS903", Severity.WARNING, "what is left alone has a reason, and its time", lambda _: ())
+UNANSWERED: Final = advice(
+    "DS903", Severity.WARNING, "what is left alone has a reason, and its time", lambda _: ()
+)
 RULES: Final = (UNUSED, UNANSWERED)
 
 _SETTINGS: Final = PurePosixPath("gitops-ds.yaml")
@@ -36,7 +39,8 @@ _NO_VALUE: Final = re.compile(r"\s*(?:#.*)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """A rule that is to be left alone: why, until when (as it is written; empty: for good), where that is written, and for what.
+    """A rule that is to be left alone: why, until when (as it is written; empty: for good), where
+    that is written, and for what.
 
     Without a rule the text could not be read, and `reason` is all of it.
     """
@@ -50,14 +54,24 @@ class Suppression:
     def fault(self, today: date) -> str:
         """What keeps it from being one; empty for a good one. The day that it names is its last."""
         if not self.rule:
-            return f'"{self.reason}" can not be read: write DS505=reason, or DS505=reason; until=2030-12-31'
+            return (
+                f'"{self.reason}" can not be read: write DS505=reason, or DS505=reason; '
+                "until=2030-12-31"
+            )
         if not self.reason:
-            return f"{self.rule} is to be left alone without a reason: write why; until then it is told"
+            return (
+                f"{self.rule} is to be left alone without a reason: write why; until then it is "
+                "told"
+            )
         try:
             over = bool(self.until) and date.fromisoformat(self.until) < today
         except ValueError:
             return f'"{self.until}" is no day: write it as 2030-12-31'
-        return f"{self.rule} was left alone until {self.until}: mend it, or write a new day" if over else ""
+        return (
+            f"{self.rule} was left alone until {self.until}: mend it, or write a new day"
+            if over
+            else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +82,18 @@ class Answered:
     suppressed: tuple[tuple[Finding, str], ...]
 
 
-def apply(findings: Iterable[Finding], answers: Iterable[Suppression], today: date, judged: Callable[[str], bool]) -> Answered:
-    """Takes the findings away that somebody answers for, and adds what is wrong with the answers themselves.
+def apply(
+    findings: Iterable[Finding],
+    answers: Iterable[Suppression],
+    today: date,
+    judged: Callable[[str], bool],
+) -> Answered:
+    """Takes the findings away that somebody answers for, and adds what is wrong with the answers
+    themselves.
 
-    `judged`: whether a rule has looked at everything, so that an answer for it that covers nothing is not needed any more. Where
-    anything was refused some rules have not looked, and nothing is said of answers that cover nothing.
+    `judged`: whether a rule has looked at everything, so that an answer for it that covers nothing
+    is not needed any more. Where anything was refused some rules have not looked, and nothing is
+    said of answers that cover nothing.
     """
     given = list(answers)
     by_rule: dict[str, list[Suppression]] = {}
@@ -95,7 +116,10 @@ def apply(findings: Iterable[Finding], answers: Iterable[Suppression], today: da
         if fault := one.fault(today):
             told.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
         elif one in refused:
-            message = f"{one.rule} is refused here, and a reason does not change that: mend it, and remove this"
+            message = (
+                f"{one.rule} is refused here, and a reason does not change that: mend it, and "
+                "remove this"
+            )
             told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
         elif one not in covering and all_looked and judged(one.rule):
             message = f"{one.rule} has nothing against this any more: remove it"
@@ -103,8 +127,12 @@ def apply(findings: Iterable[Finding], answers: Iterable[Suppression], today: da
     return Answered(tuple(told), tuple(suppressed))
 
 
-def of(bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]) -> Iterator[Suppression]:
-    """Every answer in a repository. `bundles` are those of the clusters that were checked, `ignored` files are no part of it."""
+def of(
+    bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]
+) -> Iterator[Suppression]:
+    """Every answer in a repository. `bundles` are those of the clusters that were checked,
+    `ignored` files are no part of it.
+    """
     each = list(bundles)
     yield from _annotations(each, snapshot)
     for path, data in snapshot.files.items():
@@ -118,7 +146,9 @@ def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppress
     where: dict[tuple[Key, str], tuple[Manifest, set[str]]] = {}
     for bundle in bundles:
         for key, manifest in bundle.manifests.items():
-            text = section(section(manifest.body.get("metadata")).get("annotations")).get(names.IGNORE)
+            text = section(section(manifest.body.get("metadata")).get("annotations")).get(
+                names.IGNORE
+            )
             if isinstance(text, str):
                 where.setdefault((key, text), (manifest, set()))[1].add(bundle.cluster.name)
     files = lookup.sources(snapshot) if where else {}
@@ -128,23 +158,38 @@ def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppress
 
 
 def _on_object(key: Key, clusters: frozenset[str]) -> Callable[[Finding], bool]:
-    return lambda finding: finding.object == key and (not finding.cluster or finding.cluster in clusters)
+    return lambda finding: (
+        finding.object == key and (not finding.cluster or finding.cluster in clusters)
+    )
 
 
 def _comments(file: str, text: str) -> Iterator[Suppression]:
-    """A comment beside a value is about its line, one on a line of its own about the next line with a value."""
+    """A comment beside a value is about its line, one on a line of its own about the next line with
+    a value.
+    """
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         found = _COMMENT.search(line) if "gitops-ds:" in line else None
         if found:
             about = number
             if _NO_VALUE.match(line):
-                about = next((n for n, other in enumerate(lines[number:], number + 1) if not _NO_VALUE.match(other)), number)
-            yield from _read(found[2], Place(file, number, found.start(1) + 1), _on_line(file, about))
+                about = next(
+                    (
+                        n
+                        for n, other in enumerate(lines[number:], number + 1)
+                        if not _NO_VALUE.match(other)
+                    ),
+                    number,
+                )
+            yield from _read(
+                found[2], Place(file, number, found.start(1) + 1), _on_line(file, about)
+            )
 
 
 def _on_line(file: str, line: int) -> Callable[[Finding], bool]:
-    return lambda finding: finding.place is not None and (finding.place.file, finding.place.line) == (file, line)
+    return lambda finding: (
+        finding.place is not None and (finding.place.file, finding.place.line) == (file, line)
+    )
 
 
 def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppression]:
@@ -157,11 +202,19 @@ def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppressi
     for index, one in enumerate(items(given)):
         told = {key: str(value) for key, value in section(one).items() if value is not None}
         place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
-        yield Suppression(told.get("rule", ""), told.get("reason", ""), told.get("until", ""), place, facts.matching(told))
+        yield Suppression(
+            told.get("rule", ""),
+            told.get("reason", ""),
+            told.get("until", ""),
+            place,
+            facts.matching(told),
+        )
 
 
 class _Facts:
-    """What exceptions ask for beside the finding itself: the environment of a cluster, the class of an object."""
+    """What exceptions ask for beside the finding itself: the environment of a cluster, the class of
+    an object.
+    """
 
     def __init__(self, bundles: list[Bundle]) -> None:
         self._environments = {bundle.cluster.name: bundle.cluster.environment for bundle in bundles}
@@ -171,7 +224,11 @@ class _Facts:
 
     def matching(self, wanted: Mapping[str, str]) -> Callable[[Finding], bool]:
         def covers(finding: Finding) -> bool:
-            return all(fnmatchcase(self._fact(name, finding), wanted[name]) for name in _CONDITIONS if name in wanted)
+            return all(
+                fnmatchcase(self._fact(name, finding), wanted[name])
+                for name in _CONDITIONS
+                if name in wanted
+            )
 
         return covers
 
@@ -195,7 +252,9 @@ _CONDITIONS: Final = ("object", "path", "environment", "class")
 
 
 def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterator[Suppression]:
-    """`DS505=why; until=2030-12-31; DS506=why else`: entries in a row, each perhaps with its last day."""
+    """`DS505=why; until=2030-12-31; DS506=why else`: entries in a row, each perhaps with its last
+    day.
+    """
     entries: list[list[Any]] = []
     for part in filter(None, map(str.strip, re.split(r"[;\n]", text))):
         if (until := _UNTIL.match(part)) and entries:

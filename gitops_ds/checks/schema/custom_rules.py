@@ -1,4 +1,6 @@
-"""Rules of a repository's own (DS901): a JSON Schema that objects have to meet. Nothing is ever fetched for one."""
+"""Rules of a repository's own (DS901): a JSON Schema that objects have to meet. Nothing is ever
+fetched for one.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ from gitops_ds.model.bundle import Custom, Manifest
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Path, show_path
 
-RULE: Final = advice("DS901", Severity.ERROR, "objects meet the repository's own rules", lambda _: ())
+RULE: Final = advice(
+    "DS901", Severity.ERROR, "objects meet the repository's own rules", lambda _: ()
+)
 _MOST_COMPLAINTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A repository's rules, each with what judges by it; `faults` are those that nobody can judge by, each with why."""
+    """A repository's rules, each with what judges by it; `faults` are those that nobody can judge
+    by, each with why.
+    """
 
     ready: tuple[tuple[Custom, Any], ...]
     faults: tuple[tuple[Custom, str], ...]
@@ -49,21 +55,32 @@ def read(custom: Iterable[Custom]) -> Rules:
 
 
 def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Path, str]]:
-    """What the repository's rules have against an object. A rule with words of its own says them once.
+    """What the repository's rules have against an object. A rule with words of its own says them
+    once.
 
-    Raises GaveNoVerdict for a rule whose schema can't judge the object; `Rules.without` leaves it out.
+    Raises GaveNoVerdict for a rule whose schema can't judge the object; `Rules.without` leaves it
+    out.
     """
     for rule, judge in rules.ready:
         if manifest.key.kind not in rule.kinds:
             continue
         try:
-            errors = json_schema.errors(judge, manifest.body, 1 if rule.message else _MOST_COMPLAINTS)
+            errors = json_schema.errors(
+                judge, manifest.body, 1 if rule.message else _MOST_COMPLAINTS
+            )
         except json_schema.UnusableSchema as unusable:
             raise GaveNoVerdict(rule, str(unusable)) from None
         for error in errors:
             path = tuple(error.absolute_path)
             where = show_path(path) or "the object"
-            yield rule, path, f"{rule.name}: {rule.message or f'{where}: {json_schema.shortened(error.message)}'}"
+            yield (
+                rule,
+                path,
+                (
+                    f"{rule.name}: "
+                    f"{rule.message or f'{where}: {json_schema.shortened(error.message)}'}"
+                ),
+            )
 
 
 def _fault(rule: Custom) -> str:

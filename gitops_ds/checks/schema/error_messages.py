@@ -1,4 +1,6 @@
-"""The words for what fastcheck found suspicious: jsonschema says what is wrong, and this says it so that one can mend it."""
+"""The words for what fastcheck found suspicious: jsonschema says what is wrong, and this says it so
+that one can mend it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _REFERENCE = "#/definitions/"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), a sentence, and how to mend it."""
+    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), a
+    sentence, and how to mend it.
+    """
 
     rule: str
     path: Path
@@ -29,8 +33,12 @@ class Problem:
     fix: Fix | None = None
 
 
-def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks) -> Iterator[Problem]:
-    """Everything that the definition has against a body, in the order of the body; nothing if jsonschema has no complaint."""
+def problems(
+    definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks
+) -> Iterator[Problem]:
+    """Everything that the definition has against a body, in the order of the body; nothing if
+    jsonschema has no complaint.
+    """
     for error in validator(definitions, name).iter_errors(body):
         path: Path = tuple(error.absolute_path)
         match error.validator:
@@ -51,7 +59,9 @@ def problems(definitions: Mapping[str, Any], name: str, body: Any, checks: fastc
 
 
 def validator(definitions: Mapping[str, Any], name: str) -> Any:
-    """jsonschema's validator of one definition, with the API server's view of null, formats and twins."""
+    """jsonschema's validator of one definition, with the API server's view of null, formats and
+    twins.
+    """
     return _validator()({"$ref": _REFERENCE + name, "definitions": definitions})
 
 
@@ -69,7 +79,9 @@ def _not_among(path: Path, value: Any, allowed: list[Any]) -> Problem:
     hint = phrases.did_you_mean(value, [one for one in allowed if one])
     same = [one for one in allowed if one and one.lower() == value.lower()]
     fix = Fix(f"write {same[0]}", (Mend(path, same[0]),), safe=True) if len(same) == 1 else None
-    return Problem(VALUE, path, f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}', fix=fix)
+    return Problem(
+        VALUE, path, f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}', fix=fix
+    )
 
 
 def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
@@ -78,13 +90,23 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
     if "string" in kinds and isinstance(value, bool | int | float):
         written = as_text(value)
         hint = f': write "{written}", with quotes'
-        # Of a number with a point not every digit is left: whoever knows the file takes what is written there.
+        # Of a number with a point not every digit is left: whoever knows the file takes what is
+        # written there.
         fix = quoted(path, written, safe=not isinstance(value, float))
     elif isinstance(value, str) and _reads_as(value) & set(kinds):
         hint = f": write {value}, without quotes"
         plain = value == "true" if value in ("true", "false") else int(value)
-        fix = Fix("take its quotes away", (Mend(path, plain),), safe=True) if as_text(plain) == value else None
-    return Problem(TYPE, path, f"{_name(path)} must be {phrases.wanted(kind)}, not {phrases.shown(value)}{hint}", fix=fix)
+        fix = (
+            Fix("take its quotes away", (Mend(path, plain),), safe=True)
+            if as_text(plain) == value
+            else None
+        )
+    return Problem(
+        TYPE,
+        path,
+        f"{_name(path)} must be {phrases.wanted(kind)}, not {phrases.shown(value)}{hint}",
+        fix=fix,
+    )
 
 
 def as_text(value: bool | int | float) -> str:
@@ -93,7 +115,9 @@ def as_text(value: bool | int | float) -> str:
 
 
 def quoted(path: Path, text: str, *, safe: bool) -> Fix:
-    """A text in quotes, where without them it is something else. The words don't repeat it: it may be a secret."""
+    """A text in quotes, where without them it is something else. The words don't repeat it: it may
+    be a secret.
+    """
     return Fix("put quotes around it", (Mend(path, text),), safe)
 
 
@@ -103,13 +127,16 @@ def _reads_as(text: str) -> set[str]:
     return {"integer", "number"} if text.removeprefix("-").isdecimal() else set()
 
 
-# Where a field could belong: the steps to the mapping that has it, `[]` behind those that are lists.
+# Where a field could belong: the steps to the mapping that has it, `[]` behind those that are
+# lists.
 _Home = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A field that the kind does not have there, what it holds, the fields that are known there, and the whole body."""
+    """A field that the kind does not have there, what it holds, the fields that are known there,
+    and the whole body.
+    """
 
     path: Path
     value: Any
@@ -144,7 +171,9 @@ class _Unknown:
         return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
 
     def way(self, home: _Home) -> Path | None:
-        """The way to the mapping that a home is in this body, in a list to the one that the field is in; None: not there."""
+        """The way to the mapping that a home is in this body, in a list to the one that the field
+        is in; None: not there.
+        """
         way: Path = ()
         for step in home:
             way = (*way, step.removesuffix("[]"))
@@ -160,11 +189,18 @@ class _Unknown:
 _SLIP = 2
 
 
-def _belongs(definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks) -> _Home | None:
-    """Where in the same kind a field of this name takes this value: what is there, shares most of the path, then the shortest."""
+def _belongs(
+    definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks
+) -> _Home | None:
+    """Where in the same kind a field of this name takes this value: what is there, shares most of
+    the path, then the shortest.
+    """
     if phrases.nearest(str(unknown.path[-1]), unknown.known):
         return None
-    field, parent = unknown.path[-1], tuple(step for step in unknown.path[:-1] if isinstance(step, str))
+    field, parent = (
+        unknown.path[-1],
+        tuple(step for step in unknown.path[:-1] if isinstance(step, str)),
+    )
     best: tuple[bool, int, int, _Home] | None = None
     for home, name in _homes(definitions, root):
         schema = definitions[name].get("properties", {}).get(field)
@@ -185,7 +221,9 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:
 
 
 def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every object inside a kind, six levels deep, as (path, definition): breadth first, each where it is first met."""
+    """Every object inside a kind, six levels deep, as (path, definition): breadth first, each where
+    it is first met.
+    """
     todo: list[tuple[tuple[str, ...], str]] = [((), root)]
     seen = {root}
     while todo:
@@ -239,7 +277,9 @@ def _additional(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterat
         if name in known:
             continue
         if rest is False:
-            yield _error("", validator="unknown", validator_value=known, instance=value, path=(name,))
+            yield _error(
+                "", validator="unknown", validator_value=known, instance=value, path=(name,)
+            )
         elif value is not None:
             yield from validator.descend(value, rest, path=name)
 
@@ -254,10 +294,16 @@ def _required(validator: Any, names: Any, instance: Any, _schema: Any) -> Iterat
 def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[Any]:
     if isinstance(instance, str):
         if name == "date-time" and not fastcheck.is_time(instance):
-            yield _error(f"is no point in time: {phrases.shown(instance)}; write 2026-01-31T12:00:00Z")
+            yield _error(
+                f"is no point in time: {phrases.shown(instance)}; write 2026-01-31T12:00:00Z"
+            )
         if name == "byte" and not fastcheck.is_base64(instance):
             yield _error("is no base64: encode it, or use stringData")
-    elif isinstance(instance, int) and name in ("int32", "int64") and not fastcheck.in_range(name, instance):
+    elif (
+        isinstance(instance, int)
+        and name in ("int32", "int64")
+        and not fastcheck.in_range(name, instance)
+    ):
         yield _error(f"is too large: {instance} does not fit in {name[3:]} bits")
 
 
@@ -265,5 +311,13 @@ def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[A
     if validator.is_type(instance, "array"):
         for first, again in fastcheck.twins(instance, tuple(keys)):
             entry = instance[again]
-            named = " and ".join(f"{key} {entry[key]}" for key in keys if key in entry) if keys else str(entry)
-            yield _error(f"{named} is here a second time, as in entry {first}", validator="twin", path=(again,))
+            named = (
+                " and ".join(f"{key} {entry[key]}" for key in keys if key in entry)
+                if keys
+                else str(entry)
+            )
+            yield _error(
+                f"{named} is here a second time, as in entry {first}",
+                validator="twin",
+                path=(again,),
+            )

@@ -1,7 +1,9 @@
-"""A yes or no for the many documents that are right: closures built from the schemas, 20 times as fast as jsonschema.
+"""A yes or no for the many documents that are right: closures built from the schemas, 20 times as
+fast as jsonschema.
 
-It may only err to the side of suspicion: what passes here passes jsonschema too (tests/checks/test_fastcheck.py mutates documents
-to prove it); what does not pass gets its words from there. It knows the keywords that scripts/schemas writes and no others.
+It may only err to the side of suspicion: what passes here passes jsonschema too
+(tests/checks/test_fastcheck.py mutates documents to prove it); what does not pass gets its words
+from there. It knows the keywords that scripts/schemas writes and no others.
 """
 
 from __future__ import annotations
@@ -15,9 +17,23 @@ from typing import Any, Final
 SchemaPredicate = Callable[[Any], bool]
 
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
-_KNOWN: Final = frozenset({"type", "format", "enum", "required", "properties", "additionalProperties", "items", "$ref", LIST_KEYS})
+_KNOWN: Final = frozenset(
+    {
+        "type",
+        "format",
+        "enum",
+        "required",
+        "properties",
+        "additionalProperties",
+        "items",
+        "$ref",
+        LIST_KEYS,
+    }
+)
 _REFERENCE: Final = "#/definitions/"
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII
+)
 _RANGES: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -26,7 +42,9 @@ class UnknownKeyword(Exception):
 
 
 class Checks:
-    """The checks of one set of definitions, compiled when first asked for (definitions may name themselves)."""
+    """The checks of one set of definitions, compiled when first asked for (definitions may name
+    themselves).
+    """
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
@@ -36,7 +54,8 @@ class Checks:
         """The check of a definition."""
         found = self._compiled.get(name)
         if found is None:
-            self._compiled[name] = partial(self._late, name)  # stands in while a definition is inside itself
+            # stands in while a definition is inside itself
+            self._compiled[name] = partial(self._late, name)
             found = self._compiled[name] = self._compile(self._definitions[name])
         return found
 
@@ -81,7 +100,9 @@ class Checks:
                 raise UnknownKeyword(f"type {kind}")
 
     def _object(self, schema: Mapping[str, Any]) -> SchemaPredicate:
-        properties = {name: self._compile(value) for name, value in schema.get("properties", {}).items()}
+        properties = {
+            name: self._compile(value) for name, value in schema.get("properties", {}).items()
+        }
         required = tuple(schema.get("required", ()))
         rest = schema.get("additionalProperties", True)
         if properties:
@@ -165,7 +186,8 @@ def _unlike(items: SchemaPredicate, keys: tuple[str, ...]) -> SchemaPredicate:
 
 
 def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is left out is TCP.
+    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is
+    left out is TCP.
 
     Without keys the entries themselves are to differ.
     """
@@ -174,7 +196,8 @@ def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]
         name: tuple[Any, ...] = (index,) if keys else (entry,)
         if type(entry) is dict:
             name = tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
-            if not all(isinstance(part, Hashable) for part in name):  # a key of another type is told as such
+            # a key of another type is told as such
+            if not all(isinstance(part, Hashable) for part in name):
                 continue
         first = seen.setdefault(name, index)
         if first != index:
@@ -193,9 +216,12 @@ def _mapping(item: SchemaPredicate) -> SchemaPredicate:
     return check
 
 
-def _closed(properties: Mapping[str, SchemaPredicate], required: tuple[str, ...]) -> SchemaPredicate:
+def _closed(
+    properties: Mapping[str, SchemaPredicate], required: tuple[str, ...]
+) -> SchemaPredicate:
     find = properties.get
-    texts = frozenset(name for name, test in properties.items() if test is _text)  # most fields are: they cost no call
+    # most fields are: they cost no call
+    texts = frozenset(name for name, test in properties.items() if test is _text)
 
     def check(value: Any) -> bool:
         if type(value) is not dict:

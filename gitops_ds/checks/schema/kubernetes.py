@@ -35,7 +35,9 @@ def schemas(version: str) -> Schemas:
 
 
 def nearest(version: str) -> str:
-    """The version of ours that stands for one that a repository names: itself, else the nearest one."""
+    """The version of ours that stands for one that a repository names: itself, else the nearest
+    one.
+    """
     if version in VERSIONS:
         return version
     try:

@@ -25,8 +25,15 @@ class Complaint:
     refused: bool = True
 
 
-# Gone from Kubernetes, with the version that dropped it and what to use. https://kubernetes.io/docs/reference/using-api/deprecation-guide/
-_WORKLOADS_1_16: Final = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "ControllerRevision")
+# Gone from Kubernetes, with the version that dropped it and what to use.
+# https://kubernetes.io/docs/reference/using-api/deprecation-guide/
+_WORKLOADS_1_16: Final = (
+    "DaemonSet",
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "ControllerRevision",
+)
 _GONE: Final[dict[tuple[str, str], tuple[str, str]]] = {
     **{("extensions/v1beta1", kind): ("1.16", "apps/v1") for kind in _WORKLOADS_1_16},
     **{("apps/v1beta1", kind): ("1.16", "apps/v1") for kind in _WORKLOADS_1_16},
@@ -41,11 +48,23 @@ _GONE: Final[dict[tuple[str, str], tuple[str, str]]] = {
         for version in ("v1alpha1", "v1beta1")
         for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     },
-    ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"): ("1.22", "apiextensions.k8s.io/v1"),
+    ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"): (
+        "1.22",
+        "apiextensions.k8s.io/v1",
+    ),
     ("apiregistration.k8s.io/v1beta1", "APIService"): ("1.22", "apiregistration.k8s.io/v1"),
-    ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration"): ("1.22", "admissionregistration.k8s.io/v1"),
-    ("admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration"): ("1.22", "admissionregistration.k8s.io/v1"),
-    ("certificates.k8s.io/v1beta1", "CertificateSigningRequest"): ("1.22", "certificates.k8s.io/v1"),
+    ("admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration"): (
+        "1.22",
+        "admissionregistration.k8s.io/v1",
+    ),
+    ("admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration"): (
+        "1.22",
+        "admissionregistration.k8s.io/v1",
+    ),
+    ("certificates.k8s.io/v1beta1", "CertificateSigningRequest"): (
+        "1.22",
+        "certificates.k8s.io/v1",
+    ),
     ("coordination.k8s.io/v1beta1", "Lease"): ("1.22", "coordination.k8s.io/v1"),
     ("scheduling.k8s.io/v1beta1", "PriorityClass"): ("1.22", "scheduling.k8s.io/v1"),
     ("scheduling.k8s.io/v1alpha1", "PriorityClass"): ("1.17", "scheduling.k8s.io/v1"),
@@ -71,12 +90,16 @@ _GONE: Final[dict[tuple[str, str], tuple[str, str]]] = {
 
 
 def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
-    """What an API server of each version would refuse in an object's shape; without versions the newest one is asked.
+    """What an API server of each version would refuse in an object's shape; without versions the
+    newest one is asked.
 
-    A field or value that only some of the versions lack is DS009; the rest is told once. A kind that no schema describes gets one
-    complaint of severity info, or is refused where it can only be a slip of the pen.
+    A field or value that only some of the versions lack is DS009; the rest is told once. A kind
+    that no schema describes gets one complaint of severity info, or is refused where it can only be
+    a slip of the pen.
     """
-    wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (openapi.NEWEST,)
+    wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (
+        openapi.NEWEST,
+    )
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     schemas = [kubernetes.schemas(version) for version in wanted]
     name = f"{api_version}/{kind}"
@@ -91,30 +114,43 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
     if not suspicious:
         return
     found = {
-        one.version: {p.path: p for p in error_messages.problems(one.definitions, one.kinds[name], body, one.checks)}
+        one.version: {
+            p.path: p
+            for p in error_messages.problems(one.definitions, one.kinds[name], body, one.checks)
+        }
         for one in serving
     }
     for path in dict.fromkeys(path for problems in found.values() for path in problems):
-        yield Complaint(_across(path, {version: problems.get(path) for version, problems in found.items()}))
+        yield Complaint(
+            _across(path, {version: problems.get(path) for version, problems in found.items()})
+        )
 
 
 def _across(path: Path, by_version: dict[str, Problem | None]) -> Problem:
-    """One problem for all versions that have it; where others take the value it is a matter of versions."""
+    """One problem for all versions that have it; where others take the value it is a matter of
+    versions.
+    """
     having = {version: problem for version, problem in by_version.items() if problem}
     latest = list(having.values())[-1]
     if len(having) == len(by_version):
         return latest
-    message = f"{latest.message} (in Kubernetes {phrases.one_of(having)}; {phrases.one_of(set(by_version) - set(having))} takes it)"
+    message = (
+        f"{latest.message} (in Kubernetes {phrases.one_of(having)}; "
+        f"{phrases.one_of(set(by_version) - set(having))} takes it)"
+    )
     if latest.rule == error_messages.UNKNOWN:
         takers = phrases.one_of(sorted(set(by_version) - set(having)))
-        message = f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" there; {takers} has'
+        message = (
+            f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" there; {takers} has'
+        )
     return replace(latest, rule=ELSEWHERE, message=message, fix=None)
 
 
 def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
     """The version that is served, where the object has the shape that it asks for.
 
-    Safe for workloads: what they mean is the same, once their selector (which the old versions took from the labels) is said.
+    Safe for workloads: what they mean is the same, once their selector (which the old versions took
+    from the labels) is said.
     """
     kind = str(body.get("kind"))
     safe = version == "apps/v1" and bool(rule.section(body.get("spec")).get("selector"))
@@ -137,10 +173,23 @@ def _unserved(body: Body, schemas: kubernetes.Schemas) -> Complaint:
     if any(known == api_version for known, _ in pairs):
         hint = phrases.did_you_mean(kind, (its for known, its in pairs if known == api_version))
         hint = hint or (f": it is in {phrases.one_of(of_kind)}" if of_kind else "")
-        return Complaint(Problem(error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'))
+        return Complaint(
+            Problem(error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}')
+        )
     if group in {group_of({"apiVersion": known}) for known, _ in pairs} or "." not in group:
-        # A CustomResourceDefinition needs a dot in its group: anything without one can only be Kubernetes' own.
-        hint = f": use {phrases.one_of(of_kind)}" if of_kind else phrases.did_you_mean(api_version, (known for known, _ in pairs))
-        return Complaint(Problem(API_VERSION, at, f"Kubernetes {schemas.version} does not serve {kind} of {api_version}{hint}"))
+        # A CustomResourceDefinition needs a dot in its group: anything without one can only be
+        # Kubernetes' own.
+        hint = (
+            f": use {phrases.one_of(of_kind)}"
+            if of_kind
+            else phrases.did_you_mean(api_version, (known for known, _ in pairs))
+        )
+        return Complaint(
+            Problem(
+                API_VERSION,
+                at,
+                f"Kubernetes {schemas.version} does not serve {kind} of {api_version}{hint}",
+            )
+        )
     message = f"no schema describes {kind} of {api_version}: its fields are not checked"
     return Complaint(Problem(API_VERSION, at, message), Severity.INFO, refused=False)

@@ -1,4 +1,6 @@
-"""Rules without a function of their own: what reading a file (yaml/parser.py) and its schemas (manifests.py) tell."""
+"""Rules without a function of their own: what reading a file (yaml/parser.py) and its schemas
+(manifests.py) tell.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Our own files against their schemas in schemas/: closed, so that a slip of the pen is told at its line."""
+"""Our own files against their schemas in schemas/: closed, so that a slip of the pen is told at its
+line.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,18 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser
 
 _SCHEMAS = Folder(__file__).parents[2] / "schemas"
-_BY_NAME = {"variants.yaml": "variants", "rollout.yaml": "rollout", "source.yaml": "source", "agent.yaml": "agent"}
+_BY_NAME = {
+    "variants.yaml": "variants",
+    "rollout.yaml": "rollout",
+    "source.yaml": "source",
+    "agent.yaml": "agent",
+}
 
 
 def schema_for(path: PurePosixPath) -> str | None:
-    """Which schema a file of a repository has to meet, by where it lies; None where it is none of ours."""
+    """Which schema a file of a repository has to meet, by where it lies; None where it is none of
+    ours.
+    """
     parts = path.parts
     if path.suffix not in (".yaml", ".yml"):
         return None
@@ -51,9 +60,11 @@ def schema(name: str) -> Mapping[str, Any]:
 
 
 def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
-    """The findings of every file of ours in a repository that says so: it has a gitops-ds.yaml, clusters/ or environments/ of ours.
+    """The findings of every file of ours in a repository that says so: it has a gitops-ds.yaml,
+    clusters/ or environments/ of ours.
 
-    Without gitops-ds.yaml a folder `agents/x` counts only where another of our files lies in it; the names of ours are then enough.
+    Without gitops-ds.yaml a folder `agents/x` counts only where another of our files lies in it;
+    the names of ours are then enough.
     """
     ours = PurePosixPath("gitops-ds.yaml") in snapshot.files
     for path, data in sorted(snapshot.files.items()):
@@ -65,38 +76,60 @@ def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
             yield from _not_implemented(name, document, str(path), data)
 
 
-def _not_implemented(kind_of_file: str, parsed: parser.Document, file: str, data: bytes) -> Iterator[Finding]:
+def _not_implemented(
+    kind_of_file: str, parsed: parser.Document, file: str, data: bytes
+) -> Iterator[Finding]:
     """DS807: staged rollouts have a schema, and nothing that carries them out."""
     if kind_of_file == "rollout":
         path: Path = ()
-    elif kind_of_file in ("environment", "cluster") and isinstance(parsed.value, Mapping) and "rollout" in parsed.value:
+    elif (
+        kind_of_file in ("environment", "cluster")
+        and isinstance(parsed.value, Mapping)
+        and "rollout" in parsed.value
+    ):
         path = ("rollout",)
     else:
         return
-    message = "staged rollouts are not implemented yet: remove it; the DaemonSet's updateStrategy paces its rollout"
-    yield refusal("DS807", message, parser.place(file, data, parsed.index, path, key=True), path=path)
+    message = (
+        "staged rollouts are not implemented yet: remove it; the DaemonSet's updateStrategy paces "
+        "its rollout"
+    )
+    yield refusal(
+        "DS807", message, parser.place(file, data, parsed.index, path, key=True), path=path
+    )
 
 
-def check_own(kind_of_file: str, parsed: parser.Document, file: str, data: bytes) -> Iterator[Finding]:
-    """What the schema `kind_of_file` has against one document of a file of ours, each at its line and column."""
+def check_own(
+    kind_of_file: str, parsed: parser.Document, file: str, data: bytes
+) -> Iterator[Finding]:
+    """What the schema `kind_of_file` has against one document of a file of ours, each at its line
+    and column.
+    """
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)
         found = refusal(problem.rule, problem.message, start, path=problem.path)
-        yield Finding(found.rule, found.severity, found.message, start, refused=True, path=found.path, end=end)
+        yield Finding(
+            found.rule, found.severity, found.message, start, refused=True, path=found.path, end=end
+        )
 
 
 def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.Problem]:
-    """As `check_own`, without places: for a document that comes from elsewhere (the settings in a ConfigMap, the state)."""
+    """As `check_own`, without places: for a document that comes from elsewhere (the settings in a
+    ConfigMap, the state).
+    """
     from jsonschema import Draft202012Validator
 
     for error in sorted(
-        Draft202012Validator(schema(kind_of_file)).iter_errors(value), key=lambda error: list(map(str, error.absolute_path))
+        Draft202012Validator(schema(kind_of_file)).iter_errors(value),
+        key=lambda error: list(map(str, error.absolute_path)),
     ):
         yield from _told(error)
 
 
 def _is_likely(path: PurePosixPath, data: bytes) -> bool:
-    """Whether a file in a repository without gitops-ds.yaml is ours: a manifest in a folder of a like name is not."""
+    """Whether a file in a repository without gitops-ds.yaml is ours: a manifest in a folder of a
+    like name is not.
+    """
     return b"apiVersion" not in data or path.name in _BY_NAME
 
 
@@ -108,42 +141,70 @@ def _told(error: Any) -> Iterator[error_messages.Problem]:
             known = error.schema.get("properties", {})
             for key in error.instance:
                 if key not in known:
-                    hint = phrases.did_you_mean(str(key), known) or f": known are {phrases.one_of(known)}"
+                    hint = (
+                        phrases.did_you_mean(str(key), known)
+                        or f": known are {phrases.one_of(known)}"
+                    )
                     inside = f" in {show_path(path)}" if path else ""
                     yield error_messages.Problem(
-                        error_messages.UNKNOWN, (*path, key), f'unknown key "{key}"{inside}{hint}', on_key=True
+                        error_messages.UNKNOWN,
+                        (*path, key),
+                        f'unknown key "{key}"{inside}{hint}',
+                        on_key=True,
                     )
         case "required":
             for key in error.validator_value:
                 if key not in error.instance:
                     inside = f" in {show_path(path)}" if path else ""
-                    yield error_messages.Problem(error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required')
+                    yield error_messages.Problem(
+                        error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
+                    )
         case "type":
             wanted = phrases.wanted(error.validator_value)
-            yield error_messages.Problem(error_messages.TYPE, path, f"{name} must be {wanted}, not {phrases.shown(error.instance)}")
+            yield error_messages.Problem(
+                error_messages.TYPE,
+                path,
+                f"{name} must be {wanted}, not {phrases.shown(error.instance)}",
+            )
         case "enum" | "const":
-            allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
+            allowed = (
+                error.validator_value if error.validator == "enum" else [error.validator_value]
+            )
             hint = phrases.did_you_mean(str(error.instance), map(str, allowed))
             yield error_messages.Problem(
-                error_messages.VALUE, path, f"{name} is {phrases.shown(error.instance)}, not {phrases.one_of(allowed)}{hint}"
+                error_messages.VALUE,
+                path,
+                f"{name} is {phrases.shown(error.instance)}, not {phrases.one_of(allowed)}{hint}",
             )
         case "anyOf" | "oneOf" if error.context:
             yield from _told(_nearest(error))
         case "pattern" | "format":
-            meant = error.schema.get("description", f"a text that matches {error.schema.get('pattern')}")
+            meant = error.schema.get(
+                "description", f"a text that matches {error.schema.get('pattern')}"
+            )
             yield error_messages.Problem(
-                error_messages.VALUE, path, f"{name} is {phrases.shown(error.instance)}: write {_first_sentence(meant)}"
+                error_messages.VALUE,
+                path,
+                f"{name} is {phrases.shown(error.instance)}: write {_first_sentence(meant)}",
             )
         case _:
             yield error_messages.Problem(
-                error_messages.VALUE, path, f"{name}: {_first_sentence(error.schema.get('description', error.message))}"
+                error_messages.VALUE,
+                path,
+                f"{name}: {_first_sentence(error.schema.get('description', error.message))}",
             )
 
 
 def _nearest(error: Any) -> Any:
-    """Of several alternatives the one that the value came closest to: the right sort of value, then the deepest complaint."""
+    """Of several alternatives the one that the value came closest to: the right sort of value, then
+    the deepest complaint.
+    """
     return max(
-        error.context, key=lambda one: (one.validator != "type" or len(one.absolute_path) > len(error.absolute_path), len(one.path))
+        error.context,
+        key=lambda one: (
+            one.validator != "type" or len(one.absolute_path) > len(error.absolute_path),
+            len(one.path),
+        ),
     )
 
 

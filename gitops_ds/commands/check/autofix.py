@@ -1,8 +1,9 @@
-"""`check --fix`: mends go to the files that objects are rendered from, and stay there only if they do what they say, and no more.
+"""`check --fix`: mends go to the files that objects are rendered from, and stay there only if they
+do what they say, and no more.
 
-What comes of the edits is rendered and checked before a byte is written: every object has to be the old one with its mends, for all
-clusters and variants, and nothing may be refused that was not before. Of edits that don't hold to that the guilty ones are found by
-halves, and left.
+What comes of the edits is rendered and checked before a byte is written: every object has to be the
+old one with its mends, for all clusters and variants, and nothing may be refused that was not
+before. Of edits that don't hold to that the guilty ones are found by halves, and left.
 """
 
 from __future__ import annotations
@@ -41,14 +42,19 @@ _API: Final[Path] = ("apiVersion",)
 
 _NO_PLACE: Final = "what is rendered there is not written so in one place: change it by hand"
 _AT_ONE_PLACE: Final = "another fix changes the same place"
-_RESTARTS: Final = "it would restart the pods of {} on every node, and the change leaves them alone: without --base it is fixed"
+_RESTARTS: Final = (
+    "it would restart the pods of {} on every node, and the change leaves them alone: without "
+    "--base it is fixed"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The files that change, and a check of the repository with them. `done` and `left` are in the order they were met.
+    """The files that change, and a check of the repository with them. `done` and `left` are in the
+    order they were met.
 
-    `left` says of each finding with a fix of the wanted kind why it stays. `restarts` names the DaemonSets whose pods are replaced.
+    `left` says of each finding with a fix of the wanted kind why it stays. `restarts` names the
+    DaemonSets whose pods are replaced.
     """
 
     checked: CheckResult
@@ -79,10 +85,11 @@ class _FixRound:
 
 
 def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> Fixed:
-    """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files, again until none is left.
+    """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files,
+    again until none is left.
 
-    `check` looks at a snapshot in the same way. Where the check knows a base, a fix in a pod template is left unless the change
-    restarts these pods anyway.
+    `check` looks at a snapshot in the same way. Where the check knows a base, a fix in a pod
+    template is left unless the change restarts these pods anyway.
     """
     start, done = checked, list[Finding]()
     left: dict[Finding, str] = {}
@@ -92,7 +99,11 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
         turn = _FixRound(checked, check, checked)
         # What is safe comes first: it may show a proposal to be about something that was not meant.
         for safe in (True, False):
-            apart, waiting = _apart(one for one in candidates if one.safe is safe) if not turn.taken else ([], [])
+            apart, waiting = (
+                _apart(one for one in candidates if one.safe is safe)
+                if not turn.taken
+                else ([], [])
+            )
             _settle(turn, apart)
             left |= {finding: _AT_ONE_PLACE for one in waiting for finding in one.findings}
         left |= dict(turn.left)
@@ -100,12 +111,24 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
             break
         done += [finding for one in turn.taken for finding in one.findings]
         checked = turn.after
-    files = {path: data for path, data in checked.snapshot.files.items() if data != start.snapshot.files[path]}
-    return Fixed(checked, files, _each_once(done), tuple(_once(left).items()), tuple(_restarted(start, checked)))
+    files = {
+        path: data
+        for path, data in checked.snapshot.files.items()
+        if data != start.snapshot.files[path]
+    }
+    return Fixed(
+        checked,
+        files,
+        _each_once(done),
+        tuple(_once(left).items()),
+        tuple(_restarted(start, checked)),
+    )
 
 
 def write(fixed: Fixed, repository: open_repository.RepositoryRef, known: Snapshot) -> None:
-    """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as `overwriting.overwrite`."""
+    """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as
+    `overwriting.overwrite`.
+    """
     assert repository.directory is not None, "only a work tree can be fixed"
     atomic_write.overwrite(repository.directory, repository.path, fixed.files, known.files)
 
@@ -127,20 +150,31 @@ def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement,
     for file in dict.fromkeys(file for file, _ in edits):
         data = files[file]
         made = yaml_edit.apply(data, [edit for other, edit in edits if other == file])
-        old, new = (text.decode("utf-8", "replace").splitlines(keepends=True) for text in (data, made))
+        old, new = (
+            text.decode("utf-8", "replace").splitlines(keepends=True) for text in (data, made)
+        )
         for start, end, lines in _changed_lines(old, new):
             # A last line without an end has no line after it to point at.
-            past = (end + 1, 1) if end < len(old) or not old or old[-1].endswith("\n") else (end, len(old[-1]) + 1)
+            past = (
+                (end + 1, 1)
+                if end < len(old) or not old or old[-1].endswith("\n")
+                else (end, len(old[-1]) + 1)
+            )
             found.append(Replacement(str(file), (start + 1, 1), past, "".join(lines)))
     return tuple(found)
 
 
 def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """From which line (of 0) up to before which other lines come."""
-    same = next((i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    same = next(
+        (i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
     most = min(len(old), len(new)) - same
     tail = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
-    middle = difflib.SequenceMatcher(None, old[same : len(old) - tail], new[same : len(new) - tail], autojunk=False)
+    middle = difflib.SequenceMatcher(
+        None, old[same : len(old) - tail], new[same : len(new) - tail], autojunk=False
+    )
     for tag, start, end, first, last in middle.get_opcodes():
         if tag != "equal":
             yield same + start, same + end, new[same + first : same + last]
@@ -149,11 +183,15 @@ def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, l
 def _candidates(
     checked: CheckResult, may_restart: frozenset[_Object] | None, *, unsafe: bool
 ) -> tuple[list[_FixCandidate], dict[Finding, str]]:
-    """What could be done about the findings, the safe ones first; and why nothing can be done about some."""
+    """What could be done about the findings, the safe ones first; and why nothing can be done about
+    some.
+    """
     sources = source_edits.Sources(checked.snapshot)
     by_edits: dict[str, _FixCandidate] = {}
     left: dict[Finding, str] = {}
-    wanted = [finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)]
+    wanted = [
+        finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)
+    ]
     for finding in sorted(wanted, key=lambda one: not (one.fix and one.fix.safe)):
         edits = edits_of(finding, checked, sources)
         restarted = _restarted_by(finding, checked, may_restart)
@@ -162,12 +200,16 @@ def _candidates(
         elif restarted:
             left[finding] = _RESTARTS.format(restarted)
         else:
-            known = by_edits.setdefault(repr(edits), _FixCandidate(tuple(edits), (), bool(finding.fix and finding.fix.safe)))
+            known = by_edits.setdefault(
+                repr(edits), _FixCandidate(tuple(edits), (), bool(finding.fix and finding.fix.safe))
+            )
             by_edits[repr(edits)] = replace(known, findings=(*known.findings, finding))
     return list(by_edits.values()), left
 
 
-def edits_of(finding: Finding, checked: CheckResult, sources: source_edits.Sources) -> list[FileEdit] | None:
+def edits_of(
+    finding: Finding, checked: CheckResult, sources: source_edits.Sources
+) -> list[FileEdit] | None:
     """What the fix of a finding changes in which file; None where that has no place of its own."""
     mends = finding.fix.mends if finding.fix else ()
     if finding.object is None:
@@ -192,7 +234,9 @@ def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
     )
 
 
-def _restarted_by(finding: Finding, checked: CheckResult, may_restart: frozenset[_Object] | None) -> Key | None:
+def _restarted_by(
+    finding: Finding, checked: CheckResult, may_restart: frozenset[_Object] | None
+) -> Key | None:
     """The DaemonSet whose pods a fix would make anew, though nothing else does."""
     key = finding.object
     if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
@@ -209,7 +253,11 @@ def _apart(candidates: Iterable[_FixCandidate]) -> tuple[list[_FixCandidate], li
     above: set[tuple[PurePosixPath, int, Path]] = set()
     for one in candidates:
         own = [(file, edit.document, edit.path) for file, edit in one.edits]
-        up = {(file, document, path[:length]) for file, document, path in own for length in range(len(path))}
+        up = {
+            (file, document, path[:length])
+            for file, document, path in own
+            for length in range(len(path))
+        }
         if places & {*own, *up} or above.intersection(own):
             waiting.append(one)
         else:
@@ -246,7 +294,10 @@ def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult 
     except ValueError as error:
         return f"{error}: change it by hand"
     after = turn.check(replace(turn.before.snapshot, files=files))
-    return _harm(turn.before, after, [finding for one in candidates for finding in one.findings]) or after
+    return (
+        _harm(turn.before, after, [finding for one in candidates for finding in one.findings])
+        or after
+    )
 
 
 def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) -> str:
@@ -269,13 +320,18 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
         cluster, key = one
         own = mends.get(one, [])
         meant: list[Body | None] = [] if one in mends else [old[one]]
-        if cluster not in _names(before):  # not looked at: what is done to the object elsewhere may be done to it here
+        # not looked at: what is done to the object elsewhere may be done to it here
+        if cluster not in _names(before):
             own = [mend for (_, other), some in mends.items() if other == key for mend in some]
         if own:
             meant.append(_mended(old[one], own))
         if new[one] not in meant:
             where = f" on {cluster}" if cluster else ""
-            what = f"{key} does not come out as it was meant" if one in mends else f"it would change {key} too"
+            what = (
+                f"{key} does not come out as it was meant"
+                if one in mends
+                else f"it would change {key} too"
+            )
             if one in mends and new[one] == old[one] and before.snapshot.expanded:
                 what = f"helm or kustomize makes {key} of what is written there"
             return f"{what}{where}: change it by hand"
@@ -286,7 +342,9 @@ def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]
     """Which object it was: a fix may have brought it to the group where its kind is served now."""
     cluster, key = one
     for (_, old), some in mends.items():
-        if replace(old, group=key.group) == key and any((_API, body.get("apiVersion")) == (mend.path, mend.value) for mend in some):
+        if replace(old, group=key.group) == key and any(
+            (_API, body.get("apiVersion")) == (mend.path, mend.value) for mend in some
+        ):
             return cluster, old
     return one
 
@@ -297,7 +355,9 @@ def _refused(checked: CheckResult) -> Iterator[Finding]:
     return (finding for finding in every if finding.refused)
 
 
-def _who(finding: Finding, names: Mapping[_Object, _Object] = MappingProxyType({})) -> tuple[str, Key | str]:
+def _who(
+    finding: Finding, names: Mapping[_Object, _Object] = MappingProxyType({})
+) -> tuple[str, Key | str]:
     if finding.object is None:
         return finding.cluster, finding.place.file if finding.place else ""
     one = (finding.cluster, finding.object)
@@ -310,7 +370,9 @@ def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:
         if mend not in distinct:
             distinct.append(mend)
     try:
-        made: Body = yaml_edit.changed(body, [Edit(0, mend.path, mend.value, mend.key, make=True) for mend in distinct])
+        made: Body = yaml_edit.changed(
+            body, [Edit(0, mend.path, mend.value, mend.key, make=True) for mend in distinct]
+        )
     except ValueError:
         return None
     return made
@@ -321,12 +383,18 @@ def _names(checked: CheckResult) -> list[str]:
 
 
 def _bodies(checked: CheckResult) -> dict[_Object, Body]:
-    """The objects of all clusters, also of those that were not asked for: they come from the same files."""
+    """The objects of all clusters, also of those that were not asked for: they come from the same
+    files.
+    """
     found = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
     for name in rendering.clusters(checked.snapshot):
         if name not in found:
             found[name] = rendering.render(checked.snapshot, cluster=name).manifests
-    return {(name, key): manifest.body for name, manifests in found.items() for key, manifest in manifests.items()}
+    return {
+        (name, key): manifest.body
+        for name, manifests in found.items()
+        for key, manifest in manifests.items()
+    }
 
 
 def _restarted(before: CheckResult, after: CheckResult) -> list[Key]:
@@ -334,7 +402,9 @@ def _restarted(before: CheckResult, after: CheckResult) -> list[Key]:
     changed = (
         key
         for (cluster, key), body in new.items()
-        if key.is_daemonset and _rolls(body) and _template(body) != _template(old.get((cluster, key), {}))
+        if key.is_daemonset
+        and _rolls(body)
+        and _template(body) != _template(old.get((cluster, key), {}))
     )
     return list(dict.fromkeys(changed))
 

@@ -1,4 +1,6 @@
-"""What a change does against its base: objects and fields, nodes, rollouts, and where clusters are not what the base says."""
+"""What a change does against its base: objects and fields, nodes, rollouts, and where clusters are
+not what the base says.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ from gitops_ds.render import bundle as rendering
 
 
 def against(
-    sides: CheckInput, base: Snapshot, wanted: CheckOptions, found: Mapping[str, Prepared], more: Sequence[Finding]
+    sides: CheckInput,
+    base: Snapshot,
+    wanted: CheckOptions,
+    found: Mapping[str, Prepared],
+    more: Sequence[Finding],
 ) -> CheckResult:
     """The check of what was found on the head, with what changes against the base."""
     there = rendering.clusters(base)
@@ -43,7 +49,9 @@ def against(
         if there and name and name not in there:  # the change brings this cluster
             before = replace(after.bundle, manifests={})
         else:
-            before = rendering.render(base, cluster=name if there else "", namespace=wanted.namespace)
+            before = rendering.render(
+                base, cluster=name if there else "", namespace=wanted.namespace
+            )
         drift = differences.drift(before, live)
         drifted.append(BaseDrift(name, drift))
         fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
@@ -51,15 +59,31 @@ def against(
         steps.append(ClusterStep(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
         known = replace(live, nodes=after.census.nodes) if after.census else live
-        writes = [one for one in differences.changes(before, after.bundle, known) if one.operation is not Operation.KEEP]
+        writes = [
+            one
+            for one in differences.changes(before, after.bundle, known)
+            if one.operation is not Operation.KEEP
+        ]
         unplaced = rule_sides.before.unknown | rule_sides.after.unknown
-        writes = [replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes]
+        writes = [
+            replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes
+        ]
         looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
-    more = [*more, *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head)]
+    more = [
+        *more,
+        *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head),
+    ]
     has_objects = any(live.objects for live in sides.live.values())
     drifts = tuple(one for one in drifted if one.objects) if has_objects else None
-    return CheckResult(sides.head, tuple(compared), together(compared, more), _alike(changed), drift=drifts, unread=sides.unread)
+    return CheckResult(
+        sides.head,
+        tuple(compared),
+        together(compared, more),
+        _alike(changed),
+        drift=drifts,
+        unread=sides.unread,
+    )
 
 
 def text(checked: CheckResult) -> str:
@@ -101,12 +125,18 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if checked.changed is not None:
         told["changes"] = [
-            {"clusters": list(group.clusters), "changes": [_as_json(one, group) for one in group.changes]}
+            {
+                "clusters": list(group.clusters),
+                "changes": [_as_json(one, group) for one in group.changes],
+            }
             for group in checked.changed
         ]
     if checked.drift is not None:
         told["drift"] = [
-            {"cluster": one.cluster, "objects": [_drift_json(key, fields) for key, fields in one.objects.items()]}
+            {
+                "cluster": one.cluster,
+                "objects": [_drift_json(key, fields) for key, fields in one.objects.items()],
+            }
             for one in checked.drift
         ]
     return told
@@ -119,7 +149,9 @@ def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
 
 def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
     shown = [objects.field(key, field) for field in fields]
-    told = [{"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown]
+    told = [
+        {"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown
+    ]
     return {"object": printers.reference(key), "fields": told}
 
 

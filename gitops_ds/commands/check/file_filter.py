@@ -1,4 +1,6 @@
-"""Files that are named beside a repository, as pre-commit does: all of it is read, and what concerns these files is told."""
+"""Files that are named beside a repository, as pre-commit does: all of it is read, and what
+concerns these files is told.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,22 @@ def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str
 
 
 def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
-    """The files' names in the repository. Raises UsageError for one that is not there, or lies outside."""
+    """The files' names in the repository. Raises UsageError for one that is not there, or lies
+    outside.
+    """
     if not files:
         return frozenset()
     if repository.directory is None:
-        raise errors.UsageError(f"{files[0]}: files are checked in a work tree; name a directory as the repository")
+        raise errors.UsageError(
+            f"{files[0]}: files are checked in a work tree; name a directory as the repository"
+        )
     root = repository.directory / repository.path
     names = set()
     for file in files:
         if not Path(file).is_file():
-            raise errors.UsageError(f"{file} is no file: name one repository, or files of the work tree around you")
+            raise errors.UsageError(
+                f"{file} is no file: name one repository, or files of the work tree around you"
+            )
         whole = Path(file).parent.resolve() / Path(file).name
         if not whole.is_relative_to(root):
             raise errors.UsageError(f"{file} does not lie in {root}")
@@ -46,5 +54,7 @@ def only(checked: CheckResult, names: frozenset[str]) -> CheckResult:
     return replace(
         checked,
         findings=tuple(one for one in checked.findings if one.place and one.place.file in names),
-        suppressed=tuple(one for one in checked.suppressed if one[0].place and one[0].place.file in names),
+        suppressed=tuple(
+            one for one in checked.suppressed if one[0].place and one[0].place.file in names
+        ),
     )

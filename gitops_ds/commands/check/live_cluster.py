@@ -1,6 +1,8 @@
-"""What a check wants to know of a cluster, read once: nodes, DaemonSets and their revisions, and what these name.
+"""What a check wants to know of a cluster, read once: nodes, DaemonSets and their revisions, and
+what these name.
 
-`published` makes it fit for others: a continuous integration then needs no credentials, and its results can be had again.
+`published` makes it fit for others: a continuous integration then needs no credentials, and its
+results can be had again.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 async def survey(cluster: Cluster) -> list[Body]:
-    """The objects, as the API server gives them. Kinds that only help are left out where the account may not list them.
+    """The objects, as the API server gives them. Kinds that only help are left out where the
+    account may not list them.
 
     Raises ClusterError where nodes, DaemonSets or ControllerRevisions can't be listed.
     """
     found = await asyncio.gather(
-        *(_listed(cluster, resource) for resource in _NEEDED), *(_if_allowed(cluster, resource) for resource in _HELPFUL)
+        *(_listed(cluster, resource) for resource in _NEEDED),
+        *(_if_allowed(cluster, resource) for resource in _HELPFUL),
     )
     return [body for bodies in found for body in bodies]
 
@@ -69,16 +73,25 @@ async def _if_allowed(cluster: Cluster, resource: Resource) -> list[Body]:
 
 
 def published(bodies: Iterable[Body], *, hash_names: bool = False) -> dict[str, Any]:
-    """An inventory file: what checks use of the objects, sorted, without values whose names tell that they are secret.
+    """An inventory file: what checks use of the objects, sorted, without values whose names tell
+    that they are secret.
 
-    `hash_names`: each node goes by a name that only somebody who knows its uid can make again, wherever its own name is a value.
+    `hash_names`: each node goes by a name that only somebody who knows its uid can make again,
+    wherever its own name is a value.
     """
     slim = sorted(
-        map(_slim, bodies), key=lambda body: (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+        map(_slim, bodies),
+        key=lambda body: (
+            body["kind"],
+            body["metadata"].get("namespace", ""),
+            body["metadata"]["name"],
+        ),
     )
     items: list[Any] = [objects.value(body) for body in slim]
     if hash_names:
-        aliases = {body["metadata"]["name"]: _alias(body) for body in slim if body["kind"] == NODE.kind}
+        aliases = {
+            body["metadata"]["name"]: _alias(body) for body in slim if body["kind"] == NODE.kind
+        }
         items = [_renamed(body, aliases) for body in items]
     for body in items:
         if body["kind"] == NODE.kind:
@@ -89,7 +102,9 @@ def published(bodies: Iterable[Body], *, hash_names: bool = False) -> dict[str, 
 def _slim(body: Body) -> dict[str, Any]:
     metadata = {key: value for key, value in body["metadata"].items() if key not in _LEFT_OUT}
     if _LAST_APPLIED in (metadata.get("annotations") or {}):
-        metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
+        metadata["annotations"] = {
+            key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED
+        }
     if body["kind"] == NODE.kind:
         return {"apiVersion": "v1", "kind": NODE.kind, **_of_node(body, metadata)}
     if body["kind"] == "ServiceAccount":
@@ -98,9 +113,15 @@ def _slim(body: Body) -> dict[str, Any]:
 
 
 def _of_node(body: Body, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, taints, what it has for pods and whether it is ready; not its addresses, images and annotations."""
+    """Labels, taints, what it has for pods and whether it is ready; not its addresses, images and
+    annotations.
+    """
     spec, status = body.get("spec") or {}, body.get("status") or {}
-    ready = [{"type": "Ready", "status": one.get("status")} for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    ready = [
+        {"type": "Ready", "status": one.get("status")}
+        for one in status.get("conditions") or ()
+        if one.get("type") == "Ready"
+    ]
     return {
         "metadata": {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata},
         "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},

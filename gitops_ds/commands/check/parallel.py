@@ -1,7 +1,9 @@
-"""A check of many files by two processes: the other one judges the later part, and what it has nothing against is known here.
+"""A check of many files by two processes: the other one judges the later part, and what it has
+nothing against is known here.
 
-It changes no result, and nobody waits for it: what it has not judged in time, or because it died, is judged here. Where it can't be
-(one processor, threads that a fork would lose, another system than Linux), the check is as it always was.
+It changes no result, and nobody waits for it: what it has not judged in time, or because it died,
+is judged here. Where it can't be (one processor, threads that a fork would lose, another system
+than Linux), the check is as it always was.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import bundle as rendering
 
-# Fewer are checked before another process is at work; of more, what both hold would be too much memory.
+# Fewer are checked before another process is at work; of more, what both hold would be too much
+# memory.
 _FEW, _MOST = 400, 4_000
 _SETTINGS = PurePosixPath("gitops-ds.yaml")
 
@@ -53,16 +56,28 @@ def shared(sides: CheckInput, wanted: CheckOptions) -> Iterator[CheckInput]:
 def _is_plain(sides: CheckInput) -> bool:
     """Whether every manifest speaks for itself, and none is known yet."""
     head = sides.head
-    made = head.expanded or head.charts or head.consumed or rendering.clusters(head) or rendering.agents(head)
+    made = (
+        head.expanded
+        or head.charts
+        or head.consumed
+        or rendering.clusters(head)
+        or rendering.agents(head)
+    )
     return sides.base is None and not (sides.live or made or head.known.files)
 
 
 def _can_fork() -> bool:
-    return sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1 and threading.active_count() == 1
+    return (
+        sys.platform == "linux"
+        and len(os.sched_getaffinity(0)) > 1
+        and threading.active_count() == 1
+    )
 
 
 class SecondProcess:
-    """A process that checks these files. What it finds lies in memory that has a name on no disk; the end of a pipe says when."""
+    """A process that checks these files. What it finds lies in memory that has a name on no disk;
+    the end of a pipe says when.
+    """
 
     def __init__(self, snapshot: Snapshot, wanted: CheckOptions) -> None:
         self._open, inherited = os.pipe()
@@ -78,13 +93,17 @@ class SecondProcess:
             gc.disable()
             clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), wanted))
             with os.fdopen(self._found, "wb", closefd=False) as found:
-                found.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
+                found.write(
+                    orjson.dumps({name: sorted(digests) for name, digests in clean.items()})
+                )
             os.write(done, b".")
         finally:
             os._exit(0)  # whatever happened: nothing of the first process is ended twice
 
     def clean(self, *, wait: bool = False) -> Mapping[str, Set[Digest]] | None:
-        """`CachedResults.clean` of what it judged; None as long as it does, where it failed, and when it was ended before."""
+        """`CachedResults.clean` of what it judged; None as long as it does, where it failed, and
+        when it was ended before.
+        """
         if self._ended:
             return None
         os.set_blocking(self._open, wait)
@@ -95,7 +114,9 @@ class SecondProcess:
             return None
         with os.fdopen(self._found, "rb", closefd=False) as found:
             found.seek(0)
-            return {name: frozenset(digests) for name, digests in orjson.loads(found.read()).items()}
+            return {
+                name: frozenset(digests) for name, digests in orjson.loads(found.read()).items()
+            }
 
     def end(self) -> None:
         """Ends it, wherever it is."""

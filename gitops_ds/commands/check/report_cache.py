@@ -1,6 +1,8 @@
-"""The whole report of a check, kept for the next one: a repository in which nothing changed is read, and not judged again.
+"""The whole report of a check, kept for the next one: a repository in which nothing changed is
+read, and not judged again.
 
-It is sealed as what `remembering` keeps. A repository has one, the last: whoever asks otherwise in turns is answered from scratch.
+It is sealed as what `remembering` keeps. A repository has one, the last: whoever asks otherwise in
+turns is answered from scratch.
 """
 
 from __future__ import annotations
@@ -18,14 +20,27 @@ from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report
 
 # What a report hangs on beside the files and what was asked.
-_TELLERS: Final = ("app", "cli", "kinds", "model", "pipeline", "render", "report", "schemas", "source", "validate")
+_TELLERS: Final = (
+    "app",
+    "cli",
+    "kinds",
+    "model",
+    "pipeline",
+    "render",
+    "report",
+    "schemas",
+    "source",
+    "validate",
+)
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _NO_SECRETS: Final = ReportSecrets()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked of which files: `words` are all that a report hangs on beside them, the day too."""
+    """What was asked of which files: `words` are all that a report hangs on beside them, the day
+    too.
+    """
 
     memory: ResultCache
     words: tuple[str, ...]
@@ -36,20 +51,36 @@ class Question:
         data = disk_cache.read(self.memory.directory, self._name, self.memory.secret)
         if data is None or not data.startswith(self._state):
             return None
-        return replace(msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.standing))
+        return replace(
+            msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.standing)
+        )
 
     def keep(self, report: Report, seen: Snapshot) -> None:
-        """Keeps the report of what was seen, where its files are all that it was made of, and JSON gives it back as it is."""
-        if len(seen.files) < self.memory.few or seen.expanded or seen.charts or seen.consumed or report.hidden != _NO_SECRETS:
+        """Keeps the report of what was seen, where its files are all that it was made of, and JSON
+        gives it back as it is.
+        """
+        if (
+            len(seen.files) < self.memory.few
+            or seen.expanded
+            or seen.charts
+            or seen.consumed
+            or report.hidden != _NO_SECRETS
+        ):
             return
         bare = replace(report, files={})
         try:
             data = msgspec.json.encode(bare)
             is_kept = len(data) <= _MOST_BYTES and msgspec.json.decode(data, type=Report) == bare
-        except (TypeError, ValueError, msgspec.MsgspecError):  # a `Member` of a list, half a surrogate pair
+        except (
+            TypeError,
+            ValueError,
+            msgspec.MsgspecError,
+        ):  # a `Member` of a list, half a surrogate pair
             return
         if is_kept:
-            disk_cache.write(self.memory.directory, self._name, [self._state, data], self.memory.secret)
+            disk_cache.write(
+                self.memory.directory, self._name, [self._state, data], self.memory.secret
+            )
 
     @property
     def _name(self) -> str:
@@ -58,7 +89,9 @@ class Question:
     @property
     def _state(self) -> bytes:
         files = (part for path, data in self.standing.files.items() for part in (str(path), data))
-        return disk_cache.key(result_cache.version(_TELLERS), repr((self.words, self.standing.findings)), *files).encode()
+        return disk_cache.key(
+            result_cache.version(_TELLERS), repr((self.words, self.standing.findings)), *files
+        ).encode()
 
 
 def _files(snapshot: Snapshot) -> dict[str, bytes]:

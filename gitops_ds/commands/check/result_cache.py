@@ -1,7 +1,9 @@
-"""What a check found out, kept for the next one: files that did not change need neither reading nor judging again.
+"""What a check found out, kept for the next one: files that did not change need neither reading nor
+judging again.
 
-Whoever can write here can say that a bad file is a good one. So it is sealed with a secret that is not in the cache directory: one
-of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from elsewhere, a pull request's perhaps, is as if it were not there.
+Whoever can write here can say that a bad file is a good one. So it is sealed with a secret that is
+not in the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
+elsewhere, a pull request's perhaps, is as if it were not there.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ class ResultCache:
     def of(cls, repository: open_repository.RepositoryRef) -> ResultCache | None:
         """That of a repository; None where no secret can be kept."""
         given = os.environ.get("GITOPS_DS_CACHE_KEY")
-        secret = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest() if given else _own_secret()
+        secret = (
+            hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+            if given
+            else _own_secret()
+        )
         name = disk_cache.key("check", repository.display, repository.path)
         return cls(open_repository.cache_directory("checks"), name, secret) if secret else None
 
@@ -66,7 +72,9 @@ class ResultCache:
         told = orjson.loads(first)
         if told["version"] != version():
             return NOTHING
-        clean = {circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()}
+        clean = {
+            circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()
+        }
         return CachedResults({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
     def save(self, known: CachedResults, checked: CheckResult) -> None:
@@ -77,7 +85,9 @@ class ResultCache:
         objects = rendering.objects(checked.snapshot)
         fresh = [path for path, one in objects.items() if parsed_objects.is_news(one)]
         clean = clean_in(checked)
-        is_news = fresh or any(digests - known.clean.get(name, frozenset()) for name, digests in clean.items())
+        is_news = fresh or any(
+            digests - known.clean.get(name, frozenset()) for name, digests in clean.items()
+        )
         if len(objects) < self.few or not is_news:
             return
         names = {path: hashlib.sha256(checked.snapshot.files[path]).hexdigest() for path in objects}
@@ -87,11 +97,26 @@ class ResultCache:
             return
         if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
             asked = {**known.files, **asked}
-            clean = {name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())}) for name in {**known.clean, **clean}}
-        told = {"version": version(), "clean": {name: sorted(digests) for name, digests in clean.items()}}
-        lines = chain(asked.items(), ((names[path], line) for path in fresh if (line := parsed_objects.remember(objects[path]))))
+            clean = {
+                name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())})
+                for name in {**known.clean, **clean}
+            }
+        told = {
+            "version": version(),
+            "clean": {name: sorted(digests) for name, digests in clean.items()},
+        }
+        lines = chain(
+            asked.items(),
+            (
+                (names[path], line)
+                for path in fresh
+                if (line := parsed_objects.remember(objects[path]))
+            ),
+        )
         written = (b"\n" + name.encode() + line for name, line in lines)
-        disk_cache.write(self.directory, self.name, chain([orjson.dumps(told)], written), self.secret)
+        disk_cache.write(
+            self.directory, self.name, chain([orjson.dumps(told)], written), self.secret
+        )
 
 
 def clean_in(checked: CheckResult) -> dict[str, frozenset[Digest]]:
@@ -111,7 +136,9 @@ def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
 
 @cache  # a save asks again
 def version(judges: tuple[str, ...] = _JUDGES) -> str:
-    """A name for the code and the schemas that judge, and for what reads YAML: a number says nothing of code in the making."""
+    """A name for the code and the schemas that judge, and for what reads YAML: a number says
+    nothing of code in the making.
+    """
     parts: list[str | bytes] = [sys.version, *_yaml()]
     for name in judges:
         for where, _, names in sorted(os.walk((Path(__file__).parents[2] / name).resolve())):
@@ -142,7 +169,11 @@ def _own_secret() -> bytes | None:
                 Path(file).hardlink_to(new)
             Path(new).unlink()
         found = file.lstat()
-        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        is_ours = (
+            stat.S_ISREG(found.st_mode)
+            and found.st_uid == os.geteuid()
+            and not found.st_mode & 0o077
+        )
         secret = file.read_bytes() if is_ours else b""
     except (OSError, RuntimeError):  # RuntimeError: nobody knows a home directory
         return None

@@ -1,6 +1,8 @@
-"""The check of a repository, for all its clusters: what is wrong. What a change does against its base: `changing`.
+"""The check of a repository, for all its clusters: what is wrong. What a change does against its
+base: `changing`.
 
-What only some checks need is imported where they need it: half of the time of a small check is the start of the program.
+What only some checks need is imported where they need it: half of the time of a small check is the
+start of the program.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check: clusters (none: all), a namespace for objects that name none, the base of a change, what is known of nodes.
+    """What to check: clusters (none: all), a namespace for objects that name none, the base of a
+    change, what is known of nodes.
 
     `base_from` is the address at which the base is read; empty: in the repository itself.
-    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to reach the clusters that no file
-    tells of; None: they are not asked. `require_live`: a cluster that can't be read is an error. `known` is what earlier
-    runs found out.
+    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to
+    reach the clusters that no file tells of; None: they are not asked. `require_live`: a cluster
+    that can't be read is an error. `known` is what earlier runs found out.
     """
 
     clusters: tuple[str, ...] = ()
@@ -62,7 +65,9 @@ class ClusterChange:
 
 @dataclass(frozen=True, slots=True)
 class BaseDrift:
-    """Where a cluster is not what the base says, by object: old is what the cluster has, new what the base says."""
+    """Where a cluster is not what the base says, by object: old is what the cluster has, new what
+    the base says.
+    """
 
     cluster: str
     objects: Mapping[Key, tuple[FieldChange, ...]]
@@ -72,8 +77,8 @@ class BaseDrift:
 class CheckResult:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
-    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no cluster's objects are known. `unread`
-    says of clusters that were to be asked why they could not.
+    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no
+    cluster's objects are known. `unread` says of clusters that were to be asked why they could not.
     """
 
     snapshot: Snapshot
@@ -87,10 +92,12 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckInput:
-    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what is known of each cluster.
+    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what
+    is known of each cluster.
 
-    `live` has the empty name for what holds for every cluster. `again` is the head read a second time, where a rule asks for it.
-    `unread` says of clusters that were to be asked why they could not.
+    `live` has the empty name for what holds for every cluster. `again` is the head read a second
+    time, where a rule asks for it. `unread` says of clusters that were to be asked why they could
+    not.
     """
 
     head: Snapshot
@@ -108,21 +115,35 @@ class CheckInput:
         return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
 
 
-async def check(repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions) -> CheckResult:
-    """Renders and checks every cluster, once for each side. Raises UsageError for a base or a cluster that is not there."""
+async def check(
+    repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions
+) -> CheckResult:
+    """Renders and checks every cluster, once for each side. Raises UsageError for a base or a
+    cluster that is not there.
+    """
     return of(await sides(repository, at, wanted), wanted)
 
 
 async def sides(
-    repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions, standing: Snapshot | None = None
+    repository: open_repository.RepositoryRef,
+    at: str | None,
+    wanted: CheckOptions,
+    standing: Snapshot | None = None,
 ) -> CheckInput:
     """Reads what a check looks at; `standing` is the work tree, where it was read already."""
-    read = open_repository.expanded(standing, repository.allowed) if standing else open_repository.snapshot(repository, at)
+    read = (
+        open_repository.expanded(standing, repository.allowed)
+        if standing
+        else open_repository.snapshot(repository, at)
+    )
     head = replace(await read, known=wanted.known)
     live = _inventories(wanted.inventory, head)
     base = None
     if wanted.base is not None:
-        base = replace(await open_repository.base_snapshot(repository, wanted.base, at, wanted.base_from), known=wanted.known)
+        base = replace(
+            await open_repository.base_snapshot(repository, wanted.base, at, wanted.base_from),
+            known=wanted.known,
+        )
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await open_repository.snapshot(repository, at) if twice else None
     if wanted.live is None:
@@ -131,15 +152,25 @@ async def sides(
 
     # Which clusters are asked is for the base to say, not for a change that nobody has looked at.
     trusted = base or head
-    names = [name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live]
+    names = [
+        name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live
+    ]
     if wanted.live.context and len(names) > 1:
-        raise UsageError(f"--context names one cluster, and {len(names)} are checked: choose it with --cluster")
+        raise UsageError(
+            f"--context names one cluster, and {len(names)} are checked: choose it with --cluster"
+        )
     connection = wanted.live.naming(*(wanted.clusters if base is None else names))
-    seen, unread = await live_cluster.clusters(connection, {name: rendering.facts(trusted, name) for name in names})
+    seen, unread = await live_cluster.clusters(
+        connection, {name: rendering.facts(trusted, name) for name in names}
+    )
     if unread and wanted.require_live:
         raise next(iter(unread.values()))
     return CheckInput(
-        head, base, {**live, **seen}, again, tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items())
+        head,
+        base,
+        {**live, **seen},
+        again,
+        tuple(f"{name or 'the cluster'}: {error}" for name, error in unread.items()),
     )
 
 
@@ -157,7 +188,13 @@ def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
     every = rendering.clusters(head)
     names = wanted.clusters or every or ("",)
     found = {
-        name: prepare.prepare(head, cluster=name, namespace=wanted.namespace, live=sides.known(name), files=name == names[0])
+        name: prepare.prepare(
+            head,
+            cluster=name,
+            namespace=wanted.namespace,
+            live=sides.known(name),
+            files=name == names[0],
+        )
         for name in names
     }
     bundles = {name: one.bundle for name, one in found.items()}
@@ -168,21 +205,29 @@ def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
                 again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:
-        return CheckResult(head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread)
+        return CheckResult(
+            head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread
+        )
     from gitops_ds.commands.check import diff
 
     return diff.against(sides, sides.base, wanted, found, more)
 
 
 def require_content(where: str, snapshot: Snapshot, prepared: Iterable[Prepared]) -> None:
-    """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong directory would succeed for ever."""
-    if not any(one.bundle.manifests or one.findings for one in prepared) and not rendering.is_ours(snapshot):
+    """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong
+    directory would succeed for ever.
+    """
+    if not any(one.bundle.manifests or one.findings for one in prepared) and not rendering.is_ours(
+        snapshot
+    ):
         advice = "name the directory of the repository (an argument, -C or --path)"
         raise UsageError(f"{where} has no Kubernetes object and no file of gitops-ds: {advice}")
 
 
 def document(checked: CheckResult) -> dict[str, Any]:
-    """What is known of nodes, what changes, and where clusters differ from the base, as parts of the report."""
+    """What is known of nodes, what changes, and where clusters differ from the base, as parts of
+    the report.
+    """
     told: dict[str, Any] = {"nodes": _nodes_json(checked)}
     if checked.changed is None and checked.drift is None:
         return told
@@ -200,15 +245,24 @@ def notes(checked: CheckResult) -> list[str]:
     if seen:
         told.append(f"{_nodes_in(seen)} of the inventory")
     if declared:
-        told.append(f"{_nodes_in(declared)} as the cluster's file declares its pools; nobody has seen them")
+        told.append(
+            f"{_nodes_in(declared)} as the cluster's file declares its pools; nobody has seen them"
+        )
     unplaced = sorted({key.name for one in declared for key in one.fleet.unknown})
     if unplaced:
         told.append(
-            f"{node_groups.listed(unplaced)}: no pool declares the labels that these ask for, so where they run is not known"
+            f"{node_groups.listed(unplaced)}: no pool declares the labels that these ask for, so "
+            "where they run is not known"
         )
     if unknown:
-        silent = sorted({name for one in unknown for name in node_pools.silent(one.bundle.cluster.pools)})
-        why = f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`" if silent else "no inventory, no pools"
+        silent = sorted(
+            {name for one in unknown for name in node_pools.silent(one.bundle.cluster.pools)}
+        )
+        why = (
+            f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`"
+            if silent
+            else "no inventory, no pools"
+        )
         where = f" of {node_groups.listed(named)}" if (named := _names(unknown)) else ""
         told.append(f"no nodes{where} are known ({why}): rules over nodes did not look")
     return [*told, *checked.unread]
@@ -227,16 +281,28 @@ def _nodes_json(checked: CheckResult) -> list[dict[str, Any]]:
     return [
         {
             "cluster": one.bundle.cluster.name,
-            "source": "none" if one.census is None else "pools" if one.census.declared else "inventory",
+            "source": "none"
+            if one.census is None
+            else "pools"
+            if one.census.declared
+            else "inventory",
             "count": len(one.census.nodes) if one.census else 0,
-            "pools": node_groups.by_pool((node.name for node in one.census.nodes), one.census) if one.census else {},
+            "pools": node_groups.by_pool((node.name for node in one.census.nodes), one.census)
+            if one.census
+            else {},
         }
         for one in checked.prepared
     ]
 
 
 def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings of all clusters, each once: what is wrong with a file itself is the same for all of them."""
+    """The findings of all clusters, each once: what is wrong with a file itself is the same for all
+    of them.
+    """
     several = len(prepared) > 1
     found = (*(finding for one in prepared for finding in one.findings), *more)
-    return tuple(dict.fromkeys(finding if finding.object and several else finding.on_cluster("") for finding in found))
+    return tuple(
+        dict.fromkeys(
+            finding if finding.object and several else finding.on_cluster("") for finding in found
+        )
+    )

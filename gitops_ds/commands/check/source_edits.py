@@ -1,4 +1,6 @@
-"""From a mend, which is a step in a rendered object, to edits of the files that the object was rendered from."""
+"""From a mend, which is a step in a rendered object, to edits of the files that the object was
+rendered from.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,30 @@ class Sources:
         """What is written at a place; `MISSING` where nothing is, or no file that could be written."""
         if pointer.file not in self._values:
             data = self._files.get(PurePosixPath(pointer.file), b"")
-            self._values[pointer.file] = {one.index: one.value for one in parser.read(pointer.file, data).documents}
+            self._values[pointer.file] = {
+                one.index: one.value for one in parser.read(pointer.file, data).documents
+            }
         return yaml_path.at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
 
     def in_document(self, finding: Finding, mends: Sequence[Mend]) -> list[FileEdit] | None:
-        """The mends of a finding about a file itself, whose paths are those of the document that the finding stands in."""
+        """The mends of a finding about a file itself, whose paths are those of the document that
+        the finding stands in.
+        """
         file = PurePosixPath(finding.place.file) if finding.place else None
         if file is None or file not in self._files:
             return None
         data = self._files[file]
         for document in parser.read(str(file), data).documents:
             if parser.place(str(file), data, document.index, finding.path) == finding.place:
-                return [(file, Edit(document.index, mend.path, mend.value, mend.key)) for mend in mends]
+                return [
+                    (file, Edit(document.index, mend.path, mend.value, mend.key)) for mend in mends
+                ]
         return None
 
 
 def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[FileEdit] | None:
-    """The edits that the mends mean; None where what is rendered is not written as it is in one place.
+    """The edits that the mends mean; None where what is rendered is not written as it is in one
+    place.
 
     A text with parameters in it has no such place, nor has a list of which two files wrote a part.
     """
@@ -137,7 +146,9 @@ def _addition(manifest: Manifest, path: Path, value: Any, sources: Sources) -> F
 def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """The one place where the value is written as it is rendered."""
     value = yaml_path.at(manifest.body, path)
-    places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [_base(manifest.origin, path)]
+    places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [
+        _base(manifest.origin, path)
+    ]
     first = places[0]
     same = first is not None and all(place == first for place in places)
     return first if same and first is not None and sources.value(first) == value else None
@@ -147,7 +158,9 @@ def _home(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """Where the mapping or list is written: in the base, where several files have a part in it."""
     value, base = yaml_path.at(manifest.body, path), manifest.origin.base
     places = [place for below in _leaves(value) if (place := _place(manifest.origin, path, below))]
-    in_base = [place for place in places if (place.file, place.document) == (base.file, base.document)]
+    in_base = [
+        place for place in places if (place.file, place.document) == (base.file, base.document)
+    ]
     for place in dict.fromkeys((*in_base, *places, _base(manifest.origin, path))):
         if isinstance(sources.value(place), type(value)):
             return place
@@ -162,7 +175,8 @@ def _place(origin: Origin, path: Path, below: Path) -> Pointer | None:
     """Where the value at `path` is written, by what set a scalar of it."""
     pointer = lookup.pointers(origin, path + below)[0]
     cut = len(pointer.path) - len(below)
-    if pointer.line or cut < 0 or pointer.path[cut:] != below:  # a line of a chart's template; a parameter in a list's entry
+    # a line of a chart's template; a parameter in a list's entry
+    if pointer.line or cut < 0 or pointer.path[cut:] != below:
         return None
     return Pointer(pointer.file, pointer.document, pointer.path[:cut])
 

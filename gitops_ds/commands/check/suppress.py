@@ -1,4 +1,6 @@
-"""What somebody answers for is taken out of a check: annotations, comments, exceptions, and what was known before."""
+"""What somebody answers for is taken out of a check: annotations, comments, exceptions, and what
+was known before.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,24 @@ from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report
 
 
-def without(checked: CheckResult, today: date, baseline: frozenset[str] = frozenset()) -> CheckResult:
-    """The check without what somebody answers for on that day, and without what the baseline has; what is refused stays.
+def without(
+    checked: CheckResult, today: date, baseline: frozenset[str] = frozenset()
+) -> CheckResult:
+    """The check without what somebody answers for on that day, and without what the baseline has;
+    what is refused stays.
 
-    `baseline` holds fingerprints. Answers are only called unneeded where every cluster was looked at.
+    `baseline` holds fingerprints. Answers are only called unneeded where every cluster was looked
+    at.
     """
     bundles = [one.bundle for one in checked.prepared]
-    all_clusters = {bundle.cluster.name for bundle in bundles} >= set(rendering.clusters(checked.snapshot))
-    on = {rule.id for bundle in bundles for rule in rule_table.wanted(bundle.rules)} if all_clusters else set()
+    all_clusters = {bundle.cluster.name for bundle in bundles} >= set(
+        rendering.clusters(checked.snapshot)
+    )
+    on = (
+        {rule.id for bundle in bundles for rule in rule_table.wanted(bundle.rules)}
+        if all_clusters
+        else set()
+    )
     answers = suppressions.of(bundles, checked.snapshot, rendering.ignored(checked.snapshot))
     answered = suppressions.apply(checked.findings, answers, today, on.__contains__)
     known = _known(answered.findings, baseline)
@@ -44,11 +56,15 @@ def _known(findings: tuple[Finding, ...], baseline: frozenset[str]) -> dict[Find
 
 
 def read_baseline(file: str) -> frozenset[str]:
-    """The fingerprints of an earlier report (`check -o json=FILE`). Raises UsageError for any other file."""
+    """The fingerprints of an earlier report (`check -o json=FILE`). Raises UsageError for any other
+    file.
+    """
     try:
         told = orjson.loads(Path(file).read_bytes())
         return frozenset(finding["fingerprint"] for finding in told["findings"])
     except OSError as error:
         raise UsageError(f"--baseline {file}: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise UsageError(f"--baseline {file}: this is no report of a check; write one with -o json={file}") from None
+        raise UsageError(
+            f"--baseline {file}: this is no report of a check; write one with -o json={file}"
+        ) from None

@@ -1,7 +1,8 @@
-"""The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits, revert, recovery.
+"""The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits,
+revert, recovery.
 
-Every line that is told is read from the objects of the cluster or from Git when it is told; nothing is written down beforehand but
-the order of the scenes.
+Every line that is told is read from the objects of the cluster or from Git when it is told; nothing
+is written down beforehand but the order of the scenes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
 
 @dataclass(frozen=True, slots=True)
 class DemoStage:
-    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was looked at."""
+    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was
+    looked at.
+    """
 
     cluster: simulator.SimulatedCluster
     repository: Repository
@@ -64,15 +67,32 @@ class DemoStage:
     show: Callable[[Agent, float], None]
 
 
-async def play(count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None], *, page: bool = False) -> None:
-    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it should.
+async def play(
+    count: int,
+    say: Callable[[str], None],
+    show_agent: Callable[[Agent, float], None],
+    *,
+    page: bool = False,
+) -> None:
+    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it
+    should.
 
     With `page` they are on the page as well, which stays until somebody interrupts.
     """
     with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
-        async with _stage(Path(temporary), count, say, show_agent) as stage, contextlib.AsyncExitStack() as stack:
+        async with (
+            _stage(Path(temporary), count, say, show_agent) as stage,
+            contextlib.AsyncExitStack() as stack,
+        ):
             link = await stack.enter_async_context(_paged(stage)) if page else ""
-            for scene in (_every_node, _join_and_leave, _rollout, _broken_commit, _bad_image, _way_back):
+            for scene in (
+                _every_node,
+                _join_and_leave,
+                _rollout,
+                _broken_commit,
+                _bad_image,
+                _way_back,
+            ):
                 await scene(stage)
             if link:
                 say(f"\nThe page stays at {link} until you press Ctrl-C")
@@ -94,14 +114,18 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
 
     states: dict[str, State] = {}
     standings = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
-    shown = page_view.Shown(CLUSTER, standings, lambda: [page_view.RepositoryView(stage.loop.wanted, stage.repository)])
+    shown = page_view.Shown(
+        CLUSTER, standings, lambda: [page_view.RepositoryView(stage.loop.wanted, stage.repository)]
+    )
 
     async def remember() -> None:
         heard = 0
         while True:
             for told in stage.heard[heard:]:
                 if isinstance(told, PassEnded):
-                    states[stage.loop.owner] = await state_store.load(stage.cluster, "gitops-ds", stage.loop.owner)
+                    states[stage.loop.owner] = await state_store.load(
+                        stage.cluster, "gitops-ds", stage.loop.owner
+                    )
                 standings.hear(told)
                 shown.hear(told)
             heard = len(stage.heard)
@@ -130,16 +154,27 @@ async def _stage(
     if expand.program() is None:
         _without_kustomize(work)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
-    say(f"a Git repository in {work}: commit {first[:12]} with {sum(1 for f in work.rglob('*.yaml'))} YAML files")
+    say(
+        f"a Git repository in {work}: commit {first[:12]} with "
+        f"{sum(1 for f in work.rglob('*.yaml'))} YAML files"
+    )
     behaviour = Behaviour(faults=(PodFault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
     async with (
         simulator.SimulatedCluster(behaviour) as cluster,
         Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
     ):
-        cluster.add_nodes(NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1))
+        cluster.add_nodes(
+            NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
+        )
         heard: list[Record] = []
         loop = _loop(cluster, repository, heard)
-        controller = Controller(cluster.client(), Powers.FULL, _quiet, clock=cluster.server.now, chance=random.Random(1).random)
+        controller = Controller(
+            cluster.client(),
+            Powers.FULL,
+            _quiet,
+            clock=cluster.server.now,
+            chance=random.Random(1).random,
+        )
         stage = DemoStage(cluster, repository, work, loop, controller, heard, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
@@ -156,14 +191,18 @@ def _without_kustomize(work: Path) -> None:
         shutil.rmtree(agent, ignore_errors=True)
         for cluster in (work / "clusters").glob("*.yaml"):
             lines = cluster.read_text().splitlines(keepends=True)
-            cluster.write_text("".join(line for line in lines if not line.strip().startswith(f"{agent.name}:")))
+            cluster.write_text(
+                "".join(line for line in lines if not line.strip().startswith(f"{agent.name}:"))
+            )
 
 
 def _quiet(_: Record) -> None:
     """The controller's own records; the scenes look at the objects instead."""
 
 
-def _loop(cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Record]) -> deployer_loop.Loop:
+def _loop(
+    cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Record]
+) -> deployer_loop.Loop:
     async def snapshot(commit: CommitId) -> Snapshot:
         return await open_repository.snapshot_of(repository, commit, "")
 
@@ -171,10 +210,16 @@ def _loop(cluster: simulator.SimulatedCluster, repository: Repository, heard: li
         return repository.tip(revision.Branch("main"))
 
     place = DeployTarget(
-        cluster.client(), "gitops-ds", state_store.identity("node-agents", "", "", CLUSTER), repository.address.display
+        cluster.client(),
+        "gitops-ds",
+        state_store.identity("node-agents", "", "", CLUSTER),
+        repository.address.display,
     )
     source = revision_selector.RevisionSource(
-        tip, snapshot, repository.movement, revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER))
+        tip,
+        snapshot,
+        repository.movement,
+        revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER)),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
@@ -198,20 +243,30 @@ async def _agent(stage: DemoStage, name: str, until: Callable[[Agent], bool], wh
     return fleet_agents.find(await _fleet(stage, found, what), name, "")
 
 
-async def _fleet(stage: DemoStage, until: Callable[[tuple[Agent, ...]], bool], what: str) -> tuple[Agent, ...]:
+async def _fleet(
+    stage: DemoStage, until: Callable[[tuple[Agent, ...]], bool], what: str
+) -> tuple[Agent, ...]:
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         agents = await _look(stage)
         if until(agents):
             return agents
         if asyncio.get_running_loop().time() > deadline:
-            last = next((text for told in reversed(stage.heard) if (text := log_lines.line(told))), "the deployer said nothing")
-            raise errors.TimedOut(f"the embedded cluster did not come to this: {what}; last it said: {last}")
+            last = next(
+                (text for told in reversed(stage.heard) if (text := log_lines.line(told))),
+                "the deployer said nothing",
+            )
+            raise errors.TimedOut(
+                f"the embedded cluster did not come to this: {what}; last it said: {last}"
+            )
         await asyncio.sleep(1.0)
 
 
 def _healthy(agent: Agent) -> bool:
-    return agent.health.state is HealthState.HEALTHY and agent.counts.available == agent.counts.desired > 0
+    return (
+        agent.health.state is HealthState.HEALTHY
+        and agent.counts.available == agent.counts.desired > 0
+    )
 
 
 async def _every_node(stage: DemoStage) -> None:
@@ -227,19 +282,25 @@ async def _every_node(stage: DemoStage) -> None:
     desired = sum(agent.counts.desired for agent in agents)
     nodes = len({node.name for node in agents[0].seen.nodes})
     stage.say(
-        f"  {len(agents)} DaemonSets on {nodes} nodes: {desired} pods wanted, {sum(a.counts.available for a in agents)} available"
+        f"  {len(agents)} DaemonSets on {nodes} nodes: {desired} pods wanted, "
+        f"{sum(a.counts.available for a in agents)} available"
     )
     _counters(stage, fleet_agents.find(agents, STAR, ""))
 
 
 def _all_there(agent: Agent) -> bool:
-    return agent.seen.daemonset.counts is not None and agent.counts.available == agent.counts.desired and not agent.health.nodes
+    return (
+        agent.seen.daemonset.counts is not None
+        and agent.counts.available == agent.counts.desired
+        and not agent.health.nodes
+    )
 
 
 def _counters(stage: DemoStage, agent: Agent) -> None:
     counts = agent.counts
     stage.say(
-        f"  {agent.key.name}: DESIRED {counts.desired}  CURRENT {counts.current}  READY {counts.ready}  "
+        f"  {agent.key.name}: DESIRED {counts.desired}  CURRENT {counts.current}  READY "
+        f"{counts.ready}  "
         f"UP-TO-DATE {counts.updated}  AVAILABLE {counts.available}  {agent.health.state}"
     )
 
@@ -248,11 +309,24 @@ async def _join_and_leave(stage: DemoStage) -> None:
     stage.say("\nA node joins, another leaves; nobody commits anything")
     before = stage.cluster.server.now()
     stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
-    agent = await _agent(stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node")
-    stage.say(f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: {_pod_on(agent, 'node-new')}")
+    agent = await _agent(
+        stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node"
+    )
+    stage.say(
+        f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: "
+        f"{_pod_on(agent, 'node-new')}"
+    )
     stage.cluster.remove_node("node-1")
-    agent = await _agent(stage, STAR, lambda a: _healthy(a) and not _runs_on(a, "node-1"), "no pod on the node that left")
-    stage.say(f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, {agent.counts.available} available")
+    agent = await _agent(
+        stage,
+        STAR,
+        lambda a: _healthy(a) and not _runs_on(a, "node-1"),
+        "no pod on the node that left",
+    )
+    stage.say(
+        f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, "
+        f"{agent.counts.available} available"
+    )
 
 
 def _runs_on(agent: Agent, node: str) -> bool:
@@ -264,10 +338,18 @@ def _pod_on(agent: Agent, node: str) -> str:
 
 
 async def _rollout(stage: DemoStage) -> None:
-    stage.say("\nA newer image: planned against the live ControllerRevisions, rolled out one node at a time")
+    stage.say(
+        "\nA newer image: planned against the live ControllerRevisions, rolled out one node at a "
+        "time"
+    )
     commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
     await _told_plan(stage, commit)
-    agent = await _agent(stage, OTHER, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit, "the new image everywhere")
+    agent = await _agent(
+        stage,
+        OTHER,
+        lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit,
+        "the new image everywhere",
+    )
     _counters(stage, agent)
     stage.say(f"  revision {_number(agent)} is commit {commit[:12]}")
 
@@ -278,7 +360,9 @@ def _number(agent: Agent) -> int:
 
 def _tag(stage: DemoStage, name: str) -> str:
     """The tag of the agent's image as it stands in the file."""
-    found = re.search(r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text())
+    found = re.search(
+        r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text()
+    )
     return found[1] if found else ""
 
 
@@ -296,7 +380,14 @@ async def _told_plan(stage: DemoStage, commit: CommitId) -> None:
     """Prints the plan that the deployer made for the commit, without its last lines."""
 
     def planned() -> Planned | None:
-        return next((r for r in stage.heard if isinstance(r, Planned) and r.plan.commit == commit and r.plan.writes), None)
+        return next(
+            (
+                r
+                for r in stage.heard
+                if isinstance(r, Planned) and r.plan.commit == commit and r.plan.writes
+            ),
+            None,
+        )
 
     await _fleet(stage, lambda _: planned() is not None, "a plan for the commit")
     found = planned()
@@ -311,7 +402,9 @@ async def _broken_commit(stage: DemoStage) -> None:
     commit = await _commit(stage, OTHER, ("tolerations:", "tolerationz:"), "a typo")
 
     def rejected() -> CommitRejected | None:
-        return next((r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None)
+        return next(
+            (r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None
+        )
 
     await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection")
     found = rejected()
@@ -319,7 +412,10 @@ async def _broken_commit(stage: DemoStage) -> None:
         stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
     after = await _agent(stage, OTHER, _healthy, "a healthy agent")
     was, remains = before.seen.daemonset.generation, after.seen.daemonset.generation
-    stage.say(f"  the DaemonSet was at generation {was} and is at generation {remains}, {after.health.state}")
+    stage.say(
+        f"  the DaemonSet was at generation {was} and is at generation {remains}, "
+        f"{after.health.state}"
+    )
     await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
 
 
@@ -327,7 +423,9 @@ async def _bad_image(stage: DemoStage) -> None:
     stage.say("\nA bad image: the rollout stalls, and health says where and why")
     commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
     await _told_plan(stage, commit)
-    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    agent = await _agent(
+        stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout"
+    )
     stage.say(f"  {agent.health.state}: {agent.health.message}")
     for node in agent.health.nodes:
         if node.blame == "template":
@@ -337,23 +435,36 @@ async def _bad_image(stage: DemoStage) -> None:
 
 async def _way_back(stage: DemoStage) -> None:
     stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
-    agent = await _agent(stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout")
+    agent = await _agent(
+        stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout"
+    )
     good = agent.history[-2]
     named = open_repository.RepositoryRef(stage.repository.address, "", None)
-    asked = rollback.RollbackOptions(good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR))
+    asked = rollback.RollbackOptions(
+        good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR)
+    )
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await rollback.roll_back_in(stage.repository, named, agent, asked)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
     stage.loop.ask()
-    agent = await _agent(stage, STAR, lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit, "recovery")
+    agent = await _agent(
+        stage,
+        STAR,
+        lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit,
+        "recovery",
+    )
     _counters(stage, agent)
     stage.say("\n  REVISION  COMMIT        NODES  CHANGE-CAUSE")
     for row in await history.history(agent, stage.repository):
         mark = "*" if row["current"] else " "
-        stage.say(f"  {row['revision']:>7}{mark}  {row['commit'][:12]}  {row['nodes']:>5}  {row['changeCause']}")
+        stage.say(
+            f"  {row['revision']:>7}{mark}  {row['commit'][:12]}  {row['nodes']:>5}  "
+            f"{row['changeCause']}"
+        )
     same = agent.history[-1].template == good.template
     stage.say(
-        f"  revision {_number(agent)} {'is byte for byte' if same else 'is not'} the template that revision {good.number} was"
+        f"  revision {_number(agent)} {'is byte for byte' if same else 'is not'} the template "
+        f"that revision {good.number} was"
     )
     moment = datetime.fromtimestamp(stage.cluster.server.now(), UTC)
     stage.say(f"  on the cluster's clock it is {fleet_agents.when(moment)}")

@@ -1,4 +1,5 @@
-"""What `doctor` looks at: everything that must be well before an apply can be, each as one line with what to do.
+"""What `doctor` looks at: everything that must be well before an apply can be, each as one line
+with what to do.
 
 Nothing is written: rights are asked for, not tried.
 """
@@ -23,7 +24,17 @@ from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import version as git_version
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, LEASE, NAMESPACE, NODE, POD, Key, Resource
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    POD,
+    Key,
+    Resource,
+)
 from gitops_ds.renderers import expand, process
 from gitops_ds.settings import service as settings
 from gitops_ds.settings.service import Service
@@ -31,7 +42,10 @@ from gitops_ds.yaml import nodes
 
 OLDEST_GIT: Final = (2, 39)
 _REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
-_ROLES: Final = "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists them)"
+_ROLES: Final = (
+    "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists "
+    "them)"
+)
 
 
 async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
@@ -54,7 +68,9 @@ async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
 
 
 def _versions() -> Line:
-    return Line("versions", CheckVerdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}")
+    return Line(
+        "versions", CheckVerdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}"
+    )
 
 
 def _yaml() -> Line:
@@ -72,22 +88,51 @@ def _schemas() -> Line:
     try:
         counts = {version: len(openapi.kinds(version)) for version in openapi.VERSIONS}
     except (OSError, ValueError, KeyError) as error:
-        return Line("schemas", CheckVerdict.BAD, f"the Kubernetes schemas can't be read: {error}", "install gitops-ds anew")
+        return Line(
+            "schemas",
+            CheckVerdict.BAD,
+            f"the Kubernetes schemas can't be read: {error}",
+            "install gitops-ds anew",
+        )
     return Line(
-        "schemas", CheckVerdict.OK, "Kubernetes " + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items())
+        "schemas",
+        CheckVerdict.OK,
+        "Kubernetes "
+        + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items()),
     )
 
 
 def _settings(wanted: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
-    """The line; what is wanted, with the file's words where the command line has none; and the file's settings."""
+    """The line; what is wanted, with the file's words where the command line has none; and the
+    file's settings.
+    """
     if wanted.settings is None:
-        return Line("settings", CheckVerdict.OK, "no file named: options and GITOPS_DS_… variables count"), wanted, None
+        return (
+            Line(
+                "settings",
+                CheckVerdict.OK,
+                "no file named: options and GITOPS_DS_… variables count",
+            ),
+            wanted,
+            None,
+        )
     try:
         found = settings.read(wanted.settings)
     except errors.SettingsError as error:
-        return Line("settings", CheckVerdict.BAD, str(error), "mend the file; docs/operations.md lists the settings"), wanted, None
+        return (
+            Line(
+                "settings",
+                CheckVerdict.BAD,
+                str(error),
+                "mend the file; docs/operations.md lists the settings",
+            ),
+            wanted,
+            None,
+        )
     theirs, ours = found.cluster, wanted.connection
-    connection = connect.Connection(ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace)
+    connection = connect.Connection(
+        ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace
+    )
     merged = replace(wanted, cluster=wanted.cluster or theirs.name, connection=connection)
     return Line("settings", CheckVerdict.OK, f"{wanted.settings} is right"), merged, found
 
@@ -98,7 +143,9 @@ def _git(version: tuple[int, ...] | None) -> Line:
         return Line("git", CheckVerdict.BAD, "git is not on the PATH", advice)
     text = f"git {'.'.join(map(str, version))}"
     return (
-        Line("git", CheckVerdict.OK, text) if version >= OLDEST_GIT else Line("git", CheckVerdict.BAD, f"{text} is too old", advice)
+        Line("git", CheckVerdict.OK, text)
+        if version >= OLDEST_GIT
+        else Line("git", CheckVerdict.BAD, f"{text} is too old", advice)
     )
 
 
@@ -106,16 +153,37 @@ def _kustomize() -> Line:
     found = expand.program()
     if found is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
-        return Line("kustomize", CheckVerdict.WARNING, "neither kustomize nor kubectl is on the PATH", advice)
+        return Line(
+            "kustomize",
+            CheckVerdict.WARNING,
+            "neither kustomize nor kubectl is on the PATH",
+            advice,
+        )
     if (way := process.isolation()) == "none":
-        advice = "allow seccomp filters or user namespaces; until then URLs are refused wherever a kustomization could fetch them"
-        return Line("kustomize", CheckVerdict.WARNING, f"{found[0]} can't be kept from the network here", advice)
-    return Line("kustomize", CheckVerdict.OK, f"kustomizations are built by {found[0]}, without a network ({way})")
+        advice = (
+            "allow seccomp filters or user namespaces; until then URLs are refused wherever a "
+            "kustomization could fetch them"
+        )
+        return Line(
+            "kustomize",
+            CheckVerdict.WARNING,
+            f"{found[0]} can't be kept from the network here",
+            advice,
+        )
+    return Line(
+        "kustomize",
+        CheckVerdict.OK,
+        f"kustomizations are built by {found[0]}, without a network ({way})",
+    )
 
 
-async def _live(wanted: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]) -> AsyncIterator[Line]:
+async def _live(
+    wanted: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]
+) -> AsyncIterator[Line]:
     try:
-        async with connect.opened(wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None) as cluster:
+        async with connect.opened(
+            wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None
+        ) as cluster:
             yield _version(await cluster.version())
             keys = [key for bundle in bundles for key in bundle.manifests]
             async for line in rights(cluster, keys, wanted.connection.state_namespace):
@@ -123,7 +191,12 @@ async def _live(wanted: DoctorOptions, service: Service | None, bundles: Sequenc
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
     except (errors.ClusterError, errors.UsageError) as error:
-        yield Line("cluster", CheckVerdict.BAD, str(error), "`kubectl version` with the same kubeconfig and context should answer")
+        yield Line(
+            "cluster",
+            CheckVerdict.BAD,
+            str(error),
+            "`kubectl version` with the same kubeconfig and context should answer",
+        )
 
 
 def _version(version: str) -> Line:
@@ -131,8 +204,16 @@ def _version(version: str) -> Line:
     if minor in openapi.VERSIONS:
         return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
     oldest, newest = openapi.VERSIONS[0], openapi.NEWEST
-    advice = f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are {oldest} to {newest}"
-    return Line("cluster", CheckVerdict.WARNING, f"Kubernetes {version} is not one that this version was tested with", advice)
+    advice = (
+        f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are "
+        f"{oldest} to {newest}"
+    )
+    return Line(
+        "cluster",
+        CheckVerdict.WARNING,
+        f"Kubernetes {version} is not one that this version was tested with",
+        advice,
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,20 +232,40 @@ class Right:
 
 def looking() -> tuple[Right, ...]:
     """What reading a fleet takes; `watch` is the service's."""
-    return tuple(Right(verb, resource) for resource in (DAEMONSET, CONTROLLER_REVISION, NODE, POD) for verb in ("list", "watch"))
+    return tuple(
+        Right(verb, resource)
+        for resource in (DAEMONSET, CONTROLLER_REVISION, NODE, POD)
+        for verb in ("list", "watch")
+    )
 
 
 def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
-    """What a server-side apply of these objects takes; without any, of DaemonSets and ConfigMaps anywhere."""
-    places = {(builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys}
-    known = {(resource, namespace) for resource, namespace in places if resource is not None} or {(DAEMONSET, ""), (CONFIG_MAP, "")}
-    found = {Right(verb, resource, namespace) for resource, namespace in known for verb in ("get", "create", "patch")}
+    """What a server-side apply of these objects takes; without any, of DaemonSets and ConfigMaps
+    anywhere.
+    """
+    places = {
+        (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
+    }
+    known = {(resource, namespace) for resource, namespace in places if resource is not None} or {
+        (DAEMONSET, ""),
+        (CONFIG_MAP, ""),
+    }
+    found = {
+        Right(verb, resource, namespace)
+        for resource, namespace in known
+        for verb in ("get", "create", "patch")
+    }
     return tuple(sorted(found | {Right("list", resource) for resource, _ in known}))
 
 
 def remembering(namespace: str) -> tuple[Right, ...]:
-    """What keeping the state takes, and telling how agents stand: ConfigMaps in the service's namespace."""
-    return tuple(Right(verb, CONFIG_MAP, namespace) for verb in ("get", "list", "watch", "create", "patch", "delete"))
+    """What keeping the state takes, and telling how agents stand: ConfigMaps in the service's
+    namespace.
+    """
+    return tuple(
+        Right(verb, CONFIG_MAP, namespace)
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    )
 
 
 def leading(namespace: str) -> tuple[Right, ...]:
@@ -173,16 +274,28 @@ def leading(namespace: str) -> tuple[Right, ...]:
 
 
 def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
-    """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content names that nobody uses."""
-    places = {(builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys}
-    known = {(resource, namespace) for resource, namespace in places if resource is not None and resource != NAMESPACE}
+    """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content
+    names that nobody uses.
+    """
+    places = {
+        (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
+    }
+    known = {
+        (resource, namespace)
+        for resource, namespace in places
+        if resource is not None and resource != NAMESPACE
+    }
     return tuple(
-        sorted(Right("delete", resource, namespace) for resource, namespace in known or {(DAEMONSET, ""), (CONFIG_MAP, "")})
+        sorted(
+            Right("delete", resource, namespace)
+            for resource, namespace in known or {(DAEMONSET, ""), (CONFIG_MAP, "")}
+        )
     )
 
 
 async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> AsyncIterator[Line]:
-    """One line for each use of rights. `keys`: the objects of the repository, `namespace`: of the state. Raises ClusterError.
+    """One line for each use of rights. `keys`: the objects of the repository, `namespace`: of the
+    state. Raises ClusterError.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
     """
@@ -197,7 +310,12 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
             CheckVerdict.WARNING,
             "needed by a service with an election; the settings may switch it off",
         ),
-        ("rights to prune", pruning(named), CheckVerdict.WARNING, "needed for --prune, and to collect ConfigMaps that nobody uses"),
+        (
+            "rights to prune",
+            pruning(named),
+            CheckVerdict.WARNING,
+            "needed for --prune, and to collect ConfigMaps that nobody uses",
+        ),
     )
     for name, asked, verdict, advice in uses:
         answers = await asyncio.gather(*(_may(cluster, right) for right in asked))
@@ -214,8 +332,18 @@ def _list(missing: list[Right]) -> str:
 
 
 async def _may(cluster: Cluster, right: Right) -> bool:
-    asked = {"verb": right.verb, "group": right.resource.group, "resource": right.resource.plural, "namespace": right.namespace}
-    body = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "metadata": {}, "spec": {"resourceAttributes": asked}}
+    asked = {
+        "verb": right.verb,
+        "group": right.resource.group,
+        "resource": right.resource.plural,
+        "namespace": right.namespace,
+    }
+    body = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": _REVIEW.kind,
+        "metadata": {},
+        "spec": {"resourceAttributes": asked},
+    }
     told = await cluster.create(_REVIEW, body)
     return bool((told.get("status") or {}).get("allowed"))
 
@@ -224,7 +352,10 @@ def as_json(lines: Iterable[Line]) -> dict[str, Any]:
     """The document of `doctor -o json`."""
     told = list(lines)
     counts = Counter(line.verdict for line in told)
-    checks = [{"name": line.name, "verdict": line.verdict, "message": line.message, "advice": line.advice} for line in told]
+    checks = [
+        {"name": line.name, "verdict": line.verdict, "message": line.message, "advice": line.advice}
+        for line in told
+    ]
     return {
         "apiVersion": "gitops-ds.io/v1",
         "kind": "Diagnosis",

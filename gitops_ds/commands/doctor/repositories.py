@@ -1,4 +1,6 @@
-"""What `doctor` says of repositories: the one that was named, or all of the settings, which are read as the service reads them."""
+"""What `doctor` says of repositories: the one that was named, or all of the settings, which are
+read as the service reads them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _ADVICE = "docs/repository-access.md tells what each setting names"
 _UNREAD = "name it with -C, and see that it can be read and has a commit"
 
 
-async def examine(wanted: DoctorOptions, service: Service | None, bundles: list[Bundle]) -> AsyncIterator[Line]:
+async def examine(
+    wanted: DoctorOptions, service: Service | None, bundles: list[Bundle]
+) -> AsyncIterator[Line]:
     """Their lines; what each of them means is added to `bundles`."""
     if service is not None and service.repositories:
         async for line in _followed(wanted, service, bundles):
@@ -43,15 +47,24 @@ async def examine(wanted: DoctorOptions, service: Service | None, bundles: list[
             yield line
 
 
-async def _followed(wanted: DoctorOptions, service: Service, bundles: list[Bundle]) -> AsyncIterator[Line]:
+async def _followed(
+    wanted: DoctorOptions, service: Service, bundles: list[Bundle]
+) -> AsyncIterator[Line]:
     async with contextlib.AsyncExitStack() as stack:
         secrets = None
         try:
-            if any("secretRef" in entry for told in service.repositories for entry in told.credentials):
+            if any(
+                "secretRef" in entry for told in service.repositories for entry in told.credentials
+            ):
                 cluster = await stack.enter_async_context(connect.opened(wanted.connection))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
-            yield Line("credentials", CheckVerdict.BAD, f"a Secret can't be read: {error}", "see the line of the cluster")
+            yield Line(
+                "credentials",
+                CheckVerdict.BAD,
+                f"a Secret can't be read: {error}",
+                "see the line of the cluster",
+            )
         for told in service.repositories:
             try:
                 where = address.parse(told.url, allow_local=told.allow_local)
@@ -83,7 +96,9 @@ class _Followed:
         if self.told.verify.mode is not Mode.NONE:
             for line in await signing_keys.lines(self.told, display, now):
                 yield line
-            yield await result.told("signatures", f"the tip of {display} is signed", self._untrusted(), _ADVICE)
+            yield await result.told(
+                "signatures", f"the tip of {display} is signed", self._untrusted(), _ADVICE
+            )
 
     async def _untrusted(self) -> str:
         trust, wanted = git_auth.trust_of(self.told), revision_of(self.told)
@@ -96,13 +111,22 @@ class _Followed:
     async def snapshot(self) -> Snapshot:
         """Its tip, as the service would see it."""
         async with self._opened() as repository:
-            return await open_repository.snapshot_of(repository, await repository.tip(revision_of(self.told)), self.told.path)
+            return await open_repository.snapshot_of(
+                repository, await repository.tip(revision_of(self.told)), self.told.path
+            )
 
     def _opened(self) -> Repository:
-        return Repository(self.own.where, open_repository.cache_directory(), self.own, allowed=self.service.allowed)
+        return Repository(
+            self.own.where,
+            open_repository.cache_directory(),
+            self.own,
+            allowed=self.service.allowed,
+        )
 
 
-async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: list[Bundle]) -> AsyncIterator[Line]:
+async def _read(
+    display: str, look: Awaitable[Snapshot], cluster: str, bundles: list[Bundle]
+) -> AsyncIterator[Line]:
     """The lines of a repository and of its manifests."""
     try:
         snapshot = await look
@@ -113,7 +137,11 @@ async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: 
         advice = "only commits are applied: git init, git add, git commit"
         yield Line("repository", CheckVerdict.WARNING, f"{display} is not in Git", advice)
     else:
-        yield Line("repository", CheckVerdict.OK, f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}")
+        yield Line(
+            "repository",
+            CheckVerdict.OK,
+            f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}",
+        )
     try:
         found = prepare.prepare(snapshot, cluster=cluster)
     except errors.GitopsError as error:
@@ -121,9 +149,16 @@ async def _read(display: str, look: Awaitable[Snapshot], cluster: str, bundles: 
         return
     bundles.append(found.bundle)
     if found.deployable:
-        yield Line("manifests", CheckVerdict.OK, f"{counted(len(found.bundle.manifests), 'object')} can be applied")
+        yield Line(
+            "manifests",
+            CheckVerdict.OK,
+            f"{counted(len(found.bundle.manifests), 'object')} can be applied",
+        )
     else:
         refused = sum(finding.refused for finding in found.findings)
         yield Line(
-            "manifests", CheckVerdict.BAD, f"{counted(refused, 'finding')} must be fixed first", "`gitops-ds check` tells each"
+            "manifests",
+            CheckVerdict.BAD,
+            f"{counted(refused, 'finding')} must be fixed first",
+            "`gitops-ds check` tells each",
         )

@@ -30,7 +30,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class DoctorOptions:
-    """What to look at: the repository as named (None: the one around), a settings file, the cluster and its name in `clusters/`."""
+    """What to look at: the repository as named (None: the one around), a settings file, the cluster
+    and its name in `clusters/`.
+    """
 
     repository: str | None = None
     path: str = ""
@@ -45,4 +47,8 @@ async def told(name: str, well: str, looking: Awaitable[str], advice: str) -> Li
         trouble = await looking
     except errors.GitopsError as error:
         trouble = str(error)
-    return Line(name, CheckVerdict.BAD, trouble, advice) if trouble else Line(name, CheckVerdict.OK, well)
+    return (
+        Line(name, CheckVerdict.BAD, trouble, advice)
+        if trouble
+        else Line(name, CheckVerdict.OK, well)
+    )

@@ -1,4 +1,6 @@
-"""What `doctor` says of the service's own parts: the election, and the files that webhooks, the page and news live from."""
+"""What `doctor` says of the service's own parts: the election, and the files that webhooks, the
+page and news live from.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,22 @@ def files(service: Service) -> Iterator[Line]:
 
 
 def _webhooks(service: Service) -> Iterator[Line]:
-    named = {"listen.webhook.secretFile": service.webhook.secret_file} if service.webhook.secret_file else {}
+    named = (
+        {"listen.webhook.secretFile": service.webhook.secret_file}
+        if service.webhook.secret_file
+        else {}
+    )
     for number, one in enumerate(service.repositories):
         if one.webhook_secret_file:
             place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
             named[f"{place}.webhook.secretFile"] = one.webhook_secret_file
     if named and not service.listen:
-        yield Line("webhook", CheckVerdict.WARNING, "there are secrets, and nobody listens", "set listen.address, or say --listen")
+        yield Line(
+            "webhook",
+            CheckVerdict.WARNING,
+            "there are secrets, and nobody listens",
+            "set listen.address, or say --listen",
+        )
     for setting, file in named.items():
         try:
             secrets = SecretFile(setting, file)()
@@ -47,7 +58,10 @@ def _webhooks(service: Service) -> Iterator[Line]:
         short = sum(len(secret) < _SHORTEST for secret in secrets)
         if short:
             yield Line(
-                "webhook", CheckVerdict.WARNING, f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed", _MAKE
+                "webhook",
+                CheckVerdict.WARNING,
+                f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed",
+                _MAKE,
             )
         else:
             yield Line("webhook", CheckVerdict.OK, f"{setting}: {counted(len(secrets), 'secret')}")
@@ -79,7 +93,10 @@ def _receivers(service: Service) -> Iterator[Line]:
             continue
         if url.startswith("http:"):
             yield Line(
-                "notify", CheckVerdict.WARNING, f"{one.name}: news go over http, which others can read and change", "use https"
+                "notify",
+                CheckVerdict.WARNING,
+                f"{one.name}: news go over http, which others can read and change",
+                "use https",
             )
         else:
             yield Line("notify", CheckVerdict.OK, f"{one.name}: its files can be read")
@@ -96,11 +113,17 @@ def _forges(service: Service) -> Iterator[Line]:
         except errors.UsageError as error:
             yield Line("forge", CheckVerdict.BAD, str(error), _NEWS)
         else:
-            yield Line("forge", CheckVerdict.OK, f"the status of commits goes to {found.project} at {found.url}")
+            yield Line(
+                "forge",
+                CheckVerdict.OK,
+                f"the status of commits goes to {found.project} at {found.url}",
+            )
 
 
 async def election(cluster: Cluster, service: Service, now: float) -> Line:
-    """Who holds the lease, and whether that one is still there; `now` in seconds since 1970. Raises ClusterError."""
+    """Who holds the lease, and whether that one is still there; `now` in seconds since 1970. Raises
+    ClusterError.
+    """
     space, name = service.cluster.namespace, service.election.lease
     try:
         spec = (await cluster.get(LEASE, space, name)).get("spec") or {}
@@ -108,13 +131,32 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
         return Line("election", CheckVerdict.OK, f"no Lease {space}/{name} yet: nobody has led")
     except errors.Forbidden as error:
         return Line(
-            "election", CheckVerdict.WARNING, str(error), "a service with an election needs get, create and update on leases"
+            "election",
+            CheckVerdict.WARNING,
+            str(error),
+            "a service with an election needs get, create and update on leases",
         )
-    holder, renewed = spec.get("holderIdentity"), timestamps.seconds(str(spec.get("renewTime") or ""))
+    holder, renewed = (
+        spec.get("holderIdentity"),
+        timestamps.seconds(str(spec.get("renewTime") or "")),
+    )
     if not holder:
-        return Line("election", CheckVerdict.WARNING, f"nobody holds the Lease {space}/{name}", "does the service run?")
+        return Line(
+            "election",
+            CheckVerdict.WARNING,
+            f"nobody holds the Lease {space}/{name}",
+            "does the service run?",
+        )
     silent = now - renewed if renewed is not None else 0.0
     if silent > 2 * service.election.timing.duration:
-        words = f"{holder} holds the Lease {space}/{name}, and did not renew it for {timestamps.elapsed(silent)}"
-        return Line("election", CheckVerdict.WARNING, words, "does the service run, and may it update leases? See its log")
+        words = (
+            f"{holder} holds the Lease {space}/{name}, and did not renew it for "
+            f"{timestamps.elapsed(silent)}"
+        )
+        return Line(
+            "election",
+            CheckVerdict.WARNING,
+            words,
+            "does the service run, and may it update leases? See its log",
+        )
     return Line("election", CheckVerdict.OK, f"{holder} leads by the Lease {space}/{name}")

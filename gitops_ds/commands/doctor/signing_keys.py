@@ -1,4 +1,6 @@
-"""What `doctor` says of the keys whose signatures count: which lines name none, and which keys are past their time."""
+"""What `doctor` says of the keys whose signatures count: which lines name none, and which keys are
+past their time.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,16 @@ from gitops_ds.service import git_auth
 from gitops_ds.settings.repository import RepositorySettings
 
 _NAME = "signature keys"
-_WRITE = 'write `someone@example.com namespaces="git" ssh-ed25519 AAAA…`, a line each; docs/repository-access.md shows it'
+_WRITE = (
+    'write `someone@example.com namespaces="git" ssh-ed25519 AAAA…`, a line each; '
+    "docs/repository-access.md shows it"
+)
 _RENEW = "let their owners renew them, and put the new ones into the file"
 # https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
 _OPTION = r'[a-z-]+(?:="[^"]*")?'
-_SIGNER = re.compile(rf"\S+\s+(?P<options>(?:{_OPTION}(?:,{_OPTION})*\s+)??)(?P<type>(?:ssh|ecdsa|sk)-\S+)\s+(?P<key>\S+)")
+_SIGNER = re.compile(
+    rf"\S+\s+(?P<options>(?:{_OPTION}(?:,{_OPTION})*\s+)??)(?P<type>(?:ssh|ecdsa|sk)-\S+)\s+(?P<key>\S+)"
+)
 _BEFORE = re.compile(r'valid-before="(\d{8})(\d{4})?(\d{2})?(Z?)"')
 
 
@@ -31,18 +38,35 @@ async def lines(told: RepositorySettings, display: str, now: float) -> list[Line
         trust = git_auth.trust_of(told)
         openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
     except errors.GitopsError as error:
-        return [Line(_NAME, CheckVerdict.BAD, str(error), "docs/repository-access.md tells what each setting names")]
+        return [
+            Line(
+                _NAME,
+                CheckVerdict.BAD,
+                str(error),
+                "docs/repository-access.md tells what each setting names",
+            )
+        ]
     troubles = list(_of_signers(trust))
     ends = [end for _, end in _signers(trust)] + [key.expires for key in openpgp if not key.revoked]
     valid = sum(end is None or end > now for end in ends)
     past = len(ends) - valid + sum(key.revoked for key in openpgp)
     if not valid:
         troubles.append(
-            Line(_NAME, CheckVerdict.BAD, f"{display}: no key counts any more: all {past} are expired or revoked", _RENEW)
+            Line(
+                _NAME,
+                CheckVerdict.BAD,
+                f"{display}: no key counts any more: all {past} are expired or revoked",
+                _RENEW,
+            )
         )
     elif past:
         troubles.append(
-            Line(_NAME, CheckVerdict.WARNING, f"{display}: {past} of {past + valid} keys are expired or revoked", _RENEW)
+            Line(
+                _NAME,
+                CheckVerdict.WARNING,
+                f"{display}: {past} of {past + valid} keys are expired or revoked",
+                _RENEW,
+            )
         )
     return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys count")]
 
@@ -51,12 +75,21 @@ def _of_signers(trust: Trust) -> Iterator[Line]:
     known = {number for number, _ in _signers(trust)}
     for number, _ in _written(trust):
         if number not in known:
-            yield Line(_NAME, CheckVerdict.BAD, f"repository.verify.allowedSignersFile: line {number} names no key", _WRITE)
+            yield Line(
+                _NAME,
+                CheckVerdict.BAD,
+                f"repository.verify.allowedSignersFile: line {number} names no key",
+                _WRITE,
+            )
 
 
 def _written(trust: Trust) -> list[tuple[int, str]]:
     texts = enumerate(trust.signers.decode("utf-8", "replace").splitlines(), 1)
-    return [(number, text.strip()) for number, text in texts if text.strip() and not text.lstrip().startswith("#")]
+    return [
+        (number, text.strip())
+        for number, text in texts
+        if text.strip() and not text.lstrip().startswith("#")
+    ]
 
 
 def _signers(trust: Trust) -> Iterator[tuple[int, float | None]]:
@@ -70,7 +103,9 @@ def _signers(trust: Trust) -> Iterator[tuple[int, float | None]]:
 
 
 def _is_key(type: str, text: str) -> bool:
-    """Whether the text is a key of that type: it begins with the type's name, after its length in four bytes."""
+    """Whether the text is a key of that type: it begins with the type's name, after its length in
+    four bytes.
+    """
     try:
         return base64.b64decode(text, validate=True)[4:].startswith(type.encode())
     except (binascii.Error, ValueError):

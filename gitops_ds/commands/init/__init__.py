@@ -1,4 +1,6 @@
-"""A small valid repository to begin with: the files of repository/, written where nothing of them exists yet, or not at all."""
+"""A small valid repository to begin with: the files of repository/, written where nothing of them
+exists yet, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,16 @@ from pathlib import Path, PurePosixPath
 from gitops_ds import __version__, errors
 from gitops_ds.git import atomic_write
 
-_HIDDEN = "dot-"  # a name that begins with a dot would be overlooked here, and by tools that pack the program
+# a name that begins with a dot would be overlooked here, and by tools that pack the program
+_HIDDEN = "dot-"
 _VERSION = "@VERSION@"
 
 
 def files() -> Mapping[PurePosixPath, str]:
     """The text of every file of the repository, by its path."""
-    return dict(sorted(_files(resources.files("gitops_ds.commands.init") / "repository", PurePosixPath())))
+    return dict(
+        sorted(_files(resources.files("gitops_ds.commands.init") / "repository", PurePosixPath()))
+    )
 
 
 def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPath, str]]:
@@ -31,12 +36,19 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
 def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
     """Writes every file (by path its text), and returns their paths.
 
-    Raises Refused when one of them exists already or lies behind a link, UsageError when the directory can't be written.
-    Then nothing is left behind.
+    Raises Refused when one of them exists already or lies behind a link, UsageError when the
+    directory can't be written. Then nothing is left behind.
     """
-    there = [str(path) for path in wanted if (directory / path).is_symlink() or (directory / path).exists()]
+    there = [
+        str(path)
+        for path in wanted
+        if (directory / path).is_symlink() or (directory / path).exists()
+    ]
     if there:
-        raise errors.Refused(f"{directory} has {', '.join(there)} already: nothing was written; name an empty directory")
+        raise errors.Refused(
+            f"{directory} has {', '.join(there)} already: nothing was written; name an empty "
+            "directory"
+        )
     made: list[Path] = []
     try:
         for path, text in wanted.items():
@@ -48,7 +60,9 @@ def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePos
         raise
     except OSError as error:
         _take_back(made)
-        raise errors.UsageError(f"{error.filename or directory}: {error.strerror}; nothing was written") from None
+        raise errors.UsageError(
+            f"{error.filename or directory}: {error.strerror}; nothing was written"
+        ) from None
     return tuple(wanted)
 
 

@@ -1,7 +1,7 @@
 """`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
 
-Everything is read and nothing written. What can't be read is told in the archive, for that is part of the picture. No Secret is
-asked for; what else may hold one goes through the veil of `redaction`.
+Everything is read and nothing written. What can't be read is told in the archive, for that is part
+of the picture. No Secret is asked for; what else may hold one goes through the veil of `redaction`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from gitops_ds.fleet import status_writer
 from gitops_ds.git import atomic_write, version
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, EVENT, LEASE, NODE, POD, Body, Resource
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    EVENT,
+    LEASE,
+    NODE,
+    POD,
+    Body,
+    Resource,
+)
 from gitops_ds.redaction import texts
 from gitops_ds.redaction.patterns import HIDDEN
 from gitops_ds.redaction.support_dump import Veil
@@ -52,7 +62,9 @@ class Raw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
-    """How large a file of the archive, a log, and all files together may be, in bytes before they are compressed."""
+    """How large a file of the archive, a log, and all files together may be, in bytes before they
+    are compressed.
+    """
 
     file: int = 16 << 20
     log: int = 2 << 20
@@ -61,7 +73,9 @@ class DumpLimits:
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw` reads logs and metrics."""
+    """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw`
+    reads logs and metrics.
+    """
 
     namespace: str = "gitops-ds"
     settings: str | None = None
@@ -97,7 +111,9 @@ async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | 
     space = wanted.namespace
     await dump.read("version of Kubernetes", _kubernetes(cluster))
     await dump.read("DaemonSets", _listed(cluster, DAEMONSET, "daemonsets"))
-    await dump.read("ControllerRevisions", _listed(cluster, CONTROLLER_REVISION, "controllerrevisions"))
+    await dump.read(
+        "ControllerRevisions", _listed(cluster, CONTROLLER_REVISION, "controllerrevisions")
+    )
     await dump.read("pods", _pods(cluster))
     await dump.read("nodes", _nodes(cluster))
     await dump.read("events", _events(cluster, space))
@@ -124,9 +140,13 @@ async def _versions() -> Parts:
 
 
 def _libraries() -> list[str]:
-    """The distributions that the installed program depends on, those of its extras as well, by the names of its metadata."""
+    """The distributions that the installed program depends on, those of its extras as well, by the
+    names of its metadata.
+    """
     asked = importlib.metadata.requires("gitops-ds") or ()
-    return sorted({re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in asked if "extra == 'dev'" not in one})
+    return sorted(
+        {re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in asked if "extra == 'dev'" not in one}
+    )
 
 
 def _version_of(name: str) -> str | None:
@@ -141,7 +161,9 @@ async def _settings_file(file: str) -> Parts:
 
 
 def _settings(file: str, data: bytes) -> Any:
-    """The settings as values: what is no YAML is left out, for nobody could tell what in it is secret. Raises SettingsError."""
+    """The settings as values: what is no YAML is left out, for nobody could tell what in it is
+    secret. Raises SettingsError.
+    """
     parsed = parser.read(file, data)
     if problems := [finding for finding in parsed.findings if finding.refused]:
         raise errors.SettingsError(f"{problems[0].place}: {problems[0].message}")
@@ -149,7 +171,9 @@ def _settings(file: str, data: bytes) -> Any:
     receivers = found.get("notify") if isinstance(found, dict) else None
     if isinstance(found, dict) and isinstance(receivers, list):
         hidden = [
-            {**one, "url": texts.origin(one["url"])} if isinstance(one, dict) and isinstance(one.get("url"), str) else one
+            {**one, "url": texts.origin(one["url"])}
+            if isinstance(one, dict) and isinstance(one.get("url"), str)
+            else one
             for one in receivers
         ]
         return {**found, "notify": hidden}
@@ -160,30 +184,52 @@ async def _kubernetes(cluster: Cluster) -> Parts:
     return {"kubernetes.json": {"version": await cluster.version()}}
 
 
-async def _listed(cluster: Cluster, resource: Resource, name: str, which: Selection | None = None) -> Parts:
+async def _listed(
+    cluster: Cluster, resource: Resource, name: str, which: Selection | None = None
+) -> Parts:
     found = await cluster.list(resource, which or Selection())
     return {f"{name}.json": [_slim(body, resource) for body in found.items]}
 
 
 def _slim(body: Body, resource: Resource) -> dict[str, Any]:
     """Without who wrote which field, and without the copy that kubectl keeps."""
-    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"}
+    metadata = {
+        key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"
+    }
     if annotations := metadata.get("annotations"):
-        metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != _LAST_APPLIED
+        }
     return {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 async def _pods(cluster: Cluster) -> Parts:
-    """Of the pods of DaemonSets how they are: their specification is in the revision that they name."""
+    """Of the pods of DaemonSets how they are: their specification is in the revision that they
+    name.
+    """
     found = await cluster.list(POD, Selection(brief=True))
-    kept = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels", "ownerReferences")
+    kept = (
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "labels",
+        "ownerReferences",
+    )
     items = []
     for body in found.items:
         owner = pods.controller_of(body["metadata"])
         if owner is not None and owner.kind == DAEMONSET.kind:
             metadata = {key: body["metadata"][key] for key in kept if key in body["metadata"]}
             node = (body.get("spec") or {}).get("nodeName")
-            items.append({"metadata": metadata, "spec": {"nodeName": node}, "status": body.get("status") or {}})
+            items.append(
+                {
+                    "metadata": metadata,
+                    "spec": {"nodeName": node},
+                    "status": body.get("status") or {},
+                }
+            )
     return {"pods.json": items}
 
 
@@ -194,7 +240,11 @@ async def _nodes(cluster: Cluster) -> Parts:
         metadata, spec = body["metadata"], body.get("spec") or {}
         items.append(
             {
-                "metadata": {key: metadata[key] for key in ("name", "uid", "creationTimestamp", "labels") if key in metadata},
+                "metadata": {
+                    key: metadata[key]
+                    for key in ("name", "uid", "creationTimestamp", "labels")
+                    if key in metadata
+                },
                 "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
                 "status": {"conditions": (body.get("status") or {}).get("conditions") or []},
             }
@@ -203,19 +253,27 @@ async def _nodes(cluster: Cluster) -> Parts:
 
 
 async def _events(cluster: Cluster, space: str) -> Parts:
-    """Of DaemonSets, pods and nodes, and of all in the namespace of the service; the newest first, for those are kept."""
+    """Of DaemonSets, pods and nodes, and of all in the namespace of the service; the newest first,
+    for those are kept.
+    """
     kinds = (DAEMONSET.kind, POD.kind, NODE.kind)
     found = [
         _slim(body, EVENT)
         for body in (await cluster.list(EVENT)).items
-        if (about := body.get("involvedObject") or {}).get("kind") in kinds or about.get("namespace") == space
+        if (about := body.get("involvedObject") or {}).get("kind") in kinds
+        or about.get("namespace") == space
     ]
     return {"events.json": sorted(found, key=_moment, reverse=True)}
 
 
 def _moment(event: Body) -> str:
     metadata = event.get("metadata") or {}
-    return str(event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp") or "")
+    return str(
+        event.get("lastTimestamp")
+        or event.get("eventTime")
+        or metadata.get("creationTimestamp")
+        or ""
+    )
 
 
 async def _config_maps(cluster: Cluster, space: str) -> Parts:
@@ -224,12 +282,19 @@ async def _config_maps(cluster: Cluster, space: str) -> Parts:
     for body in (await cluster.list(CONFIG_MAP, Selection(namespace=space))).items:
         slim = _slim(body, CONFIG_MAP)
         name, data = slim["metadata"]["name"], slim.get("data") or {}
-        if (slim["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "gitops-ds":
-            sizes = {key: f"{len(value)} characters of base64" for key, value in (slim.pop("binaryData", None) or {}).items()}
+        if (slim["metadata"].get("labels") or {}).get(
+            "app.kubernetes.io/managed-by"
+        ) == "gitops-ds":
+            sizes = {
+                key: f"{len(value)} characters of base64"
+                for key, value in (slim.pop("binaryData", None) or {}).items()
+            }
             items.append({**slim, "binaryData": sizes} if sizes else slim)
         elif "settings.yaml" in data:
             try:
-                parts[f"settings-{name}.json"] = _settings(f"ConfigMap {space}/{name}", str(data["settings.yaml"]).encode())
+                parts[f"settings-{name}.json"] = _settings(
+                    f"ConfigMap {space}/{name}", str(data["settings.yaml"]).encode()
+                )
             except errors.SettingsError as error:
                 items.append({"metadata": {"name": name}, "unreadable": str(error)})
     return {"configmaps.json": items, **parts}
@@ -249,31 +314,45 @@ async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
         return
 
     async def one(owner: str) -> Parts:
-        return {f"state/{owner}.json": state_store.show(await state_store.load(cluster, space, owner))}
+        return {
+            f"state/{owner}.json": state_store.show(await state_store.load(cluster, space, owner))
+        }
 
     for owner in owners:
         await dump.read(f"state of {owner}", one(owner))
 
 
 async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) -> None:
-    """Logs and metrics of the service's own pods: those of the program that ran before a restart too."""
+    """Logs and metrics of the service's own pods: those of the program that ran before a restart
+    too.
+    """
     try:
         found = (await cluster.list(POD, Selection(wanted.namespace, _SERVICE))).items
     except errors.ClusterError as error:
         dump.missing.append(f"pods of the service: {error}")
         return
     if not found:
-        dump.missing.append(f"logs and metrics: no pod with the label {_SERVICE} in namespace {wanted.namespace}")
+        dump.missing.append(
+            f"logs and metrics: no pod with the label {_SERVICE} in namespace {wanted.namespace}"
+        )
     wishes: dict[str, tuple[str, dict[str, str]]] = {}
     for body in found[:_PODS]:
         name = str(body["metadata"]["name"])
         path = f"/api/v1/namespaces/{wanted.namespace}/pods/{name}"
         for container in (body.get("spec") or {}).get("containers") or ():
             said = str(container["name"])
-            query = {"container": said, "tailLines": str(_TAIL), "timestamps": "true", "limitBytes": str(wanted.limits.log)}
+            query = {
+                "container": said,
+                "tailLines": str(_TAIL),
+                "timestamps": "true",
+                "limitBytes": str(wanted.limits.log),
+            }
             wishes[f"logs/{name}.{said}.log"] = f"{path}/log", query
             if _restarted(body, said):
-                wishes[f"logs/{name}.{said}.previous.log"] = f"{path}/log", {**query, "previous": "true"}
+                wishes[f"logs/{name}.{said}.previous.log"] = (
+                    f"{path}/log",
+                    {**query, "previous": "true"},
+                )
         wishes[f"metrics/{name}.txt"] = f"{path}:{_port(body)}/proxy/metrics", {}
     for file, (path, query) in wishes.items():
         await dump.read(file, _text(file, raw(path, query, wanted.limits.log), wanted.limits.log))
@@ -285,7 +364,11 @@ def _restarted(body: Body, container: str) -> bool:
 
 
 def _port(body: Body) -> int:
-    ports = [port for one in (body.get("spec") or {}).get("containers") or () for port in one.get("ports") or ()]
+    ports = [
+        port
+        for one in (body.get("spec") or {}).get("containers") or ()
+        for port in one.get("ports") or ()
+    ]
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "http"), 8080)
 
 
@@ -296,7 +379,9 @@ async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
 
 
 def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
-    """The tar.gz, made at a time in seconds since 1970; the page that tells what is in it, and what is not, comes first."""
+    """The tar.gz, made at a time in seconds since 1970; the page that tells what is in it, and what
+    is not, comes first.
+    """
     veil, files, left = Veil(), {}, []
     for part in dump.parts.values():
         veil.learn(part)
@@ -317,7 +402,11 @@ def _written(veil: Veil, part: Any, most: int) -> tuple[bytes, str]:
     """A part as it is told, and what was cut: of a list the last items, of a text the first lines."""
     if isinstance(part, str):
         data = veil.text(part).encode()
-        return (data, "") if len(data) <= most else (data[-most:].partition(b"\n")[2], "its older lines are left out")
+        return (
+            (data, "")
+            if len(data) <= most
+            else (data[-most:].partition(b"\n")[2], "its older lines are left out")
+        )
     if not isinstance(part, list):
         data = _json(veil.document(part))
         return (data, "") if len(data) <= most else (b"", "too large")
@@ -339,7 +428,10 @@ def _json(document: Any) -> bytes:
 
 def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
     told = [
-        "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, repositories and people stay.",
+        (
+            "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, "
+            "repositories and people stay."
+        ),
         f"What may be secret reads {HIDDEN}. No Secret was asked for.",
         "",
         "Files:",
@@ -372,4 +464,6 @@ def write(file: Path, data: bytes) -> None:
     try:
         atomic_write.create(file, data, 0o600)
     except OSError as error:
-        raise errors.UsageError(f"--file {file}: {error.strerror}; nothing is overwritten") from None
+        raise errors.UsageError(
+            f"--file {file}: {error.strerror}; nothing is overwritten"
+        ) from None

@@ -1,7 +1,8 @@
 """A turn as one line of JSON, and back. Pure.
 
-A line holds what changed since the last line of the same DaemonSet in the same file, nodes since the last line at all; the first
-is thus whole, and every file can be read alone. What the API server wrote (`raw`) is kept, and read again by this version.
+A line holds what changed since the last line of the same DaemonSet in the same file, nodes since
+the last line at all; the first is thus whole, and every file can be read alone. What the API server
+wrote (`raw`) is kept, and read again by this version.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from gitops_ds.controller.journal.delta import JsonTree, TreeDelta
 from gitops_ds.model import decision as model
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Backoff, Decision, FreeCapacity, Observation, StatusUpdate
+from gitops_ds.model.decision import (
+    Action,
+    Backoff,
+    Decision,
+    FreeCapacity,
+    Observation,
+    StatusUpdate,
+)
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
@@ -68,11 +76,16 @@ def is_head(line: bytes) -> bool:
         told = msgspec.json.decode(line)
     except msgspec.DecodeError:
         return False
-    return isinstance(told, dict) and (told.get("apiVersion"), told.get("kind")) == (names.API_VERSION, KIND)
+    return isinstance(told, dict) and (told.get("apiVersion"), told.get("kind")) == (
+        names.API_VERSION,
+        KIND,
+    )
 
 
 class JournalWriter:
-    """Makes the lines of one file. It keeps what it wrote last, which are the very objects that the cache holds."""
+    """Makes the lines of one file. It keeps what it wrote last, which are the very objects that the
+    cache holds.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Key, JsonTree] = {}
@@ -103,15 +116,27 @@ class Reader:
         """What was decided, and everything seen. Raises Broken."""
         try:
             told = _line(line)
-            tree = delta.applied({**self._last.get(told.object, _EMPTY), "nodes": self._nodes}, _parsed(told.seen))
-            turn = Decided(told.at, told.object, decoded(told.decided), told.performed, _observation(tree))
+            tree = delta.applied(
+                {**self._last.get(told.object, _EMPTY), "nodes": self._nodes}, _parsed(told.seen)
+            )
+            turn = Decided(
+                told.at, told.object, decoded(told.decided), told.performed, _observation(tree)
+            )
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Broken(f"{type(error).__name__}: {error}") from error
         self._last[told.object], self._nodes = tree, tree["nodes"]
         return turn
 
 
-_EMPTY: JsonTree = {"daemonset": {}, "nodes": {}, "pods": {}, "revisions": {}, "backoffs": {}, "vanished": {}, "rooms": {}}
+_EMPTY: JsonTree = {
+    "daemonset": {},
+    "nodes": {},
+    "pods": {},
+    "revisions": {},
+    "backoffs": {},
+    "vanished": {},
+    "rooms": {},
+}
 
 
 def _tree(seen: Observation, nodes: JsonTree) -> JsonTree:
@@ -139,7 +164,10 @@ def _parsed(change: TreeDelta) -> TreeDelta:
     below = dict(change.get("in", {}))
     for group, type in _PARSED.items():
         if put := below.get(group, {}).get("put"):
-            below[group] = {**below[group], "put": {key: msgspec.convert(value, type) for key, value in put.items()}}
+            below[group] = {
+                **below[group],
+                "put": {key: msgspec.convert(value, type) for key, value in put.items()},
+            }
     return {**change, "in": below}
 
 
@@ -149,7 +177,12 @@ def _observation(tree: JsonTree) -> Observation:
         daemonset=daemonsets.daemonset_of(tree["daemonset"]),
         nodes=tuple(sorted(tree["nodes"].values(), key=lambda node: node.name)),
         pods=tuple(sorted(tree["pods"].values(), key=lambda pod: pod.name)),
-        revisions=tuple(sorted(map(_revision, tree["revisions"].values()), key=lambda revision: (revision.number, revision.name))),
+        revisions=tuple(
+            sorted(
+                map(_revision, tree["revisions"].values()),
+                key=lambda revision: (revision.number, revision.name),
+            )
+        ),
         backoffs=tree["backoffs"],
         vanished=tree["vanished"],
         rooms=tree["rooms"] if tree.get("direct") else None,
@@ -167,7 +200,9 @@ def _revision(raw: Body) -> Revision:
 
 
 def encoded(decision: Decision) -> dict[str, Any]:
-    """The decision as plain data; of the bodies of new pods, all but the first as the difference to that one."""
+    """The decision as plain data; of the bodies of new pods, all but the first as the difference to
+    that one.
+    """
     first: list[Body] = []
     return {
         "steps": [[_action(action, first) for action in step] for step in decision.steps],
@@ -180,7 +215,10 @@ def encoded(decision: Decision) -> dict[str, Any]:
 
 
 def _action(action: Action, first: list[Body]) -> dict[str, Any]:
-    told = {"do": type(action).__name__, **{field.name: getattr(action, field.name) for field in fields(action)}}
+    told = {
+        "do": type(action).__name__,
+        **{field.name: getattr(action, field.name) for field in fields(action)},
+    }
     if isinstance(action, model.CreatePod):
         told["body"] = delta.between(first[0] if first else {}, action.body)
         first.append(action.body)

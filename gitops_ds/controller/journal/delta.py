@@ -1,7 +1,8 @@
 """What changed between two trees of mappings, so that a journal says once what stays.
 
-A difference is plain data: `put` holds new values, `drop` keys that are gone, `in` differences of mappings below; what is empty is
-left out. Only mappings are looked into: any other value is put whole.
+A difference is plain data: `put` holds new values, `drop` keys that are gone, `in` differences of
+mappings below; what is empty is left out. Only mappings are looked into: any other value is put
+whole.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _ABSENT = object()
 
 
 def between(old: JsonTree, new: JsonTree) -> TreeDelta:
-    """What makes `new` of `old`; empty when they are equal. Values that are the same object cost a glance."""
+    """What makes `new` of `old`; empty when they are equal. Values that are the same object cost a
+    glance.
+    """
     if old is new:
         return {}
     put, below = {}, {}
@@ -38,7 +41,9 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(
+            _same(value, other[key]) for key, value in one.items()
+        )
     return type(one) is type(other) and bool(one == other)
 
 

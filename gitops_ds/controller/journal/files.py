@@ -1,7 +1,8 @@
 """The journal on disk: files of lines, one being written, the oldest removed.
 
-A file ends when its differences have filled its share of the journal, or after a day; every process begins a new one. No trouble
-with the disk stops the work or is told twice: what failed is tried again later, in a new file.
+A file ends when its differences have filled its share of the journal, or after a day; every process
+begins a new one. No trouble with the disk stops the work or is told twice: what failed is tried
+again later, in a new file.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class JournalLimits:
 class Journal:
     """Writes every turn that it hears of into `directory`; its own troubles go to `tell`.
 
-    The files are for their owner alone, since a pod template can hold secrets. A line is handed to the operating system before
-    `hear` returns, so that a kill loses nothing.
+    The files are for their owner alone, since a pod template can hold secrets. A line is handed to
+    the operating system before `hear` returns, so that a kill loses nothing.
     """
 
     def __init__(self, directory: Path, limits: JournalLimits, tell: Emit) -> None:
@@ -76,7 +77,9 @@ class Journal:
 
     def _write(self, told: Decided) -> None:
         file = self._file
-        if file is not None and (file.differences > self._limits.bytes / SHARES or not 0 <= told.at - file.begun < DAY):
+        if file is not None and (
+            file.differences > self._limits.bytes / SHARES or not 0 <= told.at - file.begun < DAY
+        ):
             self.close()
             file = None
         if file is None:
@@ -85,19 +88,27 @@ class Journal:
         file.write(told)
 
     def _remove_oldest(self, now: float) -> None:
-        """Keeps the newest files as far as the limits go, with room for what comes into the one just begun."""
+        """Keeps the newest files as far as the limits go, with room for what comes into the one
+        just begun.
+        """
         left = self._limits.bytes * (1 - 1 / SHARES)
         for index, file in enumerate(reversed(files(self._directory))):
             with contextlib.suppress(OSError):
                 found = file.stat()
                 left -= found.st_size
-                if index and (index >= MOST_FILES or left < 0 or now - found.st_mtime > self._limits.days * DAY):
+                if index and (
+                    index >= MOST_FILES
+                    or left < 0
+                    or now - found.st_mtime > self._limits.days * DAY
+                ):
                     file.unlink()
 
 
 @dataclass(slots=True)
 class _File:
-    """The file being written: since when, how many turns are whole in it, and how many bytes of it are differences."""
+    """The file being written: since when, how many turns are whole in it, and how many bytes of it
+    are differences.
+    """
 
     path: Path
     handle: int

@@ -27,7 +27,9 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class DecisionDifference:
-    """One thing that was decided otherwise: what then and what now, each `nothing` where it was not decided."""
+    """One thing that was decided otherwise: what then and what now, each `nothing` where it was not
+    decided.
+    """
 
     file: str
     line: int
@@ -38,12 +40,17 @@ class DecisionDifference:
 
     def __str__(self) -> str:
         """For people, in one line."""
-        return f"{self.file}:{self.line}: {timestamps.text(self.at)} {self.daemonset}: then {self.then}; now {self.now}"
+        return (
+            f"{self.file}:{self.line}: {timestamps.text(self.at)} {self.daemonset}: then "
+            f"{self.then}; now {self.now}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A line that can't be read; `torn` is the end of a file whose writer was killed, or whose disk was full."""
+    """A line that can't be read; `torn` is the end of a file whose writer was killed, or whose disk
+    was full.
+    """
 
     file: str
     line: int
@@ -66,12 +73,17 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Whether all turns could be taken again, but for one that was being written when the writer was killed."""
+        """Whether all turns could be taken again, but for one that was being written when the
+        writer was killed.
+        """
         return not self.differences and all(unread.torn for unread in self.unread)
 
     def __str__(self) -> str:
         """The summary for people."""
-        told = f"{_count(self.turns, 'turn')} in {_count(self.files, 'file')}: {_count(len(self.differences), 'difference')}"
+        told = (
+            f"{_count(self.turns, 'turn')} in {_count(self.files, 'file')}: "
+            f"{_count(len(self.differences), 'difference')}"
+        )
         return f"{told}, {_count(len(self.unread), 'line')} not read" if self.unread else told
 
 
@@ -83,7 +95,9 @@ Decide = Callable[[Observation], Decision]
 
 
 def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
-    """Takes all turns of a file, or of the files of a directory. Raises UsageError where there is no journal."""
+    """Takes all turns of a file, or of the files of a directory. Raises UsageError where there is
+    no journal.
+    """
     found = Replay()
     for file in _files(journal):
         found.files += 1
@@ -94,7 +108,9 @@ def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
             number, told = read
             found.turns += 1
             for then, now in compare(told.decision, decide(told.seen)):
-                found.differences.append(DecisionDifference(str(file), number, told.at, told.daemonset, then, now))
+                found.differences.append(
+                    DecisionDifference(str(file), number, told.at, told.daemonset, then, now)
+                )
     return found
 
 
@@ -106,13 +122,20 @@ def _files(journal: Path) -> list[Path]:
 
 
 def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
-    """The turns of a file with their lines' numbers; it ends at a line that can't be read, since later ones build on it."""
+    """The turns of a file with their lines' numbers; it ends at a line that can't be read, since
+    later ones build on it.
+    """
     reader, number = codec.Reader(), 1
     try:
         with file.open("rb") as opened:
             for number, line in enumerate(opened, start=1):
                 if not line.endswith(b"\n"):
-                    yield Unread(str(file), number, "the line has no end: its writer was killed, or the disk was full", torn=True)
+                    yield Unread(
+                        str(file),
+                        number,
+                        "the line has no end: its writer was killed, or the disk was full",
+                        torn=True,
+                    )
                 elif number > 1:
                     yield number, reader.turn(line)
                 elif not codec.is_head(line):
@@ -157,7 +180,11 @@ def _by_subject(actions: Iterable[Action]) -> dict[str, Action]:
 
 
 def _said(action: Action) -> str:
-    on = f"on {action.node}" if isinstance(action, CreatePod) else f"{action.key} ({getattr(action, 'uid', '') or 'new'})"
+    on = (
+        f"on {action.node}"
+        if isinstance(action, CreatePod)
+        else f"{action.key} ({getattr(action, 'uid', '') or 'new'})"
+    )
     return f"{type(action).__name__} {on}"
 
 
@@ -166,7 +193,10 @@ def _fields(old: Any, new: Any, path: objects.Path) -> Iterator[tuple[objects.Pa
         for key in sorted(old.keys() | new.keys()):
             yield from _fields(old.get(key, _ABSENT), new.get(key, _ABSENT), (*path, key))
     elif isinstance(old, list) and isinstance(new, list) and old != new:
-        lost, won = [item for item in old if item not in new], [item for item in new if item not in old]
+        lost, won = (
+            [item for item in old if item not in new],
+            [item for item in new if item not in old],
+        )
         yield (path, lost, won) if lost or won else (path, old, new)
     elif old != new:
         yield path, old, new
@@ -202,5 +232,8 @@ def as_json(found: Replay) -> dict[str, Any]:
             }
             for d in found.differences
         ],
-        "unread": [{"file": u.file, "line": u.line, "message": u.message, "torn": u.torn} for u in found.unread],
+        "unread": [
+            {"file": u.file, "line": u.line, "message": u.message, "torn": u.torn}
+            for u in found.unread
+        ],
     }

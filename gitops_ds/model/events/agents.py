@@ -1,4 +1,6 @@
-"""What is told of agents as they stand: how a rollout went, and nodes that lost their agent though nobody committed that."""
+"""What is told of agents as they stand: how a rollout went, and nodes that lost their agent though
+nobody committed that.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Cover(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A node that lost its agent: its pool (empty: in none), and the cause, also in words that are the same for alike nodes."""
+    """A node that lost its agent: its pool (empty: in none), and the cause, also in words that are
+    the same for alike nodes.
+    """
 
     node: str
     pool: str
@@ -47,7 +51,9 @@ class CoverageLost(Standing):
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(Standing):
-    """An agent's health is another now; `before` is None at the first look. `commit` is the one on the object, or empty."""
+    """An agent's health is another now; `before` is None at the first look. `commit` is the one on
+    the object, or empty.
+    """
 
     before: HealthState | None
     health: Health
@@ -56,7 +62,9 @@ class HealthChanged(Standing):
 
 @dataclass(frozen=True, slots=True)
 class CommitArrived(Standing):
-    """The DaemonSet as it is now is of another commit than before; `subject` is that one's, where the object tells it."""
+    """The DaemonSet as it is now is of another commit than before; `subject` is that one's, where
+    the object tells it.
+    """
 
     commit: CommitId
     subject: str
@@ -64,7 +72,9 @@ class CommitArrived(Standing):
 
 @dataclass(frozen=True, slots=True)
 class RolloutStarted(Standing):
-    """The wanted template is another one than `nodes` nodes run; of a new agent it is the first one."""
+    """The wanted template is another one than `nodes` nodes run; of a new agent it is the first
+    one.
+    """
 
     commit: CommitId
     revision: int

@@ -20,7 +20,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Decided(Record):
-    """A turn: all that was seen, and what it wants, often nothing; `performed` is False where the powers do not reach."""
+    """A turn: all that was seen, and what it wants, often nothing; `performed` is False where the
+    powers do not reach.
+    """
 
     daemonset: Key
     decision: Decision
@@ -30,7 +32,9 @@ class Decided(Record):
     @property
     def wants(self) -> bool:
         """Whether it wants, or complains of, anything."""
-        return bool(self.decision.actions or self.decision.status is not None or self.decision.complaint)
+        return bool(
+            self.decision.actions or self.decision.status is not None or self.decision.complaint
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,9 @@ class WatchFailed(Record):
 
 @dataclass(frozen=True, slots=True)
 class TaskRestarted(Record):
-    """A background task ended with an error that it must not have, and starts again `retry_in` seconds later."""
+    """A background task ended with an error that it must not have, and starts again `retry_in`
+    seconds later.
+    """
 
     task: str
     message: str
@@ -119,7 +125,9 @@ class Unlike(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Differed(Record):
-    """In an interval that began at `since`, the built-in controller did otherwise: what ours wanted, what theirs did."""
+    """In an interval that began at `since`, the built-in controller did otherwise: what ours
+    wanted, what theirs did.
+    """
 
     daemonset: Key
     since: float
@@ -130,10 +138,12 @@ class Differed(Record):
 
 @dataclass(frozen=True, slots=True)
 class Compared(Record):
-    """An interval came to its end; without `differences` the built-in controller did what ours would have done.
+    """An interval came to its end; without `differences` the built-in controller did what ours
+    would have done.
 
-    Pods by node: those that both made and ended, and of these `replaced` by a rollout with at most `at_risk` nodes without an
-    available pod, or with one more, at once. `elsewhere` are pods that went, which ours would have kept: somebody's deletions.
+    Pods by node: those that both made and ended, and of these `replaced` by a rollout with at most
+    `at_risk` nodes without an available pod, or with one more, at once. `elsewhere` are pods that
+    went, which ours would have kept: somebody's deletions.
     """
 
     daemonset: Key

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from gitops_ds.model.events.base import Record
 
-CONFIG_MAP_NAME = "gitops-ds.news"  # what was told; no repository's state can be called so: those begin with `gitops-ds-`
+# what was told; no repository's state can be called so: those begin with `gitops-ds-`
+CONFIG_MAP_NAME = "gitops-ds.news"
 
 
 class Topic(StrEnum):
@@ -26,14 +27,17 @@ class Topic(StrEnum):
 
 
 # Somebody should look.
-_LOUD = frozenset((Topic.REJECTED, Topic.FAILED, Topic.DRIFT, Topic.COVERAGE, Topic.STUCK, Topic.PRUNE))
+_LOUD = frozenset(
+    (Topic.REJECTED, Topic.FAILED, Topic.DRIFT, Topic.COVERAGE, Topic.STUCK, Topic.PRUNE)
+)
 # A commit is part of these: they happen once, and are never told again.
 ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Topic.DONE))
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """One piece of news, in a sentence; `agent` is NAMESPACE/NAME, and what does not apply is empty.
+    """One piece of news, in a sentence; `agent` is NAMESPACE/NAME, and what does not apply is
+    empty.
 
     `mark` tells it from another of the same topic, repository, agent and commit.
     """
@@ -74,7 +78,9 @@ class Told(Telling):
 
 @dataclass(frozen=True, slots=True)
 class NotTold(Telling):
-    """It did not take them, and why. `lost` counts those that are given up; without any it is tried again. Said once."""
+    """It did not take them, and why. `lost` counts those that are given up; without any it is tried
+    again. Said once.
+    """
 
     message: str
     lost: int = 0

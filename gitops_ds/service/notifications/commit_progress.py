@@ -1,6 +1,8 @@
-"""How far a commit has come in a cluster, as its status on a forge tells it: by stage, and never back. Pure.
+"""How far a commit has come in a cluster, as its status on a forge tells it: by stage, and never
+back. Pure.
 
-A commit's own are the agents that carry it: those that it changed. What it did not change says nothing about it.
+A commit's own are the agents that carry it: those that it changed. What it did not change says
+nothing about it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class CommitStage:
 
     @property
     def state(self) -> StatusState:
-        """What the forge shows beside the words. What was overtaken did not fail, and was not seen to do well."""
+        """What the forge shows beside the words. What was overtaken did not fail, and was not seen
+        to do well.
+        """
         match self.step:
             case StageKind.APPLYING:
                 return StatusState.PENDING
@@ -64,7 +68,9 @@ class CommitStage:
 
 @dataclass(slots=True)
 class CommitProgress:
-    """One commit: whether a pass has applied it, what that wrote, why it is not applied (for good, or for now)."""
+    """One commit: whether a pass has applied it, what that wrote, why it is not applied (for good,
+    or for now).
+    """
 
     commit: str
     applied: bool = False
@@ -76,7 +82,9 @@ class CommitProgress:
 
 @dataclass(slots=True)
 class Courses:
-    """The commits of one repository that something is still to be said of, in the order in which they came."""
+    """The commits of one repository that something is still to be said of, in the order in which
+    they came.
+    """
 
     known: dict[str, CommitStage]
     open: list[CommitProgress] = field(default_factory=list)
@@ -84,14 +92,20 @@ class Courses:
 
     def __post_init__(self) -> None:
         """Goes on with those that an earlier process did not see to their end."""
-        self.open += [CommitProgress(commit, said=said) for commit, said in self.known.items() if not said.over]
+        self.open += [
+            CommitProgress(commit, said=said)
+            for commit, said in self.known.items()
+            if not said.over
+        ]
 
     def hear(self, told: Record) -> None:
         """What the repository's deployer tells."""
         match told:
             case NewCommit(commit=commit):
                 self._at(commit)
-            case Applied(change=change) if change.key.is_daemonset and change.operation is not Operation.DELETE:
+            case Applied(change=change) if (
+                change.key.is_daemonset and change.operation is not Operation.DELETE
+            ):
                 self._written.add(change.key)
             case CommitRejected(commit=str(commit), findings=findings):
                 self._stands(commit, trouble=f"not applied: {report.line_of(findings[0])}")
@@ -101,7 +115,9 @@ class Courses:
                 self._stands(commit, waits=f"held: {reason}")
             case Suspended(commit=str(commit), changes=changes):
                 self._stands(commit, waits=f"suspended: {counted(changes, 'change')} not applied")
-            case PassFailed(message=message, retry_in=None) if self.open and not self.open[-1].applied:
+            case PassFailed(message=message, retry_in=None) if (
+                self.open and not self.open[-1].applied
+            ):
                 self.open[-1].trouble = f"not applied: {message}"  # only a person can help
             case PassEnded(commit=str(commit)):
                 self._ended(told, commit)
@@ -113,7 +129,10 @@ class Courses:
         failing = told.failed
         waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")
         waits = waits or next((f"suspended: {refusal.message}" for refusal in told.suspended), "")
-        trouble = next((f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"), "")
+        trouble = next(
+            (f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"),
+            "",
+        )
         self._stands(commit, trouble, waits)
         if course := self._at(commit):
             course.applied = not waits
@@ -124,7 +143,9 @@ class Courses:
             course.trouble, course.waits = trouble, waits
 
     def _at(self, commit: str) -> CommitProgress | None:
-        """The commit's course, begun where there is none; none where all was said, and of templates, which are no commits."""
+        """The commit's course, begun where there is none; none where all was said, and of
+        templates, which are no commits.
+        """
         said = self.known.get(commit)
         if template_of(commit) or (said is not None and said.over):
             return None
@@ -139,13 +160,23 @@ class Courses:
         if stage.over:
             self.open.remove(course)
 
-    def due(self, agents: Sequence[Agent], wanted: Set[Key]) -> list[tuple[CommitProgress, CommitStage]]:
-        """What there is to say: only what is further on than what was said. `wanted` are the agents that Git names now."""
+    def due(
+        self, agents: Sequence[Agent], wanted: Set[Key]
+    ) -> list[tuple[CommitProgress, CommitStage]]:
+        """What there is to say: only what is further on than what was said. `wanted` are the agents
+        that Git names now.
+        """
         found = []
         for number, course in enumerate(list(self.open)):
-            later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(self.known, course.commit)
+            later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(
+                self.known, course.commit
+            )
             now = _stage(course, agents, wanted if not later else frozenset(), later)
-            if now.step is StageKind.OVERTAKEN and course.said is not None and course.said.step is StageKind.FAILED:
+            if (
+                now.step is StageKind.OVERTAKEN
+                and course.said is not None
+                and course.said.step is StageKind.FAILED
+            ):
                 self.open.remove(course)  # it failed, and somebody made it good by another commit
             elif course.said is None or now > course.said:
                 found.append((course, now))
@@ -155,17 +186,29 @@ class Courses:
 def _after(known: dict[str, CommitStage], commit: str) -> list[str]:
     """The commits that came after it and of which all was said."""
     order = list(known)
-    return [later for later in order[order.index(commit) + 1 :] if known[later].step is StageKind.DONE] if commit in known else []
+    return (
+        [later for later in order[order.index(commit) + 1 :] if known[later].step is StageKind.DONE]
+        if commit in known
+        else []
+    )
 
 
-def _stage(course: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]) -> CommitStage:
+def _stage(
+    course: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]
+) -> CommitStage:
     if course.trouble:
         return CommitStage(StageKind.FAILED, words=course.trouble)
     if not course.applied and not later:
         return CommitStage(StageKind.APPLYING, words=course.waits or "applying")
-    there = {agent.key: agent.seen.daemonset.annotations.get(names.COMMIT, "") for agent in agents if agent.seen.daemonset.uid}
+    there = {
+        agent.key: agent.seen.daemonset.annotations.get(names.COMMIT, "")
+        for agent in agents
+        if agent.seen.daemonset.uid
+    }
     own = [agent for agent in agents if there.get(agent.key) == course.commit]
-    unseen = {key for key in course.written if there.get(key) not in (course.commit, *later)} | (wanted - there.keys())
+    unseen = {key for key in course.written if there.get(key) not in (course.commit, *later)} | (
+        wanted - there.keys()
+    )
     if not own and not unseen:
         return (
             CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {later[0][:12]}")
@@ -174,16 +217,23 @@ def _stage(course: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], la
         )
     if failed := next((agent for agent in own if agent.health.state is HealthState.FAILED), None):
         return CommitStage(StageKind.FAILED, words=f"{_name(failed)}: {failed.health.message}")
-    done, all = sum(agent.health.tally.updated for agent in own), sum(sum(astuple(agent.health.tally)) for agent in own)
+    done, all = (
+        sum(agent.health.tally.updated for agent in own),
+        sum(sum(astuple(agent.health.tally)) for agent in own),
+    )
     if unseen or not all_well(own):
         return CommitStage(
-            StageKind.ROLLING, done * 10 // all if all else 0, f"rolling out {done}/{all} nodes" if all else "rolling out"
+            StageKind.ROLLING,
+            done * 10 // all if all else 0,
+            f"rolling out {done}/{all} nodes" if all else "rolling out",
         )
     return CommitStage(StageKind.DONE, words=_well(own, done))
 
 
 def all_well(agents: Sequence[Agent]) -> bool:
-    """Whether every node that can runs the agents as they are wanted; a node that is not well itself is no part of that."""
+    """Whether every node that can runs the agents as they are wanted; a node that is not well
+    itself is no part of that.
+    """
     over = (HealthState.HEALTHY, HealthState.DEGRADED)
     tallies = [agent.health.tally for agent in agents]
     open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
@@ -194,7 +244,11 @@ def _well(agents: Sequence[Agent], nodes: int) -> str:
     ill = next((agent for agent in agents if agent.health.state is not HealthState.HEALTHY), None)
     if ill:
         return f"rolled out on {counted(nodes, 'node')}; {_name(ill)}: {ill.health.message}"
-    return f"all {len(agents)} agents healthy" if len(agents) > 1 else f"{_name(agents[0])} healthy on {counted(nodes, 'node')}"
+    return (
+        f"all {len(agents)} agents healthy"
+        if len(agents) > 1
+        else f"{_name(agents[0])} healthy on {counted(nodes, 'node')}"
+    )
 
 
 def _name(agent: Agent) -> str:

@@ -1,4 +1,6 @@
-"""The status of commits on a forge: what `telling_stages` finds due, posted, and remembered so that it is never said twice."""
+"""The status of commits on a forge: what `telling_stages` finds due, posted, and remembered so that
+it is never said twice.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Agents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FollowedCommits:
-    """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name, the agents that Git names."""
+    """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name,
+    the agents that Git names.
+    """
 
     owner: str
     cluster: str
@@ -56,7 +60,9 @@ class FollowedCommits:
 
 @dataclass(frozen=True, slots=True)
 class StatusRepository:
-    """Whose commits they are: its name here, its address, the cluster's name by the settings, and how a status' name ends."""
+    """Whose commits they are: its name here, its address, the cluster's name by the settings, and
+    how a status' name ends.
+    """
 
     name: str
     where: Address
@@ -69,7 +75,9 @@ class Commits:
     """Posts the stages of one repository's commits while `run` runs."""
 
     def __init__(self, repository: StatusRepository, tell: Emit, retry: float = SHORTEST) -> None:
-        """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds, and doubles each time."""
+        """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds,
+        and doubles each time.
+        """
         self.repository, self._tell = repository, tell
         self._place = place(repository.where, repository.forge)
         self._heard: deque[Record] = deque(maxlen=_HEARD)
@@ -116,13 +124,19 @@ class Commits:
         followed = self.followed()
         if followed is None or not courses.open:
             return []
-        own = [agent for agent in standings.agents() if fleet_agents.owner(agent.seen) == followed.owner]
+        own = [
+            agent
+            for agent in standings.agents()
+            if fleet_agents.owner(agent.seen) == followed.owner
+        ]
         return courses.due(own, followed.wanted)
 
     async def _post(self, course: CommitProgress, stage: CommitStage) -> bool:
         """Whether the forge took it."""
         name = f"commit status of {self.repository.name}"
-        status = CommitStatus(self._name(), stage.state, ReportSecrets().within(" ".join(stage.words.split())))
+        status = CommitStatus(
+            self._name(), stage.state, ReportSecrets().within(" ".join(stage.words.split()))
+        )
         try:
             async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
                 await forge.status(course.commit, status)
@@ -141,13 +155,20 @@ class Commits:
 
     def _access(self) -> ForgeAccess:
         """Raises SettingsError."""
-        return ForgeAccess(self._place.kind, self._place.url, ForgeToken(TOKEN, token(self.repository.forge)), self._place.project)
+        return ForgeAccess(
+            self._place.kind,
+            self._place.url,
+            ForgeToken(TOKEN, token(self.repository.forge)),
+            self._place.project,
+        )
 
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
         followed = self.followed()
         known = followed.cluster if followed else ""
-        return "/".join(filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix)))
+        return "/".join(
+            filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix))
+        )
 
 
 def token(forge: ForgeSettings) -> str:
@@ -164,7 +185,9 @@ def token(forge: ForgeSettings) -> str:
 def place(where: Address, forge: ForgeSettings) -> DiscoveredForge:
     """The forge. Raises SettingsError where that does not follow from the repository's address."""
     try:
-        return forge_discovery.find(where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http))
+        return forge_discovery.find(
+            where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http)
+        )
     except errors.UsageError as error:
         told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
         raise errors.SettingsError(f"repository.forge: {told}") from None

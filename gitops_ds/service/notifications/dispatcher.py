@@ -1,7 +1,9 @@
-"""People are told outside of the cluster: a part of the service that hears of every fact, and lets nobody wait.
+"""People are told outside of the cluster: a part of the service that hears of every fact, and lets
+nobody wait.
 
-Only the leader tells. What waits and what was told is one ConfigMap, written when that changed and never otherwise: there the next
-leader, or the next start, goes on. Who is killed between telling and noting tells once more.
+Only the leader tells. What waits and what was told is one ConfigMap, written when that changed and
+never otherwise: there the next leader, or the next start, goes on. Who is killed between telling
+and noting tells once more.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Notifying:
     unready = ""
     standing_for = 0.0
 
-    def __init__(self, service: Service, cluster: Cluster, tell: Emit, around: SenderContext | None = None) -> None:
+    def __init__(
+        self, service: Service, cluster: Cluster, tell: Emit, around: SenderContext | None = None
+    ) -> None:
         """Raises SettingsError where it can't be told where a forge is."""
         self._service, self._cluster, self._tell = service, cluster, tell
         around = around or SenderContext(service.cluster.name, tell)
@@ -78,8 +82,14 @@ class Notifying:
             self._take(told, "")
 
     def beside(self, tell: Emit, number: int | None) -> Emit:
-        """As `tell`, and heard here: for the deployer of that repository of the settings (None: of templates in the cluster)."""
-        name = "templates in the cluster" if number is None else _name(self._service.repositories[number])
+        """As `tell`, and heard here: for the deployer of that repository of the settings (None: of
+        templates in the cluster).
+        """
+        name = (
+            "templates in the cluster"
+            if number is None
+            else _name(self._service.repositories[number])
+        )
         commits = None if number is None else self._commits.get(number)
 
         def emit(told: Record) -> None:
@@ -137,7 +147,9 @@ class Notifying:
         """Tells until `stop`; what is not told then is told by whoever comes next."""
         while not self._stopping:
             self._turn.clear()
-            tasks = [asyncio.create_task(self._turn.wait())] + ([asyncio.create_task(self._work())] if self._acting else [])
+            tasks = [asyncio.create_task(self._turn.wait())] + (
+                [asyncio.create_task(self._work())] if self._acting else []
+            )
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -187,7 +199,9 @@ class Notifying:
         try:
             await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
         except errors.ClusterError as error:
-            self._complain(f"it can't be written, and a restart would forget what was told: {error}")
+            self._complain(
+                f"it can't be written, and a restart would forget what was told: {error}"
+            )
             return False
         self._complaint, self._written = "", text
         return True
@@ -196,7 +210,9 @@ class Notifying:
         """What an earlier process left; tried until the API server answers."""
         while True:
             try:
-                body = await self._cluster.get(CONFIG_MAP, self._service.cluster.namespace, CONFIG_MAP_NAME)
+                body = await self._cluster.get(
+                    CONFIG_MAP, self._service.cluster.namespace, CONFIG_MAP_NAME
+                )
                 return outbox.parse(orjson.loads(body["data"][_KEY]))
             except errors.NotFound:
                 return Outbox()
@@ -230,4 +246,10 @@ def _repository(service: Service, settings: RepositorySettings) -> StatusReposit
     assert settings.forge is not None
     where = address.parse(settings.url, allow_local=True)
     beside = any(one.url == settings.url for one in service.repositories if one is not settings)
-    return StatusRepository(_name(settings), where, settings.forge, service.cluster.name, settings.path if beside else "")
+    return StatusRepository(
+        _name(settings),
+        where,
+        settings.forge,
+        service.cluster.name,
+        settings.path if beside else "",
+    )

@@ -39,7 +39,11 @@ class Waiting:
     def letter(self, cluster: str) -> Letter:
         """What to send now: of too many the loud ones first."""
         chosen = sorted(self.items, key=lambda item: not item.loud)[:IN_A_LETTER]
-        return Letter([item for item in self.items if item in chosen], self.omitted + len(self.items) - len(chosen), cluster)
+        return Letter(
+            [item for item in self.items if item in chosen],
+            self.omitted + len(self.items) - len(chosen),
+            cluster,
+        )
 
     def sent(self, batch: Sequence[News], omitted: int) -> None:
         """These were told, and so many counted; what gave way meanwhile was counted twice."""
@@ -59,7 +63,9 @@ class Waiting:
 
 @dataclass(slots=True)
 class Outbox:
-    """`waiting` by the receiver's name; `told` are ids of news, each with when; `commits` the last stage of each, by repository."""
+    """`waiting` by the receiver's name; `told` are ids of news, each with when; `commits` the last
+    stage of each, by repository.
+    """
 
     waiting: dict[str, Waiting] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
@@ -103,11 +109,17 @@ def parse(told: Mapping[str, Any]) -> Outbox:
     if told["version"] != "v1":
         raise ValueError(f"version {told['version']!r} is not known here")
     waiting = {
-        str(name): Waiting([News(**{**item, "topic": Topic(item["topic"])}) for item in one["items"]], int(one["omitted"]))
+        str(name): Waiting(
+            [News(**{**item, "topic": Topic(item["topic"])}) for item in one["items"]],
+            int(one["omitted"]),
+        )
         for name, one in told["waiting"].items()
     }
     commits = {
-        str(name): {str(commit): CommitStage(StageKind(step), int(tenth)) for commit, (step, tenth) in known.items()}
+        str(name): {
+            str(commit): CommitStage(StageKind(step), int(tenth))
+            for commit, (step, tenth) in known.items()
+        }
         for name, known in told["commits"].items()
     }
     return Outbox(waiting, {str(id): float(at) for id, at in told["told"].items()}, commits)

@@ -1,6 +1,8 @@
-"""News on their way to one receiver: bundled, not too often, again and again until they are taken or too old.
+"""News on their way to one receiver: bundled, not too often, again and again until they are taken
+or too old.
 
-Where a receiver is, is a secret (who has a chat's address may write there), so no word about it holds more than its name.
+Where a receiver is, is a secret (who has a chat's address may write there), so no word about it
+holds more than its name.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ LONGEST_ASKED = 3600.0  # seconds that a receiver may ask for
 
 
 class NotTaken(Exception):
-    """Why the receiver did not take it, and after how many seconds it wants to be asked again at the earliest."""
+    """Why the receiver did not take it, and after how many seconds it wants to be asked again at
+    the earliest.
+    """
 
     def __init__(self, message: str, wait: float = 0.0) -> None:
         super().__init__(message)
@@ -43,18 +47,24 @@ Post = Callable[[ReceiverSettings, Letter], Awaitable[None]]
 
 
 def target(settings: ReceiverSettings) -> tuple[str, bytes]:
-    """Where the receiver is, and the secret that bodies are signed with (none: empty), as the files say now. Raises NotTaken."""
+    """Where the receiver is, and the secret that bodies are signed with (none: empty), as the files
+    say now. Raises NotTaken.
+    """
     try:
         url = git_auth.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
         secret = b""
         if settings.secret_file:
-            secret = git_auth.read(f"notify.{settings.name}.secretFile", settings.secret_file).strip()
+            secret = git_auth.read(
+                f"notify.{settings.name}.secretFile", settings.secret_file
+            ).strip()
     except errors.SettingsError as error:
         raise NotTaken(str(error)) from None
     except UnicodeDecodeError:
         raise NotTaken(f"{settings.url_file} is no text") from None
     if not _is_address(url):
-        raise NotTaken(f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected")
+        raise NotTaken(
+            f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected"
+        )
     if settings.secret_file and not secret:
         raise NotTaken(f"{settings.secret_file} is empty, and nothing is sent unsigned")
     return url, secret
@@ -70,7 +80,9 @@ async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECO
     try:
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False, proxy=client.proxy(url)) as reply,
+            session.post(
+                url, data=body, headers=headers, allow_redirects=False, proxy=client.proxy(url)
+            ) as reply,
         ):
             _check(reply)
     except TimeoutError:
@@ -81,7 +93,11 @@ async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECO
 
 def _is_address(url: str) -> bool:
     with contextlib.suppress(ValueError):
-        return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname) and url.isprintable()
+        return (
+            urlsplit(url).scheme in ("http", "https")
+            and bool(urlsplit(url).hostname)
+            and url.isprintable()
+        )
     return False
 
 
@@ -90,8 +106,14 @@ def _check(reply: aiohttp.ClientResponse) -> None:
     if reply.status < 300:
         return
     if reply.status < 400:
-        raise NotTaken(f"it answers with a redirect ({reply.status}), and none is followed: give the new address")
-    raise NotTaken(f"it answers {reply.status}", retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0)
+        raise NotTaken(
+            f"it answers with a redirect ({reply.status}), and none is followed: give the new "
+            "address"
+        )
+    raise NotTaken(
+        f"it answers {reply.status}",
+        retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0,
+    )
 
 
 def _why(error: Exception) -> str:
@@ -99,12 +121,16 @@ def _why(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientSSLError):
         return "its certificate is not trusted, or TLS fails"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return (inner.strerror if isinstance(inner, OSError) and inner.strerror else "") or type(error).__name__
+    return (inner.strerror if isinstance(inner, OSError) and inner.strerror else "") or type(
+        error
+    ).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class SenderContext:
-    """What all receivers share: which cluster it is, whom to tell how it went, and the time (seconds since 1970)."""
+    """What all receivers share: which cluster it is, whom to tell how it went, and the time
+    (seconds since 1970).
+    """
 
     cluster: str
     tell: Emit
@@ -148,14 +174,20 @@ class Teller:
             changed()
         if not waiting.items:
             return 0.0
-        letter, batch, omitted = waiting.letter(around.cluster), list(waiting.items), waiting.omitted
+        letter, batch, omitted = (
+            waiting.letter(around.cluster),
+            list(waiting.items),
+            waiting.omitted,
+        )
         try:
             await around.post(self.settings, letter)
         except NotTaken as error:
             if str(error) != self._complaint:
                 around.tell(NotTold(around.clock(), name, str(error)))
             self._complaint = str(error)
-            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST) * (1 + around.chance() / 10)
+            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST) * (
+                1 + around.chance() / 10
+            )
             self._failures += 1
             return max(wait, min(error.wait, LONGEST_ASKED))
         self._complaint, self._failures = "", 0

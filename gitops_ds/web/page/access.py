@@ -1,6 +1,7 @@
 """Who may look: anybody on this machine, whoever has the token, or whom a trusted proxy names.
 
-The page changes nothing, so there is nothing to forge. What is not a GET (sign in, sign out) must come from the page itself.
+The page changes nothing, so there is nothing to forge. What is not a GET (sign in, sign out) must
+come from the page itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gitops_ds.errors import UsageError
 COOKIE = "gitops-ds-page"
 STAYS = 12 * 3600  # seconds that a sign-in lasts
 _SHORTEST = 16  # characters of a token: fewer can be guessed
-_TRIES, _WHILE = 10, 60.0  # wrong tokens of one address, in so many seconds; a person mistypes, a program guesses
+# wrong tokens of one address, in so many seconds; a person mistypes, a program guesses
+_TRIES, _WHILE = 10, 60.0
 _PEERS = 1000  # addresses whose wrong tokens are remembered
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -44,7 +46,9 @@ class AccessVerdict(StrEnum):
 
 @dataclass(slots=True)
 class PageToken:
-    """The token of a file, which is read again when it changed. Raises UsageError for one that is missing or too short."""
+    """The token of a file, which is read again when it changed. Raises UsageError for one that is
+    missing or too short.
+    """
 
     file: Path
     _seen: tuple[int, int, int] = (0, 0, 0)
@@ -60,7 +64,10 @@ class PageToken:
         except OSError as error:
             raise UsageError(f"listen.page.tokenFile {self.file}: {error.strerror}") from None
         if len(self._value) < _SHORTEST:
-            raise UsageError(f"listen.page.tokenFile {self.file}: a token of at least {_SHORTEST} characters is expected")
+            raise UsageError(
+                f"listen.page.tokenFile {self.file}: a token of at least {_SHORTEST} characters "
+                "is expected"
+            )
         return self._value
 
 
@@ -93,15 +100,22 @@ class PageGuard:
         match self.kind:
             case AccessKind.OPEN:
                 if not _is_address(asked.host):
-                    # A name that an attacker owns may point here, and his page would then read this one.
+                    # A name that an attacker owns may point here, and his page would then read this
+                    # one.
                     return (
                         AccessVerdict.KEEP_OUT,
-                        f"open access answers to localhost and to addresses, not to the name {asked.host[:80]}",
+                        (
+                            "open access answers to localhost and to addresses, not to the name "
+                            f"{asked.host[:80]}"
+                        ),
                     )
                 return AccessVerdict.COME_IN, ""
             case AccessKind.PROXY:
                 if not _within(asked.peer, self.trusted):
-                    return AccessVerdict.KEEP_OUT, f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)"
+                    return (
+                        AccessVerdict.KEEP_OUT,
+                        f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)",
+                    )
                 if not asked.headers.get(self.user_header, "").strip():
                     return AccessVerdict.KEEP_OUT, f"the proxy named nobody ({self.user_header})"
                 return AccessVerdict.COME_IN, ""
@@ -123,10 +137,14 @@ class PageGuard:
         return AccessVerdict.SIGN_IN, "sign in"
 
     def knows(self, told: str, peer: str = "") -> bool:
-        """Whether it is the token. After some wrong ones of an address within a minute none of that address is looked at."""
+        """Whether it is the token. After some wrong ones of an address within a minute none of that
+        address is looked at.
+        """
         if self.token is None or self.busy(peer):
             return False
-        if hmac.compare_digest(hashlib.sha256(_bytes(told)).digest(), hashlib.sha256(self.token.value()).digest()):
+        if hmac.compare_digest(
+            hashlib.sha256(_bytes(told)).digest(), hashlib.sha256(self.token.value()).digest()
+        ):
             return True
         self._wrong.setdefault(peer, []).append(self.clock())
         self._wrong.move_to_end(peer)
@@ -145,7 +163,9 @@ class PageGuard:
         return len(lately) >= _TRIES
 
     def cookie(self) -> str:
-        """A sign-in that lasts a while. It holds no secret, any replica with the same token takes it, and a new token ends it."""
+        """A sign-in that lasts a while. It holds no secret, any replica with the same token takes
+        it, and a new token ends it.
+        """
         until = str(int(self.clock()) + STAYS)
         return f"{until}.{self._mac(until)}"
 

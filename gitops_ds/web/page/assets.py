@@ -1,4 +1,6 @@
-"""The files that a browser loads besides pages. Their names hold the hash of their content, so that they may be kept for ever."""
+"""The files that a browser loads besides pages. Their names hold the hash of their content, so that
+they may be kept for ever.
+"""
 
 from __future__ import annotations
 

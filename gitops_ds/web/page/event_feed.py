@@ -28,9 +28,15 @@ class Happened:
         # A rollout over 5,000 nodes performs 10,000 actions; what comes of them is on the map.
         if text is None or isinstance(told, base.Performed):
             return
-        key: Key | None = getattr(told, "daemonset", None) or getattr(getattr(told, "change", None), "key", None)
+        key: Key | None = getattr(told, "daemonset", None) or getattr(
+            getattr(told, "change", None), "key", None
+        )
         commit = str(getattr(told, "commit", None) or "")
-        self._events.appendleft(Event(told.at, type(told).__name__, texts.words(text), log_lines.tone(told), key, commit))
+        self._events.appendleft(
+            Event(
+                told.at, type(told).__name__, texts.words(text), log_lines.tone(told), key, commit
+            )
+        )
         self._told()
 
     def events(self) -> Sequence[Event]:

@@ -1,7 +1,9 @@
-"""One agent over all nodes: each node's commit, state and reason, by pool and zone, as small as 5,000 of them have to be. Pure.
+"""One agent over all nodes: each node's commit, state and reason, by pool and zone, as small as
+5,000 of them have to be. Pure.
 
-A node's `code` is the class of its cell: a letter for the state (none: well and up to date), then a letter for the commit, `a` the
-wanted one, then the number of the reason. Cells hold no text; names stand once for each group.
+A node's `code` is the class of its cell: a letter for the state (none: well and up to date), then a
+letter for the commit, `a` the wanted one, then the number of the reason. Cells hold no text; names
+stand once for each group.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes run it."""
+    """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes
+    run it.
+    """
 
     letter: str
     commit: str
@@ -114,7 +118,11 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     """
     spread = decide.layout(agent.seen)
     pods = [_shown(spread, spot) for spot in spread.spots]
-    shades, legend = _legend(agent, spread.hash, Counter(pod.hash for pod in pods if pod is not None and not pod.terminating))
+    shades, legend = _legend(
+        agent,
+        spread.hash,
+        Counter(pod.hash for pod in pods if pod is not None and not pod.terminating),
+    )
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for spot, pod in zip(spread.spots, pods, strict=True):
@@ -123,35 +131,68 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
             trouble = troubles.get(spot.node)
             cell = _cell(spot.node, _state(spread, spot, pod, trouble), pod, trouble, legend)
             grouped.setdefault(place or ("", ""), []).append(cell)
-    drawn = (NodeGroup(*place, tuple(cells), Counter([cell.state for cell in cells])) for place, cells in sorted(grouped.items()))
+    drawn = (
+        NodeGroup(*place, tuple(cells), Counter([cell.state for cell in cells]))
+        for place, cells in sorted(grouped.items())
+    )
     groups = tuple(sorted(drawn, key=lambda group: not group.meant))
     all_cells = [cell for group in groups for cell in group.cells]
     states = sum((Counter(group.states) for group in groups), Counter[str]())
-    return FleetMap(groups, shades, states, legend.reasons, _troubles(all_cells), {cell.node: cell for cell in all_cells})
+    return FleetMap(
+        groups,
+        shades,
+        states,
+        legend.reasons,
+        _troubles(all_cells),
+        {cell.node: cell for cell in all_cells},
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Legend:
-    """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their numbers."""
+    """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their
+    numbers.
+    """
 
     revisions: Mapping[str, tuple[Revision, str]]
     reasons: tuple[str, ...]
 
 
-def _legend(agent: Agent, wanted: str, running: Mapping[str, int]) -> tuple[tuple[Shade, ...], _Legend]:
-    """The wanted revision first, then the others that run, newest first; `running` counts the nodes of each hash."""
+def _legend(
+    agent: Agent, wanted: str, running: Mapping[str, int]
+) -> tuple[tuple[Shade, ...], _Legend]:
+    """The wanted revision first, then the others that run, newest first; `running` counts the nodes
+    of each hash.
+    """
     by_hash = {revision.hash: revision for revision in agent.history}
     current = by_hash.get(wanted) or agent.current
-    others = [by_hash[hash] for hash in running if hash in by_hash and (current is None or hash != current.hash)]
-    found = [*([current] if current else []), *sorted(others, key=lambda revision: -revision.number)]
+    others = [
+        by_hash[hash]
+        for hash in running
+        if hash in by_hash and (current is None or hash != current.hash)
+    ]
+    found = [
+        *([current] if current else []),
+        *sorted(others, key=lambda revision: -revision.number),
+    ]
     letters = SHADES[0 if current else 1 :]
     shades = tuple(
-        Shade(letters[min(place, len(letters) - 1)], agent.commit_of(one), one.number, running.get(one.hash, 0), one is current)
+        Shade(
+            letters[min(place, len(letters) - 1)],
+            agent.commit_of(one),
+            one.number,
+            running.get(one.hash, 0),
+            one is current,
+        )
         for place, one in enumerate(found)
     )
     letter_of = {shade.number: shade.letter for shade in shades}
-    revisions = {hash: (one, letter_of.get(one.number, SHADES[-1])) for hash, one in by_hash.items()}
-    return shades, _Legend(revisions, tuple(sorted({trouble.reason for trouble in agent.health.nodes})))
+    revisions = {
+        hash: (one, letter_of.get(one.number, SHADES[-1])) for hash, one in by_hash.items()
+    }
+    return shades, _Legend(
+        revisions, tuple(sorted({trouble.reason for trouble in agent.health.nodes}))
+    )
 
 
 def _shown(spread: NodePodLayout, spot: NodePods) -> Pod | None:
@@ -162,7 +203,9 @@ def _shown(spread: NodePodLayout, spot: NodePods) -> Pod | None:
     return next((pod for pod in staying if spread.updated(pod)), (staying or spot.pods)[0])
 
 
-def _state(spread: NodePodLayout, spot: NodePods, pod: Pod | None, trouble: NodeHealth | None) -> str:
+def _state(
+    spread: NodePodLayout, spot: NodePods, pod: Pod | None, trouble: NodeHealth | None
+) -> str:
     if not spot.wanted:
         return "u" if pod is not None else "n"
     if trouble is None:
@@ -174,7 +217,9 @@ def _state(spread: NodePodLayout, spot: NodePods, pod: Pod | None, trouble: Node
     return "x" if trouble.blame is Blame.TEMPLATE else "w"
 
 
-def _cell(name: str, state: str, pod: Pod | None, trouble: NodeHealth | None, legend: _Legend) -> Cell:
+def _cell(
+    name: str, state: str, pod: Pod | None, trouble: NodeHealth | None, legend: _Legend
+) -> Cell:
     revision, letter = legend.revisions.get(pod.hash, (None, "")) if pod is not None else (None, "")
     if not state and letter == SHADES[0]:
         letter = ""
@@ -183,7 +228,14 @@ def _cell(name: str, state: str, pod: Pod | None, trouble: NodeHealth | None, le
         return Cell(name, code, state, "", "", "", pod.name if pod is not None else "", revision)
     code = f"{code} r{legend.reasons.index(trouble.reason)}".lstrip()
     return Cell(
-        name, code, state, trouble.reason, trouble.blame.value, trouble.message, pod.name if pod is not None else "", revision
+        name,
+        code,
+        state,
+        trouble.reason,
+        trouble.blame.value,
+        trouble.message,
+        pod.name if pod is not None else "",
+        revision,
     )
 
 
@@ -195,5 +247,7 @@ def _troubles(cells: Sequence[Cell]) -> tuple[tuple[str, str, tuple[Cell, ...]],
             reason = cell.reason or ("Outdated" if cell.state == "o" else "NotMeant")
             found.setdefault((reason, cell.blame), []).append(cell)
     rank = {"x": 0, "w": 1, "u": 2, "p": 3, "o": 4}
-    ordered = sorted(found.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0]))
+    ordered = sorted(
+        found.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0])
+    )
     return tuple((reason, blame, tuple(some)) for (reason, blame), some in ordered)

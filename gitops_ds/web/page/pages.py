@@ -1,4 +1,6 @@
-"""All pages by their path: what a request and a stream ask for. A page is drawn once for each version of the view."""
+"""All pages by their path: what a request and a stream ask for. A page is drawn once for each
+version of the view.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Book:
     def __init__(self, view: View, *, may_leave: bool = False) -> None:
         self.view, self._may_leave = view, may_leave
         self._pages = Pages(view)
-        self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = OrderedDict()
+        self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = (
+            OrderedDict()
+        )
         self._epoch = secrets.token_hex(4)  # another process counts its versions anew
 
     def token(self, version: int) -> str:
@@ -38,8 +42,15 @@ class Book:
         if kept is None or kept[0] != version:
             template, told = await self._contents(path, asked)
             query = "?" + urlencode(asked) if asked else ""
-            live = f"{root_of(path)}live?" + urlencode({"of": path + query, "since": self.token(version)})
-            given = {"live": live, "refresh": rendering.REFRESH, "may_leave": self._may_leave, **told}
+            live = f"{root_of(path)}live?" + urlencode(
+                {"of": path + query, "since": self.token(version)}
+            )
+            given = {
+                "live": live,
+                "refresh": rendering.REFRESH,
+                "may_leave": self._may_leave,
+                **told,
+            }
             kept = self._drawn[name] = (version, self._pages.draw(template, root_of(path), given))
         self._drawn.move_to_end(name)
         while len(self._drawn) > _KEPT:
@@ -55,10 +66,14 @@ class Book:
             case [""]:
                 return "overview.html", view_models.overview(self.view, asked)
             case ["agents", namespace, name]:
-                return "agent.html", await view_models.agent(self.view, self._pages, self._agent(namespace, name))
+                return "agent.html", await view_models.agent(
+                    self.view, self._pages, self._agent(namespace, name)
+                )
             case ["agents", namespace, name, "nodes"]:
                 found = self._agent(namespace, name)
-                return "agent_nodes.html", view_models.agent_nodes(self._pages, found, asked, self.view.cluster)
+                return "agent_nodes.html", view_models.agent_nodes(
+                    self._pages, found, asked, self.view.cluster
+                )
             case ["nodes"]:
                 return "nodes.html", view_models.nodes(self.view, asked)
             case ["nodes", name]:
@@ -74,7 +89,9 @@ class Book:
         for agent in self.view.agents():
             if (agent.key.namespace, agent.key.name) == (namespace, name):
                 return agent
-        raise errors.NotFound(f"no DaemonSet {namespace}/{name} is in this cluster", 404, "NotFound")
+        raise errors.NotFound(
+            f"no DaemonSet {namespace}/{name} is in this cluster", 404, "NotFound"
+        )
 
 
 def root_of(path: str) -> str:

@@ -1,7 +1,7 @@
 """Every page as HTML, from one look at the view. What was drawn stays until the view changes.
 
-A page has live pieces, each between two comments and one element with an id; the stream sends those that are no longer what they
-were. No value can write such a comment, for all are escaped.
+A page has live pieces, each between two comments and one element with an id; the stream sends those
+that are no longer what they were. No value can write such a comment, for all are escaped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ REFRESH = 15  # seconds between two looks of a browser without scripts
 class Drawn:
     """A page: its HTML, its live pieces by id, and the codes of its map's cells.
 
-    `shape` is what has to be the same for pieces and codes to tell the whole difference; `words` say it to who doesn't see it.
+    `shape` is what has to be the same for pieces and codes to tell the whole difference; `words`
+    say it to who doesn't see it.
     """
 
     html: bytes
@@ -59,7 +60,11 @@ class Pages:
         self._places: tuple[object, Mapping[str, tuple[str, str]]] = (None, {})
         loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
         self._jinja = jinja2.Environment(
-            loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, auto_reload=False
+            loader=loader,
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            auto_reload=False,
         )
         self._jinja.filters |= {"spaced": formatting.spaced, "hidden": texts.words}
         self._jinja.globals |= {
@@ -93,7 +98,14 @@ class Pages:
 
     def draw(self, template: str, root: str, told: Mapping[str, Any]) -> Drawn:
         """The page of a template."""
-        given: dict[str, Any] = {"root": root, "cluster": self.view.cluster, "tab": "", "live": "", "refresh": 0, **told}
+        given: dict[str, Any] = {
+            "root": root,
+            "cluster": self.view.cluster,
+            "tab": "",
+            "live": "",
+            "refresh": 0,
+            **told,
+        }
         given.setdefault("may_leave", False)
         given.setdefault("asked", {})
         given["parts"] = self._jinja.get_template("parts.html").make_module(given)
@@ -103,12 +115,17 @@ class Pages:
         found = told.get("map")
         if not isinstance(found, FleetMap):
             return Drawn(html, pieces, (), frozenset(pieces), said)
-        places = tuple((group.pool, group.zone, tuple(cell.node for cell in group.cells)) for group in found.groups)
+        places = tuple(
+            (group.pool, group.zone, tuple(cell.node for cell in group.cells))
+            for group in found.groups
+        )
         return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
 
 
 def cells(group: NodeGroup) -> Markup:
-    """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at all."""
+    """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at
+    all.
+    """
     return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
 
 
@@ -118,4 +135,6 @@ def node_names(group: NodeGroup) -> str:
 
 
 def _square(code: str) -> str:
-    return f'<i class="{code}"></i>' if " " in code else f"<i class={code}></i>" if code else "<i></i>"
+    return (
+        f'<i class="{code}"></i>' if " " in code else f"<i class={code}></i>" if code else "<i></i>"
+    )

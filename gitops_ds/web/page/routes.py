@@ -1,4 +1,6 @@
-"""The page over HTTP: pages, files, the stream of changes, signing in. Every answer carries the same strict headers."""
+"""The page over HTTP: pages, files, the stream of changes, signing in. Every answer carries the
+same strict headers.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,20 @@ from gitops_ds.web.page.view import View
 from gitops_ds.web.server import Routes
 
 HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src "
+    "'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with no-referrer a browser hides the Origin of a POST as well
+    # with no-referrer a browser hides the Origin of a POST as well
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-_KNOWN = ("q", "health", "sort", "down", "reason", "first")  # what a page may be asked; all else is left out
+# what a page may be asked; all else is left out
+_KNOWN = ("q", "health", "sort", "down", "reason", "first")
 _LONGEST = 200  # characters of one of them
 SETTLE = 0.25  # seconds in which changes are gathered
 BEAT = 20.0  # seconds of silence after which a stream shows that it lives
@@ -48,10 +53,21 @@ def routes(view: View, door: PageGuard) -> Routes:
 
 class _PageHandler:
     def __init__(self, view: View, door: PageGuard) -> None:
-        self._book, self._door, self._streams = Book(view, may_leave=door.kind is AccessKind.TOKEN), door, 0
+        self._book, self._door, self._streams = (
+            Book(view, may_leave=door.kind is AccessKind.TOKEN),
+            door,
+            0,
+        )
 
     def routes(self) -> Routes:
-        pages = ("/", "/agents/{namespace}/{name}", "/agents/{namespace}/{name}/nodes", "/nodes", "/nodes/{name}", "/events")
+        pages = (
+            "/",
+            "/agents/{namespace}/{name}",
+            "/agents/{namespace}/{name}/nodes",
+            "/nodes",
+            "/nodes/{name}",
+            "/events",
+        )
         commits = web.get("/commits/{id:.+}", self._guarded(self._show))
         found = [web.get(path, self._guarded(self._show)) for path in pages]
         found += [commits, web.get("/live", self._guarded(self._live))]
@@ -76,7 +92,9 @@ class _PageHandler:
             if verdict is AccessVerdict.SIGN_IN:
                 if path == "live":
                     return self._problem(request, 401, "Not signed in", why)
-                return web.Response(status=303, headers={**HEADERS, "Location": "../" * path.count("/") + "login"})
+                return web.Response(
+                    status=303, headers={**HEADERS, "Location": "../" * path.count("/") + "login"}
+                )
             try:
                 return await handler(request)
             except errors.NotFound as error:
@@ -85,11 +103,17 @@ class _PageHandler:
         return guarded
 
     async def _show(self, request: web.Request) -> web.StreamResponse:
-        return _html(request, await self._book.page(request.path.removeprefix("/"), _query(request.query)))
+        return _html(
+            request, await self._book.page(request.path.removeprefix("/"), _query(request.query))
+        )
 
     def _problem(self, request: web.Request, status: int, title: str, words: str) -> web.Response:
         path = request.path.removeprefix("/")
-        return _html(request, self._book.plain("problem.html", {"title": title, "words": words}, path), status)
+        return _html(
+            request,
+            self._book.plain("problem.html", {"title": title, "words": words}, path),
+            status,
+        )
 
     async def _sign_in_page(self, request: web.Request) -> web.StreamResponse:
         return _html(request, self._book.plain("login.html", {"wrong": ""}))
@@ -100,12 +124,16 @@ class _PageHandler:
             return self._problem(request, 403, "Not allowed", why)
         if (request.content_length or 0) > 4096:
             return self._problem(request, 413, "Too long", "that is no token")
-        told = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get("token", "")
+        told = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get(
+            "token", ""
+        )
         peer = _asked(request).peer
         if not self._door.knows(told, peer):
             busy = self._door.busy(peer)
             wrong = "Too many wrong tokens: wait a minute." if busy else "That is not the token."
-            return _html(request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401)
+            return _html(
+                request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401
+            )
         answer = web.Response(status=303, headers={**HEADERS, "Location": "./"})
         _set_cookie(answer, request, self._door.cookie(), access.STAYS)
         return answer
@@ -117,11 +145,15 @@ class _PageHandler:
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= STREAMS:
-            return self._problem(request, 503, "Too many look", "reload the page now and then instead")
+            return self._problem(
+                request, 503, "Too many look", "reload the page now and then instead"
+            )
         path, _, query = request.query.get("of", "").partition("?")
         asked = _query(dict(parse_qsl(query)))
         await self._book.page(path, asked)  # NotFound is answered before a stream begins
-        answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        answer = web.StreamResponse(
+            headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
         await answer.prepare(request)
         self._streams += 1
         try:
@@ -134,7 +166,9 @@ class _PageHandler:
             self._streams -= 1
         return answer
 
-    async def _stream(self, answer: web.StreamResponse, of: tuple[str, Mapping[str, str]], since: str) -> None:
+    async def _stream(
+        self, answer: web.StreamResponse, of: tuple[str, Mapping[str, str]], since: str
+    ) -> None:
         """Sends what changed since the page was drawn, until the browser goes."""
         view, book = self._book.view, self._book
         version = view.version
@@ -164,14 +198,24 @@ class _PageHandler:
 
 
 def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
-    """The pieces and cells that changed; empty for none, None where the page has another shape and is wanted as a whole."""
+    """The pieces and cells that changed; empty for none, None where the page has another shape and
+    is wanted as a whole.
+    """
     if old.shape != new.shape:
         return None
     pieces = {id: html for id, html in new.pieces.items() if old.pieces[id] != html}
-    codes = [(place, code) for place, (was, code) in enumerate(zip(old.codes, new.codes, strict=True)) if was != code]
+    codes = [
+        (place, code)
+        for place, (was, code) in enumerate(zip(old.codes, new.codes, strict=True))
+        if was != code
+    ]
     words = new.words if new.words != old.words else ""
     # Sorted rows change places.
-    order = [id for id in new.pieces if id.startswith("r/")] if list(old.pieces) != list(new.pieces) else []
+    order = (
+        [id for id in new.pieces if id.startswith("r/")]
+        if list(old.pieces) != list(new.pieces)
+        else []
+    )
     told = {"pieces": pieces, "cells": codes, "order": order, "words": words}
     return {name: value for name, value in told.items() if value}
 
@@ -183,7 +227,11 @@ def _event(name: str, id: str, told: Mapping[str, object]) -> bytes:
 def _asked(request: web.Request) -> PageRequest:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     return PageRequest(
-        str(peer[0]) if peer else "", request.method, request.host, request.headers, request.cookies.get(access.COOKIE, "")
+        str(peer[0]) if peer else "",
+        request.method,
+        request.host,
+        request.headers,
+        request.cookies.get(access.COOKIE, ""),
     )
 
 
@@ -196,13 +244,19 @@ def _html(request: web.Request, drawn: Drawn, status: int = 200) -> web.Response
     body = drawn.html
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         headers["Content-Encoding"], body = "gzip", drawn.small
-    return web.Response(status=status, body=body, content_type="text/html", charset="utf-8", headers=headers)
+    return web.Response(
+        status=status, body=body, content_type="text/html", charset="utf-8", headers=headers
+    )
 
 
 async def _asset(request: web.Request) -> web.StreamResponse:
     """The same for everybody, so nobody has to sign in for it."""
     asset = ASSETS[request.path.removeprefix("/")]
-    headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    headers = {
+        **HEADERS,
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "Vary": "Accept-Encoding",
+    }
     body = asset.data
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         headers["Content-Encoding"], body = "gzip", asset.small
@@ -211,4 +265,6 @@ async def _asset(request: web.Request) -> web.StreamResponse:
 
 def _set_cookie(answer: web.Response, request: web.Request, value: str, age: int) -> None:
     secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
-    answer.set_cookie(access.COOKIE, value, max_age=age, httponly=True, samesite="Strict", secure=secure, path="/")
+    answer.set_cookie(
+        access.COOKIE, value, max_age=age, httponly=True, samesite="Strict", secure=secure, path="/"
+    )

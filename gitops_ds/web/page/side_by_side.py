@@ -19,7 +19,9 @@ CONTEXT = 3  # equal lines that stay around a difference
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """A pair of lines; `kind` is same, changed, gone (live only), new (wanted only), or skipped with the number of equal lines."""
+    """A pair of lines; `kind` is same, changed, gone (live only), new (wanted only), or skipped
+    with the number of equal lines.
+    """
 
     kind: str
     left: str = ""
@@ -31,7 +33,9 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """The rows of the diff, and the paths of secret values that differ: these are told, and not shown."""
+    """The rows of the diff, and the paths of secret values that differ: these are told, and not
+    shown.
+    """
 
     rows: tuple[DiffRow, ...]
     secret: tuple[str, ...] = ()
@@ -43,14 +47,18 @@ class SideBySide:
 
 
 def pair(live: Body, wanted: Body) -> SideBySide:
-    """Live on the left, wanted on the right. Fields that Git does not set are left out: they are nobody's business."""
+    """Live on the left, wanted on the right. Fields that Git does not set are left out: they are
+    nobody's business.
+    """
     stored = _within(defaults.defaulted(wanted), wanted)
     mine = {key: value for key, value in stored.items() if key != "status"}
     theirs = _within(live, mine)
     hidden = report.found_in((live, wanted))
     changes = diff.compare(theirs, mine)
     secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
-    return SideBySide(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
+    return SideBySide(
+        tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret
+    )
 
 
 def _is_hidden(body: Body, change: FieldChange) -> bool:
@@ -72,7 +80,9 @@ def _within(live: Any, wanted: Any) -> Any:
     if isinstance(live, Mapping) and isinstance(wanted, Mapping):
         return {key: _within(live[key], wanted[key]) for key in wanted if key in live}
     if isinstance(live, list) and isinstance(wanted, list):
-        by_name = {item["name"]: item for item in wanted if isinstance(item, Mapping) and "name" in item}
+        by_name = {
+            item["name"]: item for item in wanted if isinstance(item, Mapping) and "name" in item
+        }
         if len(by_name) == len(wanted) and all(isinstance(item, Mapping) for item in live):
             return [_within(item, by_name.get(item.get("name"), item)) for item in live]
         if len(live) == len(wanted):
@@ -81,11 +91,19 @@ def _within(live: Any, wanted: Any) -> Any:
 
 
 def _rows(left: list[str], right: list[str]) -> Iterator[DiffRow]:
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in difflib.SequenceMatcher(
+        None, left, right, autojunk=False
+    ).get_opcodes():
         for step in range(max(b - a, d - c)):
             has_left, has_right = a + step < b, c + step < d
             yield DiffRow(
-                "same" if kind == "equal" else "changed" if has_left and has_right else "gone" if has_left else "new",
+                "same"
+                if kind == "equal"
+                else "changed"
+                if has_left and has_right
+                else "gone"
+                if has_left
+                else "new",
                 left[a + step] if has_left else "",
                 right[c + step] if has_right else "",
                 a + step + 1 if has_left else 0,
@@ -95,7 +113,12 @@ def _rows(left: list[str], right: list[str]) -> Iterator[DiffRow]:
 
 def _folded(rows: list[DiffRow]) -> Iterator[DiffRow]:
     """Long runs of equal lines as one row."""
-    near = {place + by for place, row in enumerate(rows) if row.kind != "same" for by in range(-CONTEXT, CONTEXT + 1)}
+    near = {
+        place + by
+        for place, row in enumerate(rows)
+        if row.kind != "same"
+        for by in range(-CONTEXT, CONTEXT + 1)
+    }
     skipped = 0
     for place, row in enumerate(rows):
         if place in near:

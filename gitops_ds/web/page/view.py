@@ -1,4 +1,6 @@
-"""What the page is given to show: the contract between it and whoever looks at the cluster and at Git."""
+"""What the page is given to show: the contract between it and whoever looks at the cluster and at
+Git.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from gitops_ds.model.source_status import SourceStatus
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is about `key`, `commit`."""
+    """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is
+    about `key`, `commit`.
+    """
 
     at: float
     kind: str
@@ -26,7 +30,9 @@ class Event:
 
 
 class View(Protocol):
-    """Everything that the page shows. Nothing here asks the cluster, so a request for a page costs it nothing."""
+    """Everything that the page shows. Nothing here asks the cluster, so a request for a page costs
+    it nothing.
+    """
 
     @property
     def cluster(self) -> str:

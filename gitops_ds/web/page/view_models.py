@@ -1,4 +1,6 @@
-"""What each page tells, as values for its template: rows, counts, runs of a commit. Pure but for the wait for Git."""
+"""What each page tells, as values for its template: rows, counts, runs of a commit. Pure but for
+the wait for Git.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,13 @@ class AgentRow:
     @property
     def bar_words(self) -> str:
         """The bar for those who don't see it."""
-        known = {"good": "up to date", "old": "earlier revision", "way": "on their way", "warn": "broken nodes", "bad": "broken"}
+        known = {
+            "good": "up to date",
+            "old": "earlier revision",
+            "way": "on their way",
+            "warn": "broken nodes",
+            "bad": "broken",
+        }
         return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
 
 
@@ -70,11 +78,24 @@ def row(agent: Agent, cluster: str) -> AgentRow:
     """The agent in a table."""
     sync, word = fleet_agents.sync_of(agent)
     by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
-    bar = (("good", max(0, agent.counts.desired - sum(by.values()))), *((fill, by[fill]) for fill in ("old", "way", "warn", "bad")))
+    bar = (
+        ("good", max(0, agent.counts.desired - sum(by.values()))),
+        *((fill, by[fill]) for fill in ("old", "way", "warn", "bad")),
+    )
     current = agent.current
     commit = fleet_agents.commit_of(agent)
     named = agent.state.cluster or cluster
-    return AgentRow(agent.key, agent.health, sync, word, agent.counts, commit, current.number if current else 0, bar, named)
+    return AgentRow(
+        agent.key,
+        agent.health,
+        sync,
+        word,
+        agent.counts,
+        commit,
+        current.number if current else 0,
+        bar,
+        named,
+    )
 
 
 def _fill(reason: str, blame: Blame) -> str:
@@ -111,7 +132,13 @@ def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     for one in shown:
         clusters.setdefault(one.cluster, []).append(one)
     counts = [(state, states[state]) for state in _URGENCY]
-    told: dict[str, Any] = {"query": query, "only": only, "sort": sort, "down": down, "total": len(everything)}
+    told: dict[str, Any] = {
+        "query": query,
+        "only": only,
+        "sort": sort,
+        "down": down,
+        "total": len(everything),
+    }
     told["sources"] = [source(status) for status in view.sources()]
     told["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
     return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **told}
@@ -136,7 +163,16 @@ def source(status: SourceStatus) -> SourceRow:
     """The repository as its line shows it."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
-    return SourceRow(status.condition.value, tone, status.repository, status.branch, message, *commits, status.since, status.looked)
+    return SourceRow(
+        status.condition.value,
+        tone,
+        status.repository,
+        status.branch,
+        message,
+        *commits,
+        status.since,
+        status.looked,
+    )
 
 
 def _meets(one: AgentRow, query: str) -> bool:
@@ -154,9 +190,12 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "tab": "Agents",
         "row": replace(one, health=replace(one.health, message=texts.words(one.health.message))),
         "map": drawn,
-        "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of {one.counts.desired} nodes up to date",
+        "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of "
+        f"{one.counts.desired} nodes up to date",
         "steering": steering(found),
-        "sources": [shown] if found.source and (shown := source(found.source)).tone in ("bad", "warn") else [],
+        "sources": [shown]
+        if found.source and (shown := source(found.source)).tone in ("bad", "warn")
+        else [],
         "strategy": _strategy(found.seen.daemonset.strategy),
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
@@ -184,12 +223,22 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
     """What holds the agent or its repository, in words, and the command that ends it."""
     annotations, key, told = found.seen.daemonset.annotations, found.key, []
     if found.seen.daemonset.suspended:
-        told.append(("Suspended", "its rollouts are paused.", f"gitops-ds resume ds/{key.name} -n {key.namespace}"))
+        told.append(
+            (
+                "Suspended",
+                "its rollouts are paused.",
+                f"gitops-ds resume ds/{key.name} -n {key.namespace}",
+            )
+        )
     if annotations.get(names.HOLD):
         undo = f"kubectl annotate -n {key.namespace} ds/{key.name} {names.HOLD}-"
         told.append(("Held", "nothing is applied to it while its annotation says so.", undo))
     told += [
-        ("Commit held", f"{short(held.commit)}: {held.reason}.", f"gitops-ds release {short(held.commit)}")
+        (
+            "Commit held",
+            f"{short(held.commit)}: {held.reason}.",
+            f"gitops-ds release {short(held.commit)}",
+        )
         for held in found.state.held
     ]
     return told
@@ -212,12 +261,16 @@ class HistoryEntry:
 async def _history(view: View, found: Agent) -> list[HistoryEntry]:
     """Newest first; where Git knows nothing, what the revision says of itself."""
     revisions = list(reversed(found.history))
-    known = await view.commits(sorted({commit for one in revisions if (commit := found.commit_of(one))}))
+    known = await view.commits(
+        sorted({commit for one in revisions if (commit := found.commit_of(one))})
+    )
     counts, current, key, entries = found.nodes_by_hash(), found.current, found.key, []
     for one in revisions:
         commit = found.commit_of(one)
         info = known.get(commit)
-        cause = str(((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or "")
+        cause = str(
+            ((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or ""
+        )
         entries.append(
             HistoryEntry(
                 one.number,
@@ -233,7 +286,9 @@ async def _history(view: View, found: Agent) -> list[HistoryEntry]:
     return entries
 
 
-def agent_nodes(pages: Pages, found: Agent, asked: Mapping[str, str], cluster: str) -> dict[str, Any]:
+def agent_nodes(
+    pages: Pages, found: Agent, asked: Mapping[str, str], cluster: str
+) -> dict[str, Any]:
     """Every node of an agent as a table, or those of one reason, a part at a time."""
     drawn, reason, first = pages.map_of(found), asked.get("reason", ""), _first(asked)
     all_cells = [cell for group in drawn.groups for cell in group.cells]
@@ -251,7 +306,11 @@ def agent_nodes(pages: Pages, found: Agent, asked: Mapping[str, str], cluster: s
 
 
 def _part(first: int, asked: Mapping[str, str]) -> dict[str, Any]:
-    return {"first": first, "size": PART, "asked": {key: asked[key] for key in ("q", "reason") if asked.get(key)}}
+    return {
+        "first": first,
+        "size": PART,
+        "asked": {key: asked[key] for key in ("q", "reason") if asked.get(key)},
+    }
 
 
 def _first(asked: Mapping[str, str]) -> int:
@@ -277,7 +336,11 @@ def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     found = agents[0].seen.nodes if agents else ()
     where = node_map.places(found, view.pools())
     terms = query.lower().split()
-    shown = [one for one in found if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)]
+    shown = [
+        one
+        for one in found
+        if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)
+    ]
     part = shown[first - 1 : first - 1 + PART]
     here = {one.name for one in part}
     pods: Counter[str] = Counter()
@@ -287,8 +350,23 @@ def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
         for trouble in one.health.nodes:
             if trouble.node in here and trouble.reason != "Outdated":
                 troubles.setdefault(trouble.node, []).append((one.key, trouble.reason))
-    rows = [NodeRow(one, *where[one.name], _node_state(one), pods[one.name], tuple(troubles.get(one.name, ()))) for one in part]
-    return {"tab": "Nodes", "rows": rows, "count": len(shown), "query": query, **_part(first, asked)}
+    rows = [
+        NodeRow(
+            one,
+            *where[one.name],
+            _node_state(one),
+            pods[one.name],
+            tuple(troubles.get(one.name, ())),
+        )
+        for one in part
+    ]
+    return {
+        "tab": "Nodes",
+        "rows": rows,
+        "count": len(shown),
+        "query": query,
+        **_part(first, asked),
+    }
 
 
 def _node_state(node: Node) -> str:
@@ -298,14 +376,20 @@ def _node_state(node: Node) -> str:
 def node(view: View, name: str) -> dict[str, Any]:
     """One node with every agent on it. Raises NotFound when no look has shown it."""
     agents = view.agents()
-    found = next((node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None)
+    found = next(
+        (node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None
+    )
     if found is None:
         raise errors.NotFound(f"no node {name}: it may have left the cluster", 404, "NotFound")
     rows, elsewhere = [], []
     where = node_map.places([found], view.pools())
     for one in agents:
-        seen = replace(one.seen, nodes=(found,), pods=tuple(pod for pod in one.seen.pods if pod.node == name))
-        health = replace(one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name))
+        seen = replace(
+            one.seen, nodes=(found,), pods=tuple(pod for pod in one.seen.pods if pod.node == name)
+        )
+        health = replace(
+            one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name)
+        )
         drawn = node_map.draw(replace(one, seen=seen, health=health), where)
         cell = drawn.by_node.get(name)
         if cell is None or cell.state == "n":
@@ -318,7 +402,9 @@ def node(view: View, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A revision that a commit made: who runs it, and which fields of the pod template it changed (None: nothing to compare)."""
+    """A revision that a commit made: who runs it, and which fields of the pod template it changed
+    (None: nothing to compare).
+    """
 
     key: Key
     number: int
@@ -337,11 +423,27 @@ async def commit(view: View, id: str) -> dict[str, Any]:
         for place, revision in enumerate(history):
             if one.commit_of(revision) != id:
                 continue
-            on = tuple(sorted(pod.node for pod in one.seen.pods if pod.hash == revision.hash and pod.node and not pod.terminating))
+            on = tuple(
+                sorted(
+                    pod.node
+                    for pod in one.seen.pods
+                    if pod.hash == revision.hash and pod.node and not pod.terminating
+                )
+            )
             before = history[place - 1] if place else None
             wanted = one.current is not None and one.current.name == revision.name
             changes = _changes(one.key, before, revision) if before else None
-            runs.append(Run(one.key, revision.number, before.number if before else 0, wanted, one.counts.desired, on, changes))
+            runs.append(
+                Run(
+                    one.key,
+                    revision.number,
+                    before.number if before else 0,
+                    wanted,
+                    one.counts.desired,
+                    on,
+                    changes,
+                )
+            )
     known = (await view.commits([id])).get(id)
     told: list[Event] = [event for event in view.events() if event.commit == id]
     if not runs and known is None and not told:
@@ -352,7 +454,9 @@ async def commit(view: View, id: str) -> dict[str, Any]:
 def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, str, str], ...]:
     hidden = report.found_in({"kind": "DaemonSet", "spec": one.template} for one in (before, after))
     found = [objects.field(key, change) for change in diff.compare(before.template, after.template)]
-    return tuple((show_path(c.path), hidden.within(_told(c.old)), hidden.within(_told(c.new))) for c in found)
+    return tuple(
+        (show_path(c.path), hidden.within(_told(c.old)), hidden.within(_told(c.new))) for c in found
+    )
 
 
 def _told(value: Any) -> str:
@@ -368,6 +472,11 @@ def events(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     shown = [
         event
         for event in found
-        if all(term in f"{formatting.spaced(event.kind)} {event.key or ''} {event.commit} {event.words}".lower() for term in terms)
+        if all(
+            term
+            in f"{formatting.spaced(event.kind)} {event.key or ''} {event.commit} "
+            f"{event.words}".lower()
+            for term in terms
+        )
     ]
     return {"tab": "Events", "events": shown, "query": query, "kept": len(found)}

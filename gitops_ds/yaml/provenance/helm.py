@@ -19,7 +19,9 @@ Files = Mapping[PurePosixPath, bytes]
 
 
 def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
-    """The output, and for its documents whose template is in the repository the places of their values."""
+    """The output, and for its documents whose template is in the repository the places of their
+    values.
+    """
     by_template: dict[PurePosixPath, list[parser.Document]] = {}
     lines = output.split(b"\n")
     for document in parser.read("", output).documents:
@@ -32,13 +34,17 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
     for template, made in by_template.items():
         text = files[template].decode("utf-8", "replace")
         values = [document.value for document in made]
-        several = helm_template.places(text, str(template), values, list(layers(chart, files, template, values_of)))
+        several = helm_template.places(
+            text, str(template), values, list(layers(chart, files, template, values_of))
+        )
         found |= {document.index: places for document, places in zip(made, several, strict=True)}
     return RenderedChart(output, found)
 
 
 def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
-    """The file of the repository that helm calls CHART/PATH; None where it is in an archive, or not there."""
+    """The file of the repository that helm calls CHART/PATH; None where it is in an archive, or not
+    there.
+    """
     _, _, path = named.partition("/")
     if not path or isinstance(chart.where, Remote) or ".." in path.split("/"):
         return None
@@ -47,9 +53,14 @@ def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
 
 
 def layers(
-    chart: Chart, files: Files, template: PurePosixPath | None = None, read: dict[PurePosixPath, Any] | None = None
+    chart: Chart,
+    files: Files,
+    template: PurePosixPath | None = None,
+    read: dict[PurePosixPath, Any] | None = None,
 ) -> Iterator[ChartValues]:
-    """The values that a template sees (None: one of the chart itself), the winner first; `read` keeps those of files."""
+    """The values that a template sees (None: one of the chart itself), the winner first; `read`
+    keeps those of files.
+    """
 
     def values(file: PurePosixPath) -> Any:
         if file not in known:

@@ -1,8 +1,9 @@
 """Which line of a chart's template, or which of its values, made each value of a rendered object.
 
-A template is text with gaps, so this reads it as far as it looks like YAML, by its keys and their indentation, and lays the
-rendered object over it. Where that leaves a choice, the nearest parent answers. A value is only named where the template does
-nothing but print it and it is what was printed.
+A template is text with gaps, so this reads it as far as it looks like YAML, by its keys and their
+indentation, and lays the rendered object over it. Where that leaves a choice, the nearest parent
+answers. A value is only named where the template does nothing but print it and it is what was
+printed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _OPENS = re.compile(r"(if|range|with|define|block)\b")
 _WITH = re.compile(r"with\s+\$?\.Values\.([\w.]+)")
 _VALUE = re.compile(r"(?<![\w)])\$?\.Values\.(\w+(?:\.\w+)*)")
 _INDENTED = re.compile(r"\bn?indent\s+(\d+)")
-# Longer lines are cut: the patterns look back, and nobody writes a key that far to the right. Of keys that stand there more often
-# than this, as branches do, none is meant.
+# Longer lines are cut: the patterns look back, and nobody writes a key that far to the right. Of
+# keys that stand there more often than this, as branches do, none is meant.
 _LONGEST_LINE = 1000
 _MOST_BRANCHES = 10
 _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
@@ -42,7 +43,9 @@ class ChartValues:
 
 @dataclass(slots=True)
 class _TemplateLine:
-    """A line: a key with the text behind it, an item of a list (no key), or only an action; below it lines of each kind."""
+    """A line: a key with the text behind it, an item of a list (no key), or only an action; below
+    it lines of each kind.
+    """
 
     line: int
     indent: int
@@ -83,8 +86,11 @@ class _TemplateLine:
         return _ACTION.sub("", self.text, count=1).strip("\"' ") == ""
 
 
-def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[ChartValues]) -> list[Places]:
-    """For each object that the template made, in their order, the pointers of its values, the winner first.
+def places(
+    template: str, file: str, objects: Sequence[Any], layers: Sequence[ChartValues]
+) -> list[Places]:
+    """For each object that the template made, in their order, the pointers of its values, the
+    winner first.
 
     `layers` are the values that the template saw, the winner first.
     """
@@ -96,7 +102,8 @@ def places(template: str, file: str, objects: Sequence[Any], layers: Sequence[Ch
     found = []
     for number, each in enumerate(objects):
         same = by_kind.get(str(each.get("kind")), []) if isinstance(each, Mapping) else []
-        # The document that it is of, by its kind or else its number; the whole file where that is open.
+        # The document that it is of, by its kind or else its number; the whole file where that is
+        # open.
         only = (
             outlines
             if len(outlines) == 1
@@ -156,12 +163,18 @@ class _Reader:
             indent, text = indent + len(text) - len(rest), rest
         if found := _KEY.match(text):
             value = (found[2] or "").strip()
-            self._add(_TemplateLine(number, indent, found[1].strip("\"'"), value, within=self._within))
+            self._add(
+                _TemplateLine(number, indent, found[1].strip("\"'"), value, within=self._within)
+            )
             self._text_below = indent if _BLOCK.fullmatch(value) else None
 
     def _is_text(self, indent: int, text: str) -> bool:
         """Whether the line belongs to a text on several lines."""
-        if self._text_below is not None and indent <= self._text_below and not text.startswith("{{"):
+        if (
+            self._text_below is not None
+            and indent <= self._text_below
+            and not text.startswith("{{")
+        ):
             self._text_below = None
         return self._text_below is not None
 
@@ -174,20 +187,34 @@ class _Reader:
         for action in actions:
             if _OPENS.match(action):
                 scope = _WITH.fullmatch(action)
-                self.blocks.append(scope[1] if scope else self._within if action.startswith("if") else None)
+                self.blocks.append(
+                    scope[1] if scope else self._within if action.startswith("if") else None
+                )
             elif action == "end" and self.blocks:
                 self.blocks.pop()
             elif action.startswith("else") and self.blocks:
                 self.blocks[-1] = None
-        if len(actions) == 1 and not re.match(r"(if|range|with|define|block|end|else|\$)\b|/\*|\$", actions[0]):
+        if len(actions) == 1 and not re.match(
+            r"(if|range|with|define|block|end|else|\$)\b|/\*|\$", actions[0]
+        ):
             deep = _INDENTED.search(text)
-            self._add(_TemplateLine(number, int(deep[1]) if deep else indent, text=text, within=self._within), action=True)
+            self._add(
+                _TemplateLine(
+                    number, int(deep[1]) if deep else indent, text=text, within=self._within
+                ),
+                action=True,
+            )
 
     def _add(self, node: _TemplateLine, *, same: bool = False, action: bool = False) -> None:
         """Below the last line with less indentation; a list may stand as deep as its key (`same`)."""
         while len(self._open) > 1 and not (
             self._open[-1].indent < node.indent
-            or (same and self._open[-1].indent == node.indent and self._open[-1].key and not self._open[-1].text)
+            or (
+                same
+                and self._open[-1].indent == node.indent
+                and self._open[-1].key
+                and not self._open[-1].text
+            )
         ):
             self._open.pop()
         parent = self._open[-1]
@@ -207,14 +234,22 @@ class _Laid:
         return self._found
 
     def _lay(self, value: Any, node: _TemplateLine, path: Path) -> None:
-        if not node.text and not node.children and len(node.actions) == 1 and len(node.actions[0].reads()) == 1:
+        if (
+            not node.text
+            and not node.children
+            and len(node.actions) == 1
+            and len(node.actions[0].reads()) == 1
+        ):
             node = node.actions[0]
         here = Pointer(self._file, 0, (), max(node.line, 1))
         reads = node.reads()
         if path and len(reads) == 1 and node.prints_one:
             self._values(value, tuple(reads[0].split(".")), path, here)
             return
-        self._found[path] = (here, *(p for r in reads for p in self._named(tuple(r.split(".")))[:1]))
+        self._found[path] = (
+            here,
+            *(p for r in reads for p in self._named(tuple(r.split(".")))[:1]),
+        )
         if isinstance(value, Mapping):
             self._mapping(value, node, path)
         elif isinstance(value, list):
@@ -224,7 +259,11 @@ class _Laid:
         action = node.actions[0] if len(node.actions) == 1 else None
         for key, item in value.items():
             named = node.keyed(key)
-            hits = named if len(named) < 2 else [one for one in named[:_MOST_BRANCHES] if one.text == str(item)]
+            hits = (
+                named
+                if len(named) < 2
+                else [one for one in named[:_MOST_BRANCHES] if one.text == str(item)]
+            )
             if len(hits) == 1:
                 self._lay(item, hits[0], (*path, key))
             elif not named and action is not None:
@@ -246,14 +285,18 @@ class _Laid:
                 self._lay(item, items[index if whole else 0], (*path, index))
 
     def _values(self, value: Any, way: Path, path: Path, here: Pointer) -> None:
-        """What the template prints of the values at `way`, down to each scalar; the template's line where they differ."""
+        """What the template prints of the values at `way`, down to each scalar; the template's line
+        where they differ.
+        """
         if isinstance(value, Mapping | list):
             self._found[path] = (*self._named(way)[:1], here)
             inner = value.items() if isinstance(value, Mapping) else enumerate(value)
             for step, item in inner:
                 self._values(item, (*way, step), (*path, step), here)
             return
-        certain = [pointer for pointer, found in self._found_at(way)[:1] if _shown(found) == _shown(value)]
+        certain = [
+            pointer for pointer, found in self._found_at(way)[:1] if _shown(found) == _shown(value)
+        ]
         self._found[path] = (*certain, here)
 
     def _named(self, way: Path) -> list[Pointer]:
@@ -262,7 +305,11 @@ class _Laid:
     def _found_at(self, way: Path) -> list[tuple[Pointer, Any]]:
         """Where the values have something at `way`, the winner first."""
         values = ((layer, yaml_path.at(layer.value, way)) for layer in self._layers)
-        return [(Pointer(layer.file, 0, (*layer.path, *way)), value) for layer, value in values if value is not yaml_path.MISSING]
+        return [
+            (Pointer(layer.file, 0, (*layer.path, *way)), value)
+            for layer, value in values
+            if value is not yaml_path.MISSING
+        ]
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,9 @@
-"""Where the values stand that kustomize put together: in the manifest that it took, or the patch that changed it.
+"""Where the values stand that kustomize put together: in the manifest that it took, or the patch
+that changed it.
 
-kustomize does not say; so a value is given a place only where a file that it read has that very value at that very path of an
-object of the same kind whose name it could have changed to this one. Everything else has the place of its nearest parent.
+kustomize does not say; so a value is given a place only where a file that it read has that very
+value at that very path of an object of the same kind whose name it could have changed to this one.
+Everything else has the place of its nearest parent.
 """
 
 from __future__ import annotations
@@ -34,9 +36,14 @@ class _Written:
 
 
 def placed(
-    output: bytes, resources: Iterable[PurePosixPath], patches: Iterable[PurePosixPath], files: Files
+    output: bytes,
+    resources: Iterable[PurePosixPath],
+    patches: Iterable[PurePosixPath],
+    files: Files,
 ) -> Mapping[int, Places]:
-    """For each document of kustomize's output the places of its values; none where not just one file could have the object."""
+    """For each document of kustomize's output the places of its values; none where not just one
+    file could have the object.
+    """
     bases = [one for file in resources for one in _read(file, files)]
     changes = [one for file in patches for one in _read(file, files)]
     found: dict[int, Places] = {}
@@ -49,7 +56,11 @@ def placed(
         candidates = exact or own
         if len(candidates) == 1:
             base = candidates[0]
-            changed = [one for one in _same_object(document.value, changes) if _name(one.value) == _name(base.value)]
+            changed = [
+                one
+                for one in _same_object(document.value, changes)
+                if _name(one.value) == _name(base.value)
+            ]
             places: dict[Path, tuple[Pointer, ...]] = {(): (base.at,)}
             _lay(document.value, [*reversed(changed), base], (), places)
             found[document.index] = places
@@ -58,7 +69,10 @@ def placed(
 
 def _read(file: PurePosixPath, files: Files) -> list[_Written]:
     name = str(file)
-    return [_Written(each.value, Pointer(name, each.index, ())) for each in parser.read(name, files.get(file, b"")).documents]
+    return [
+        _Written(each.value, Pointer(name, each.index, ()))
+        for each in parser.read(name, files.get(file, b"")).documents
+    ]
 
 
 def _same_object(value: Any, among: Sequence[_Written]) -> list[_Written]:
@@ -79,11 +93,21 @@ def _name(value: Any) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
-def _lay(value: Any, written: Sequence[_Written], path: Path, places: dict[Path, tuple[Pointer, ...]]) -> None:
-    steps: Iterable[str | int] = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+def _lay(
+    value: Any, written: Sequence[_Written], path: Path, places: dict[Path, tuple[Pointer, ...]]
+) -> None:
+    steps: Iterable[str | int] = (
+        value
+        if isinstance(value, Mapping)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    )
     for step in steps:
         item = value[step]
-        below = [one.below(at) for one in written if (at := _step(value, step, one.value)) is not None]
+        below = [
+            one.below(at) for one in written if (at := _step(value, step, one.value)) is not None
+        ]
         if isinstance(item, Mapping | list):
             alike = [one.at for one in reversed(below) if isinstance(one.value, Mapping | list)]
         else:
@@ -94,7 +118,9 @@ def _lay(value: Any, written: Sequence[_Written], path: Path, places: dict[Path,
 
 
 def _step(value: Any, step: str | int, other: Any) -> str | int | None:
-    """Where the other value has what this one has at the step: under the same key, the same name, or the same number."""
+    """Where the other value has what this one has at the step: under the same key, the same name,
+    or the same number.
+    """
     if isinstance(value, Mapping):
         return step if isinstance(other, Mapping) and step in other else None
     if not isinstance(other, list) or not isinstance(step, int):
@@ -103,7 +129,11 @@ def _step(value: Any, step: str | int, other: Any) -> str | int | None:
         return step if len(value) == len(other) else None
     item = value[step]
     if isinstance(item, Mapping) and "name" in item:
-        named = [at for at, one in enumerate(other) if isinstance(one, Mapping) and one.get("name") == item["name"]]
+        named = [
+            at
+            for at, one in enumerate(other)
+            if isinstance(one, Mapping) and one.get("name") == item["name"]
+        ]
         return named[0] if len(named) == 1 else None
     equal = [at for at, one in enumerate(other) if one == item]
     if len(equal) == 1:

@@ -1,4 +1,6 @@
-"""Where a value of a rendered manifest was written: the answer is a pointer into the repository, and a place when somebody asks."""
+"""Where a value of a rendered manifest was written: the answer is a pointer into the repository,
+and a place when somebody asks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "K
 
 
 def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
-    """Everything that set the value at `path`, the winner first: what is said of the value or its nearest parent, else the base."""
+    """Everything that set the value at `path`, the winner first: what is said of the value or its
+    nearest parent, else the base.
+    """
     for length in range(len(path), -1, -1):
         found = origin.set_by.get(path[:length])
         if found:
@@ -24,13 +28,21 @@ def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
     return (replace(origin.base, path=origin.base.path + path),)
 
 
-def locate(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False) -> Place:
-    """The place of the line that must change for another value at `path`; with `key`, of the key that names it."""
+def locate(
+    origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False
+) -> Place:
+    """The place of the line that must change for another value at `path`; with `key`, of the key
+    that names it.
+    """
     return locate_span(origin, path, files, key=key)[0]
 
 
-def locate_span(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False) -> tuple[Place, Place]:
-    """As `locate`, and the place just after the last character. A file that isn't among `files` is answered as a whole."""
+def locate_span(
+    origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False
+) -> tuple[Place, Place]:
+    """As `locate`, and the place just after the last character. A file that isn't among `files` is
+    answered as a whole.
+    """
     pointer = pointers(origin, path)[0]
     data = files.get(PurePosixPath(pointer.file))
     if data is None:
@@ -39,15 +51,21 @@ def locate_span(origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes]
 
 
 def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Place]:
-    """Where a pointer's value stands in the bytes of its file, and the place just after it; of a template the text of the line."""
+    """Where a pointer's value stands in the bytes of its file, and the place just after it; of a
+    template the text of the line.
+    """
     if not pointer.line:
         return parser.span(pointer.file, data, pointer.document, pointer.path, key=key)
     text = data.split(b"\n")[pointer.line - 1].decode("utf-8", "replace").rstrip()
     start = len(text) - len(text.lstrip()) + 1
-    return Place(pointer.file, pointer.line, start), Place(pointer.file, pointer.line, len(text) + 1)
+    return Place(pointer.file, pointer.line, start), Place(
+        pointer.file, pointer.line, len(text) + 1
+    )
 
 
 def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:
-    """The files that a place can be shown in. What kustomize wrote is none of them: its kustomization.yaml answers as a whole."""
+    """The files that a place can be shown in. What kustomize wrote is none of them: its
+    kustomization.yaml answers as a whole.
+    """
     written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
     return {path: data for path, data in snapshot.files.items() if path not in written}
