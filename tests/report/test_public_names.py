@@ -1,0 +1,99 @@
+"""The public names of every class of events, as a file: `kind` and keys in JSON logs, level, tone,
+reasons of Kubernetes events, entries of the page, metrics, topics of notifications, and the
+journal's `do`. Alerts, dashboards and scripts rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gitops_ds.controller.journal import codec
+from gitops_ds.model.decision import Action, Decision
+from gitops_ds.model.events import base
+from gitops_ds.model.events.base import Record
+from gitops_ds.telemetry import log_lines
+from gitops_ds.telemetry.kube_events import InvolvedObject, Reporter
+from gitops_ds.telemetry.metrics import Metrics
+from gitops_ds.telemetry.notifications import Fold
+from gitops_ds.web.page.event_feed import Happened
+from tests import goldens
+from tests.report.events import AGENT, POD, TEXT, concrete, made, samples
+
+GOLDENS = Path(__file__).parent / "goldens"
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
+REPOSITORY = "git.example.com/fleet"
+
+
+def _kube_events(event: Record, state: InvolvedObject | None) -> Iterator[str]:
+    for found in Reporter(state).told(event):
+        yield f"{'Warning' if found.warning else 'Normal'} {found.reason} on {found.about.kind}"
+
+
+def _page_events(event: Record) -> Iterator[str]:
+    feed = Happened()
+    feed.hear(event)
+    for one in feed.events():
+        about = " ".join(
+            name for name, value in (("key", one.key), ("commit", one.commit)) if value
+        )
+        yield " ".join(filter(None, (one.kind, one.tone, about)))
+
+
+def _metrics(event: Record) -> Iterator[str]:
+    metrics = Metrics()
+    before = metrics.text().decode().splitlines()
+    metrics.hear(event)
+    for line in metrics.text().decode().splitlines():
+        left_out = ("#" in line, "_created" in line, "_bucket" in line)
+        if line not in before and not any(left_out):
+            yield line
+
+
+def _topics(event: Record) -> Iterator[str]:
+    if item := Fold().hear(event, REPOSITORY):
+        marks = {"repository": item.repository, "commit": item.commit, "agent": item.agent}
+        about = " ".join(name for name, value in marks.items() if value)
+        mark = item.mark if item.mark in ("once", "1") else "text"
+        yield f"{item.topic} {'loud ' if item.loud else ''}mark={mark} {about}".strip()
+
+
+def _public(event: Record) -> str:
+    """What programs see of one event, on one line."""
+    json = log_lines.as_json(event)
+    parts = {
+        "json": " ".join(json) if json else "",
+        "level": log_lines.level(event),
+        "tone": log_lines.tone(event),
+        "kube": ", ".join(_kube_events(event, STATE)),
+        "kube of a service without a repository": ", ".join(_kube_events(event, None)),
+        "page": ", ".join(_page_events(event)),
+        "metrics": ", ".join(_metrics(event)),
+        "notification": ", ".join(_topics(event)),
+    }
+    found = "; ".join(f"{name}: {value}" for name, value in parts.items() if value)
+    return found.replace(TEXT, "TEXT")
+
+
+def test_the_public_names_of_every_event() -> None:
+    blocks = []
+    for kind in concrete():
+        events = samples(kind)
+        names = {str((log_lines.as_json(event) or {}).get("kind", "")) for event in events}
+        lines = sorted({f"  {_public(event)}" for event in events})
+        blocks.append("\n".join([f"kind: {' '.join(sorted(filter(None, names))) or '-'}", *lines]))
+    goldens.check(GOLDENS / "public_names.txt", "\n".join(sorted(blocks)) + "\n")
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_the_public_names_of_every_action(turn: int) -> None:
+    lines = []
+    for kind in get_args(Action):
+        action = made(kind, turn)
+        done = codec.encoded(Decision(((action,),)))["steps"][0][0]["do"]
+        json = log_lines.as_json(base.Performed(1.0, AGENT, action, POD)) or {}
+        lines.append(f"do: {done}; action: {json['action']}; keys: {' '.join(json)}")
+    goldens.check(GOLDENS / "actions.txt", "\n".join(lines) + "\n")
