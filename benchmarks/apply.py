@@ -24,8 +24,8 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.deployment import PassEnded
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import PassEnded
 from gitops_ds.pipeline import open_repository, prepare
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted

@@ -106,7 +106,7 @@ def _asked(given: dict[str, Any]) -> ApplyOptions:
 
 def _teller(given: dict[str, Any]) -> Emit:
     """Prints each write as it happens."""
-    from gitops_ds.model.deployment import Applied, NotApplied
+    from gitops_ds.model.events.deployer import Applied, NotApplied
     from gitops_ds.telemetry import log_lines
 
     def tell(told: Record) -> None:

@@ -15,8 +15,8 @@ from gitops_ds.deployer import reconcile, source_status_store, state_store
 from gitops_ds.git import object_reader
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import PassEnded
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.deployer import PassEnded
 from gitops_ds.model.objects import short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import Snapshot

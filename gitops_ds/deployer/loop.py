@@ -37,19 +37,21 @@ from gitops_ds.deployer.tip_lookup import Looks, Seen
 from gitops_ds.deployer.watch_cache import Caches
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.control_requests import Handled, PassedOn, Steering
-from gitops_ds.model.deployment import (
+from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.deployer import (
     DriftCorrected,
     GitTook,
     PassEnded,
     PassFailed,
     PassTook,
-    State,
+    SourceChanged,
     Unchanged,
 )
-from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.requests import Handled, PassedOn
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.source_status import SourceChanged, SourceStatus
+from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.plan import approval, drift_damping
 from gitops_ds.telemetry import spans
 

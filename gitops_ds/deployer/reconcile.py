@@ -20,16 +20,9 @@ from gitops_ds.model import guards, names
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import (
-    Applied,
-    DriftCorrected,
-    Generation,
-    NotApplied,
-    PassEnded,
-    Planned,
-    State,
-)
+from gitops_ds.model.deployment import Generation, State
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.deployer import Applied, DriftCorrected, NotApplied, PassEnded, Planned
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo

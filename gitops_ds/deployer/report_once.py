@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gitops_ds.model.change import Plan, Refusal
-from gitops_ds.model.control_requests import Resumed, Steering, Suspended
-from gitops_ds.model.deployment import NotApplied, PassEnded, Withheld
+from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.deployer import NotApplied, PassEnded, Withheld
+from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 

@@ -14,11 +14,18 @@ from dataclasses import dataclass, replace
 
 from gitops_ds import errors
 from gitops_ds.git.object_reader import Movement
-from gitops_ds.model.control_requests import CommitHeld, Steering
-from gitops_ds.model.deployment import CommitRejected, NewCommit, State
+from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.deployer import (
+    CommitRejected,
+    NewCommit,
+    SourceVerified,
+    VerificationFailed,
+)
+from gitops_ds.model.events.requests import CommitHeld
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import SourceVerified, Unverified, VerificationFailed, Verified
+from gitops_ds.model.signatures import Unverified, Verified
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction import report

@@ -23,7 +23,7 @@ from gitops_ds.fleet.node_coverage import Lost
 from gitops_ds.fleet.rollout_tracker import TrackedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
-from gitops_ds.model.deployment import PassEnded, State
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.agents import CoverageLost, HealthChanged, Loss
 from gitops_ds.model.events.base import (
     ActionFailed,
@@ -32,8 +32,9 @@ from gitops_ds.model.events.base import (
     Performed,
     Record,
 )
+from gitops_ds.model.events.deployer import PassEnded, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.source_status import SourceChanged, SourceStatus
+from gitops_ds.model.source_status import SourceStatus
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
 # As controller/caches.OLDEST_PICTURE, whose module a reader of standings does not load.

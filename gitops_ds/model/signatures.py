@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId
 
 
@@ -49,28 +48,6 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class Unverified:
     """The commit that is not trusted, and the sentence that says why and what to do."""
-
-    commit: CommitId
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceVerified(Record):
-    """A new commit is signed as it has to be: by whom (as the trusted keys call them), with which
-    key, how many were checked.
-    """
-
-    commit: CommitId
-    signer: str
-    key: str
-    checked: int
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationFailed(Record):
-    """A new tip is not trusted: `commit`, it or one that came with it, is not signed as it has to
-    be. The last good one stays.
-    """
 
     commit: CommitId
     message: str

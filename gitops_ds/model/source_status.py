@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId
 
 
@@ -58,22 +57,6 @@ class SourceStatus:
         says.
         """
         return self.condition is Condition.SUSPENDED and not self.suspended
-
-
-@dataclass(frozen=True, slots=True)
-class SourceChanged(Record):
-    """The status of a repository is another one; `before` is the condition that it had."""
-
-    status: SourceStatus
-    before: Condition
-
-    @property
-    def recovered(self) -> bool:
-        """Whether it is the end of trouble."""
-        return self.status.condition is Condition.SYNCED and self.before not in _QUIET
-
-
-_QUIET = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
 
 
 @dataclass(frozen=True, slots=True)

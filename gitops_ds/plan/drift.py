@@ -12,8 +12,9 @@ from dataclasses import replace
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drifted, DriftPolicy, FieldChange
-from gitops_ds.model.deployment import DriftContested, DriftDetected, DriftHeld, Left
+from gitops_ds.model.deployment import Left
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import DriftContested, DriftDetected, DriftHeld
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.plan import field_managers, rollout_impact

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gitops_ds.model import deployment
 from gitops_ds.model.change import Change, FieldChange, Plan, Refusal
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.patterns import HIDDEN
@@ -33,19 +33,19 @@ class Discreet:
 
     def _hidden(self, told: Record) -> Record:
         match told:
-            case deployment.Planned(plan=plan):
+            case deployer.Planned(plan=plan):
                 return replace(told, plan=self._plan(plan))
-            case deployment.Applied(change=change, warnings=warnings) if change.key in self.secret:
+            case deployer.Applied(change=change, warnings=warnings) if change.key in self.secret:
                 return replace(
                     told,
                     change=_bare(change),
                     warnings=tuple(f"{change.key}: {HIDDEN}" for _ in warnings),
                 )
-            case deployment.NotApplied(change=change, refusal=refusal):
+            case deployer.NotApplied(change=change, refusal=refusal):
                 return replace(told, change=self._change(change), refusal=self._refusal(refusal))
-            case deployment.Withheld(refusal=refusal):
+            case deployer.Withheld(refusal=refusal):
                 return replace(told, refusal=self._refusal(refusal))
-            case deployment.PassEnded(refusals=refusals):
+            case deployer.PassEnded(refusals=refusals):
                 return replace(told, refusals=tuple(map(self._refusal, refusals)))
             case _:
                 return self._words(told)

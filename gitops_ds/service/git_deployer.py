@@ -29,9 +29,11 @@ from gitops_ds.deployer.reconcile import DeployTarget
 from gitops_ds.git import address, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.control_requests import PassedOn, Push
-from gitops_ds.model.deployment import NewCommit, PassFailed, State
+from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.deployer import NewCommit, PassFailed
+from gitops_ds.model.events.requests import PassedOn
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Unverified, Verified

@@ -15,8 +15,8 @@ from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.bundle import Manifest, Pool
-from gitops_ds.model.deployment import GitTook
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import GitTook
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus

@@ -16,15 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
-from gitops_ds.model import (
-    control_requests,
-    deployment,
-    guards,
-    signatures,
-    source_status,
-)
+from gitops_ds.model import guards, source_status
 from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, HealthState
-from gitops_ds.model.events import agents, base, leader_election
+from gitops_ds.model.events import agents, base, deployer, leader_election, requests
 from gitops_ds.model.events.agents import Loss
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.guards import PRUNING
@@ -227,25 +221,25 @@ def losses_in_words(losses: Sequence[Loss], of: int) -> str:
 def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
     """The deployer's event for a record, None for what the log alone keeps."""
     match heard:
-        case deployment.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
+        case deployer.NewCommit(commit=commit, subject=subject, author=author, rewritten=True):
             message = f"the branch was rewritten; it now is {short(commit)} {subject!r} by {author}"
             return KubeEvent(state, "HistoryRewritten", message, warning=True)
-        case deployment.NewCommit(commit=commit, subject=subject, author=author):
+        case deployer.NewCommit(commit=commit, subject=subject, author=author):
             return KubeEvent(state, "NewCommit", f"{short(commit)} {subject!r} by {author}")
-        case deployment.CommitRejected(commit=commit, findings=findings):
+        case deployer.CommitRejected(commit=commit, findings=findings):
             return KubeEvent(
                 state,
                 "CommitRejected",
                 f"{short(commit)} is not applied: {report.line_of(findings[0])}",
                 warning=True,
             )
-        case signatures.SourceVerified(commit=commit, signer=signer):
+        case deployer.SourceVerified(commit=commit, signer=signer):
             return KubeEvent(state, "SourceVerified", f"{short(commit)} is signed by {signer}")
-        case signatures.VerificationFailed(message=message):
+        case deployer.VerificationFailed(message=message):
             return KubeEvent(
                 state, "VerificationFailed", f"{message}; the last good commit stays", warning=True
             )
-        case deployment.PassEnded(commit=commit, writes=writes, refusals=refusals):
+        case deployer.PassEnded(commit=commit, writes=writes, refusals=refusals):
             pruning = [refusal.message for refusal in refusals if refusal.guard in PRUNING]
             if pruning:
                 return KubeEvent(state, "PruneRefused", "; ".join(pruning), warning=True)
@@ -253,7 +247,7 @@ def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
                 state, "Applied", f"{short(commit)}: {counted(writes, 'object')} written"
             )
             return whole if writes and heard.whole else None
-        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal) if (
+        case deployer.NotApplied(refusal=refusal) | deployer.Withheld(refusal=refusal) if (
             refusal.guard not in PRUNING
         ):
             reason = guards.of(refusal.guard).reason
@@ -262,9 +256,9 @@ def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
                 if reason
                 else None
             )
-        case source_status.SourceChanged():
+        case deployer.SourceChanged():
             return _source(heard, state)
-        case deployment.DriftFact(object=key, drifted=drifted, words=words):
+        case deployer.DriftFact(object=key, drifted=drifted, words=words):
             about = (
                 InvolvedObject(
                     DAEMONSET.api_version, key.kind, key.namespace, key.name, drifted.uid
@@ -277,9 +271,9 @@ def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
                 about,
                 type(heard).__name__,
                 f"{name}{words}",
-                warning=not isinstance(heard, deployment.DriftCorrected),
+                warning=not isinstance(heard, deployer.DriftCorrected),
             )
-        case deployment.PassFailed(message=message):
+        case deployer.PassFailed(message=message):
             return KubeEvent(state, "PassFailed", message, warning=True)
         case _:
             return _steered(heard, state)
@@ -287,21 +281,21 @@ def deployed(heard: Record, state: InvolvedObject) -> KubeEvent | None:
 
 def _steered(heard: Record, state: InvolvedObject) -> KubeEvent | None:
     match heard:
-        case control_requests.CommitHeld(commit=commit, reason=reason):
+        case requests.CommitHeld(commit=commit, reason=reason):
             return KubeEvent(state, "CommitHeld", f"{commit[:12]} is not applied: {reason}")
-        case control_requests.Suspended(commit=commit, changes=changes):
+        case requests.Suspended(commit=commit, changes=changes):
             return KubeEvent(
                 state,
                 "Suspended",
                 f"{counted(changes, 'change')} of {(commit or '')[:12]} not applied",
             )
-        case control_requests.Resumed():
+        case requests.Resumed():
             return KubeEvent(state, "Resumed", "changes are written again")
         case _:
             return None
 
 
-def _source(heard: source_status.SourceChanged, state: InvolvedObject) -> KubeEvent | None:
+def _source(heard: deployer.SourceChanged, state: InvolvedObject) -> KubeEvent | None:
     """Only what no other event reports: a commit that is applied in part, and the end of trouble."""
     reason, message = source_status.EFFECTS[heard.status.condition].reason, heard.status.message
     match heard.status.condition:

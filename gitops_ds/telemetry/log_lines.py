@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import control_requests, deployment, guards, signatures
+from gitops_ds.model import guards
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.decision import Action, Health, HealthState
-from gitops_ds.model.events import agents, base, leader_election, notifications
+from gitops_ds.model.events import agents, base, deployer, leader_election, notifications, requests
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.plural import counted
-from gitops_ds.model.source_status import EFFECTS, SourceChanged
+from gitops_ds.model.source_status import EFFECTS
 from gitops_ds.redaction import report, texts
 from gitops_ds.telemetry import kube_events
 
@@ -27,7 +28,7 @@ def line(told: Record) -> str | None:
 
 
 def _said(told: Record) -> str | None:
-    if isinstance(told, control_requests.Asked):
+    if isinstance(told, requests.Asked):
         return _steered(told)
     match told:
         case base.WatchFailed(resource=resource, error=error, retry_in=retry_in):
@@ -102,22 +103,22 @@ def _leading(told: leader_election.Leading) -> str | None:
             return None
 
 
-def _steered(told: control_requests.Asked) -> str | None:
+def _steered(told: requests.Asked) -> str | None:
     match told:
-        case control_requests.HookHeard(result=control_requests.HookResult.ACCEPTED, forge=forge):
+        case requests.HookHeard(result=requests.HookResult.ACCEPTED, forge=forge):
             return f"a webhook ({forge}) told of a push: looking now"
-        case control_requests.PassedOn():
+        case requests.PassedOn():
             return "another replica was told of a push: looking now"
-        case control_requests.CommitHeld(commit=commit, reason=reason):
+        case requests.CommitHeld(commit=commit, reason=reason):
             return f"commit {commit[:12]} is held ({reason}): the last good one stays"
-        case control_requests.Suspended(commit=commit, changes=changes):
+        case requests.Suspended(commit=commit, changes=changes):
             return (
                 f"suspended: {counted(changes, 'change')} of commit {(commit or '')[:12]} not "
                 "applied"
             )
-        case control_requests.Resumed():
+        case requests.Resumed():
             return "no longer suspended"
-        case control_requests.Handled(request=request, outcome=outcome):
+        case requests.Handled(request=request, outcome=outcome):
             return f"the pass that was requested at {request} is over: {outcome}"
         case _:
             return None
@@ -126,37 +127,35 @@ def _steered(told: control_requests.Asked) -> str | None:
 def _deployed(told: Record) -> str | None:
     """The facts of a deployer, from the commit to the cluster."""
     match told:
-        case deployment.NewCommit(commit=commit, subject=subject) if template_of(commit):
+        case deployer.NewCommit(commit=commit, subject=subject) if template_of(commit):
             return f"templates in the cluster: {subject}"
-        case deployment.NewCommit(
-            commit=commit, subject=subject, author=author, rewritten=rewritten
-        ):
+        case deployer.NewCommit(commit=commit, subject=subject, author=author, rewritten=rewritten):
             note = " (the branch was rewritten by a force-push)" if rewritten else ""
             return f"new commit {short(commit)} {subject!r} by {author}{note}"
-        case deployment.CommitRejected(commit=commit, findings=findings):
+        case deployer.CommitRejected(commit=commit, findings=findings):
             more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
             what = template_of(commit or "") or f"commit {short(commit)}"
             return f"{what} is not applied: {report.line_of(findings[0])}{more}"
-        case signatures.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
+        case deployer.SourceVerified(commit=commit, signer=signer, key=key, checked=checked):
             return f"commit {commit[:12]} is signed by {signer} with {key}" + (
                 f"; {checked} signatures checked" if checked > 1 else ""
             )
-        case signatures.VerificationFailed(message=message):
+        case deployer.VerificationFailed(message=message):
             return f"{message}; the last good commit stays"
-        case deployment.Applied(change=change, warnings=warnings):
+        case deployer.Applied(change=change, warnings=warnings):
             text = f"{past(change.operation.value)} {change.key}{_revision(change)}"
             return text + "".join(f"; warning: {warning}" for warning in warnings)
-        case deployment.DriftFact():
+        case deployer.DriftFact():
             return _drift(told)
-        case deployment.NotApplied(refusal=refusal) | deployment.Withheld(refusal=refusal):
+        case deployer.NotApplied(refusal=refusal) | deployer.Withheld(refusal=refusal):
             return f"not applied: {refusal.message}"
-        case deployment.PassFailed(message=message, retry_in=retry_in):
+        case deployer.PassFailed(message=message, retry_in=retry_in):
             return message + (
                 f"; tried again in {retry_in:.0f} s"
                 if retry_in is not None
                 else "; waiting for a change"
             )
-        case deployment.PassEnded(commit=commit, writes=writes, failed=failed) if writes or failed:
+        case deployer.PassEnded(commit=commit, writes=writes, failed=failed) if writes or failed:
             what = (
                 "the state of the templates"
                 if template_of(commit or "")
@@ -172,13 +171,13 @@ def _deployed(told: Record) -> str | None:
             return None
 
 
-def _drift(told: deployment.DriftFact) -> str:
+def _drift(told: deployer.DriftFact) -> str:
     match told:
-        case deployment.DriftCorrected(object=key):
+        case deployer.DriftCorrected(object=key):
             return f"drift: {key} is as Git says again"
-        case deployment.DriftHeld(object=key, until=until):
+        case deployer.DriftHeld(object=key, until=until):
             return f"drift: {key} is held until {timestamps.text(until)}, then it is corrected"
-        case deployment.DriftContested(object=key, words=words):
+        case deployer.DriftContested(object=key, words=words):
             return (
                 f"drift: {key} was {words}; that comes back after each correction, so the next "
                 "one waits"
@@ -193,17 +192,17 @@ def _drift(told: deployment.DriftFact) -> str:
 
 LEVELS = ("debug", "info", "warning", "error")
 _ERRORS = (
-    signatures.VerificationFailed,
-    deployment.CommitRejected,
+    deployer.VerificationFailed,
+    deployer.CommitRejected,
     agents.RolloutFailed,
     base.TaskRestarted,
 )
 _WARNINGS = (
     *(
-        deployment.PassFailed,
-        deployment.NotApplied,
-        deployment.DriftDetected,
-        deployment.DriftContested,
+        deployer.PassFailed,
+        deployer.NotApplied,
+        deployer.DriftDetected,
+        deployer.DriftContested,
     ),
     *(base.WatchFailed, base.ActionFailed, base.StatusFailed, base.JournalFailed, base.Differed),
     *(
@@ -212,17 +211,17 @@ _WARNINGS = (
         leader_election.LeaderLost,
         agents.CoverageLost,
     ),
-    *(control_requests.CommitHeld, control_requests.Suspended),
+    *(requests.CommitHeld, requests.Suspended),
 )
 _GOOD = (
     *(
-        deployment.Applied,
-        deployment.PassEnded,
-        deployment.DriftCorrected,
+        deployer.Applied,
+        deployer.PassEnded,
+        deployer.DriftCorrected,
         base.JournalMended,
         agents.RolloutCompleted,
     ),
-    *(control_requests.Resumed, signatures.SourceVerified),
+    *(requests.Resumed, deployer.SourceVerified),
 )
 
 
@@ -231,15 +230,15 @@ def level(told: Record) -> str:
     programs only.
     """
     match told:
-        case deployment.PassFailed(retry_in=None):
+        case deployer.PassFailed(retry_in=None):
             return "error"
-        case deployment.PassEnded(failed=failed) if any(
+        case deployer.PassEnded(failed=failed) if any(
             guards.of(refusal.guard).stuck for refusal in failed
         ):
             return "warning"
         case agents.HealthChanged(before=None, health=Health(state=HealthState.HEALTHY)):
             return "debug"  # a first look at an agent that is well is no news
-        case deployment.Withheld(refusal=refusal):
+        case deployer.Withheld(refusal=refusal):
             return "warning" if guards.of(refusal.guard).stuck else "info"
         case SourceChanged(status=status):
             return EFFECTS[status.condition].level
@@ -309,7 +308,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
     """The record's kind, time and words, with commit and object where it has them; None for a turn
     that wants nothing.
     """
-    if isinstance(told, deployment.Took) or (isinstance(told, base.Decided) and not told.wants):
+    if isinstance(told, deployer.Took) or (isinstance(told, base.Decided) and not told.wants):
         return None
     found: dict[str, Any] = {"time": told.at, "level": level(told), "kind": type(told).__name__}
     if words := line(told):
@@ -320,7 +319,7 @@ def as_json(told: Record) -> dict[str, Any] | None:
     key: Key | None = getattr(told, "daemonset", None) or getattr(
         getattr(told, "change", None), "key", None
     )
-    key = key or (told.object if isinstance(told, deployment.DriftFact) else None)
+    key = key or (told.object if isinstance(told, deployer.DriftFact) else None)
     if key is not None:
         found["object"] = str(key)
     return {**found, **_of_actions_and_health(told)}

@@ -17,12 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gitops_ds.model import control_requests, deployment
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.decision import NodeCounts
-from gitops_ds.model.events import base, leader_election, notifications
+from gitops_ds.model.events import base, deployer, leader_election, notifications
 from gitops_ds.model.events.agents import AgentLine
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.requests import HookHeard
 from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.source_status import Condition, SourceStatus
 
@@ -224,7 +224,7 @@ class Metrics:
         self._asked(told)
         self._timed(told)
         match told:
-            case deployment.PassEnded(commit=commit, refusals=refusals):
+            case deployer.PassEnded(commit=commit, refusals=refusals):
                 self._passes.labels("success" if told.whole else "partial").inc()
                 if told.whole:
                     self._info.clear()
@@ -233,15 +233,15 @@ class Metrics:
                     self._refused.labels(refusal.guard).inc()
                 for guard in {refusal.guard for refusal in refusals} & PRUNING:
                     self._pruned.labels(guard).inc()
-            case deployment.Unchanged():
+            case deployer.Unchanged():
                 self._passes.labels("unchanged").inc()
-            case deployment.PassFailed():
+            case deployer.PassFailed():
                 self._passes.labels("failure").inc()
-            case deployment.Applied(change=change):
+            case deployer.Applied(change=change):
                 self._writes.labels(change.operation.value).inc()
-            case deployment.DriftFact():
+            case deployer.DriftFact():
                 self._drifted(told)
-            case deployment.CommitRejected():
+            case deployer.CommitRejected():
                 self._rejected.inc()
             case base.TaskRestarted(task=task):
                 self._restarts.labels(task).inc()
@@ -252,26 +252,26 @@ class Metrics:
             case _:
                 pass
 
-    def _drifted(self, told: deployment.DriftFact) -> None:
+    def _drifted(self, told: deployer.DriftFact) -> None:
         match told:
-            case deployment.DriftDetected(drifted=drifted) if drifted.choice is DriftPolicy.REPORT:
+            case deployer.DriftDetected(drifted=drifted) if drifted.choice is DriftPolicy.REPORT:
                 self._drift.labels("reported").inc()
-            case deployment.DriftHeld():
+            case deployer.DriftHeld():
                 self._drift.labels("held").inc()
-            case deployment.DriftCorrected():
+            case deployer.DriftCorrected():
                 self._drift.labels("corrected").inc()
-            case deployment.DriftContested():
+            case deployer.DriftContested():
                 self._drift.labels("contested").inc()
             case _:
                 pass
 
     def _timed(self, told: Record) -> None:
         match told:
-            case deployment.PassTook(at=at, seconds=seconds, well=well):
+            case deployer.PassTook(at=at, seconds=seconds, well=well):
                 self._took.observe(seconds)
                 if well:
                     self._last.set(at)
-            case deployment.GitTook(seconds=seconds, well=well):
+            case deployer.GitTook(seconds=seconds, well=well):
                 self._git.labels("success" if well else "failure").observe(seconds)
             case _:
                 pass
@@ -282,7 +282,7 @@ class Metrics:
                 self._news.labels("told").inc(items)
             case notifications.NotTold(lost=lost):
                 self._news.labels("lost" if lost else "failed").inc(lost or 1)
-            case control_requests.HookHeard(result=result):
+            case HookHeard(result=result):
                 self._hooks.labels(result.value).inc()
             case leader_election.StandsBy() | leader_election.LeaderLost():
                 self._leader.set(0)

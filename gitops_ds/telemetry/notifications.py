@@ -12,13 +12,14 @@ from typing import Any
 import orjson
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import deployment, guards, signatures
-from gitops_ds.model.events import agents
+from gitops_ds.model import guards
+from gitops_ds.model.events import agents, deployer
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.events.notifications import News, Topic
 from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.objects import Key
-from gitops_ds.model.source_status import Condition, SourceChanged
+from gitops_ds.model.source_status import Condition
 from gitops_ds.redaction import report, texts
 from gitops_ds.telemetry import kube_events, log_lines
 
@@ -40,12 +41,12 @@ class Fold:
         particular.
         """
         match told:
-            case deployment.PassFailed(at=at, message=message, retry_in=wait):
+            case deployer.PassFailed(at=at, message=message, retry_in=wait):
                 found = _news(Topic.STUCK, at, message, repository=repository)
                 if wait is None:
                     return found
                 self._waiting.setdefault(repository, found)
-            case deployment.PassTook(at=at, well=well):
+            case deployer.PassTook(at=at, well=well):
                 if well:
                     self._waiting.pop(repository, None)
                 elif (waiting := self._waiting.get(repository)) and at - waiting.at >= PATIENCE:
@@ -84,11 +85,11 @@ def _of_agent(told: agents.Standing) -> News | None:
 
 def _of_repository(told: Record, repository: str) -> News | None:
     match told:
-        case deployment.NewCommit(commit=commit):
+        case deployer.NewCommit(commit=commit):
             topic = Topic.COMMIT
-        case deployment.PassEnded(commit=str(commit), writes=writes) if writes and told.whole:
+        case deployer.PassEnded(commit=str(commit), writes=writes) if writes and told.whole:
             topic = Topic.APPLIED
-        case deployment.CommitRejected(commit=commit, findings=findings):
+        case deployer.CommitRejected(commit=commit, findings=findings):
             safe = "; ".join(map(report.line_of, findings[:3]))
             more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
             message = f"commit {(commit or '')[:12]} is not applied: {safe}{more}"
@@ -108,14 +109,14 @@ def _of_repository(told: Record, repository: str) -> News | None:
                 repository=repository,
                 commit=status.newest or "",
             )
-        case signatures.VerificationFailed(commit=commit):
+        case deployer.VerificationFailed(commit=commit):
             topic = Topic.REJECTED
-        case deployment.DriftDetected(object=key) | deployment.DriftContested(object=key):
+        case deployer.DriftDetected(object=key) | deployer.DriftContested(object=key):
             about = key if key.is_daemonset else None
             return _news(
                 Topic.DRIFT, told.at, log_lines.line(told) or "", repository=repository, key=about
             )
-        case deployment.NotApplied(refusal=refusal) if guards.of(refusal.guard).stuck:
+        case deployer.NotApplied(refusal=refusal) if guards.of(refusal.guard).stuck:
             return _news(
                 Topic.STUCK,
                 told.at,
@@ -123,7 +124,7 @@ def _of_repository(told: Record, repository: str) -> News | None:
                 repository=repository,
                 key=refusal.key,
             )
-        case deployment.Withheld(refusal=refusal) if guards.of(refusal.guard).stuck:
+        case deployer.Withheld(refusal=refusal) if guards.of(refusal.guard).stuck:
             topic = Topic.PRUNE if refusal.guard in PRUNING else Topic.STUCK
             return _news(
                 topic, told.at, log_lines.line(told) or "", repository=repository, key=refusal.key

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import orjson
 from aiohttp import web
 
-from gitops_ds.model.control_requests import HookHeard, HookResult, Push
+from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.requests import HookHeard, HookResult
 from gitops_ds.web import webhook_payloads
 
 MAX_BYTES = 1 << 20

@@ -16,7 +16,8 @@ from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.model import deployment, names
+from gitops_ds.model import names
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
@@ -80,7 +81,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
 
 
 def withheld(scene: Scene) -> list[tuple[str, str]]:
-    told = (record.refusal for record in scene.heard if isinstance(record, deployment.Withheld))
+    told = (record.refusal for record in scene.heard if isinstance(record, deployer.Withheld))
     return [(refusal.guard, str(refusal.key)) for refusal in told]
 
 
@@ -97,7 +98,7 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         told: list[object] = [event for record in scene.heard for event in reporter.told(record)]
         for record in scene.heard:
             told += [log_lines.line(record), log_lines.as_json(record)]
-            if isinstance(record, deployment.Planned):
+            if isinstance(record, deployer.Planned):
                 told += [
                     printers.as_text(record.plan),
                     printers.as_markdown(record.plan),

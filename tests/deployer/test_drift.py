@@ -12,9 +12,10 @@ from gitops_ds import errors
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.model import deployment, names
+from gitops_ds.model import names
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import EventType, PatchType
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.pipeline import prepare
@@ -45,9 +46,9 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
         await changed(scene)
         await asyncio.sleep(2)  # nobody asked for a pass
         assert await scene.image() == "1"
-        assert [type(one) for one in scene.told(deployment.DriftFact)] == [
-            deployment.DriftDetected,
-            deployment.DriftCorrected,
+        assert [type(one) for one in scene.told(deployer.DriftFact)] == [
+            deployer.DriftDetected,
+            deployer.DriftCorrected,
         ]
 
     play(script)
@@ -79,7 +80,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         for _ in range(4):
             await scene.settle()
         assert await scene.image() == "1"
-        facts = [type(one).__name__ for one in scene.told(deployment.DriftFact)]
+        facts = [type(one).__name__ for one in scene.told(deployer.DriftFact)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
     play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
@@ -89,13 +90,13 @@ def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> Non
     async def script(scene: Scene) -> None:
         await begun(scene)
         await scene.settle()
-        before = len(scene.told(deployment.PassEnded))
+        before = len(scene.told(deployer.PassEnded))
         for _ in range(7):
             await scene.settle()
-        assert len(scene.told(deployment.PassEnded)) == before
+        assert len(scene.told(deployer.PassEnded)) == before
         for _ in range(12):
             await scene.settle()
-        assert before + 1 <= len(scene.told(deployment.PassEnded)) <= before + 2
+        assert before + 1 <= len(scene.told(deployer.PassEnded)) <= before + 2
         scene.client.count.reset()
         for _ in range(12):
             await scene.settle()
@@ -141,16 +142,16 @@ def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_othe
             scene.client.count.reset()
             await scene.settle()
             counts.append(scene.client.count.total - scene.client.count.of("watch"))
-        corrections = scene.told(deployment.DriftCorrected)
+        corrections = scene.told(deployer.DriftCorrected)
         assert max(counts[1:]) <= 20
         assert 5 <= len(corrections) <= 20
-        told = scene.told(deployment.DriftContested)
+        told = scene.told(deployer.DriftContested)
         assert 1 <= len(told) <= len(corrections)
         if not deletes:
             assert any(
                 "their-operator" in one.words
                 for one in told
-                if isinstance(one, deployment.DriftContested)
+                if isinstance(one, deployer.DriftContested)
             )
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
@@ -223,6 +224,6 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await running
         live = await scene.cluster.get(DAEMONSET, "default", "agent")
         assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
-        assert [told for told in heard if isinstance(told, deployment.DriftFact)] == []
+        assert [told for told in heard if isinstance(told, deployer.DriftFact)] == []
 
     play(script)

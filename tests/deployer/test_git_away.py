@@ -14,11 +14,12 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import Movement
-from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
-from gitops_ds.model.signatures import Unverified, VerificationFailed, Verified
+from gitops_ds.model.signatures import Unverified, Verified
 from gitops_ds.model.source_status import Condition
 from gitops_ds.pipeline import prepare
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -38,7 +39,7 @@ def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew()
         await scene.cluster.delete(DAEMONSET, "default", "agent")
         await asyncio.sleep(10)
         assert await scene.image() == "1"
-        assert len(scene.told(deployment.PassFailed)) == 1, "told once"
+        assert len(scene.told(deployer.PassFailed)) == 1, "told once"
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await asyncio.sleep(600)
@@ -111,7 +112,7 @@ def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -
         assert any(
             "went back" in told.message
             for told in scene.heard
-            if isinstance(told, deployment.PassFailed)
+            if isinstance(told, deployer.PassFailed)
         )
         await changed(scene)
         await asyncio.sleep(10)
@@ -178,7 +179,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
             signed.history.push(AGENT.format(tag="2"))
             await scene.settle()
             assert await scene.image() == ("2" if follows else "1")
-            failed = [told for told in heard if isinstance(told, deployment.PassFailed)]
+            failed = [told for told in heard if isinstance(told, deployer.PassFailed)]
             assert len(failed) == (0 if follows else 1)
             await changed(scene)
             await asyncio.sleep(10)
@@ -273,7 +274,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_appl
         assert await scene.image() == "1"
         assert loop.status is not None
         assert loop.status.condition is Condition.UNREACHABLE
-        assert len(scene.told(deployment.PassFailed)) == 1, "told once"
+        assert len(scene.told(deployer.PassFailed)) == 1, "told once"
         scene.history.unreachable = False
         await asyncio.sleep(600)
         assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"

@@ -25,12 +25,12 @@ from gitops_ds.deployer import (
 )
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import Movement
-from gitops_ds.model import deployment
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.control_requests import PassedOn, Push
-from gitops_ds.model.events import base
+from gitops_ds.model.control_requests import Push
+from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.requests import PassedOn
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
@@ -230,7 +230,7 @@ def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_u
         await scene.settle()
         bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
         await scene.settle()
-        rejected = scene.told(deployment.CommitRejected)
+        rejected = scene.told(deployer.CommitRejected)
         assert [record.commit for record in rejected] == [bad]  # type: ignore[attr-defined]
         assert rejected[0].findings[0].place is not None  # type: ignore[attr-defined]
         assert await scene.image() == "1"
@@ -277,7 +277,7 @@ def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
         scene.history.at = 0
         await scene.settle()
         assert await scene.image() == "2"
-        failed = scene.told(deployment.PassFailed)
+        failed = scene.told(deployer.PassFailed)
         assert len(failed) == 1
         assert "older commit" in failed[0].message  # type: ignore[attr-defined]
 
@@ -373,7 +373,7 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
             scene.client.count.total - scene.client.count.of("watch") - before
             < 60 / 5 * 5 + heartbeats
         )
-        assert len(scene.told(deployment.NotApplied) + scene.told(deployment.Withheld)) == times
+        assert len(scene.told(deployer.NotApplied) + scene.told(deployer.Withheld)) == times
         await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
         assert await scene.cluster.get(*wanted)
@@ -396,8 +396,8 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         await scene.settle()
         assert [
             told.message
-            for told in scene.told(deployment.PassFailed)
-            if isinstance(told, deployment.PassFailed)
+            for told in scene.told(deployer.PassFailed)
+            if isinstance(told, deployer.PassFailed)
         ] == ["secrets is forbidden; without that right, take secrets out of the repository"]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
@@ -426,16 +426,16 @@ def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
         began = asyncio.get_running_loop().time()
         unchanged: list[float] = []
         while (now := asyncio.get_running_loop().time() - began) < 3600:
-            before = len(scene.told(deployment.Unchanged))
+            before = len(scene.told(deployer.Unchanged))
             scene.loop.ask()
             await asyncio.sleep(30)
-            if len(scene.told(deployment.Unchanged)) > before:
+            if len(scene.told(deployer.Unchanged)) > before:
                 unchanged.append(now)
         assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
         failed = [
             told.message
-            for told in scene.told(deployment.PassFailed)
-            if isinstance(told, deployment.PassFailed)
+            for told in scene.told(deployer.PassFailed)
+            if isinstance(told, deployer.PassFailed)
         ]
         assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
         scene.client.faults = lambda _request: None
@@ -478,7 +478,7 @@ def test_git_may_be_away_for_an_hour() -> None:
         for _ in range(60):
             scene.loop.ask()
             await asyncio.sleep(60)
-        assert len(scene.told(deployment.PassFailed)) == 1
+        assert len(scene.told(deployer.PassFailed)) == 1
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()

@@ -13,14 +13,10 @@ from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.fleet import agents
-from gitops_ds.model import deployment, names
-from gitops_ds.model.control_requests import (
-    CommitHeld,
-    Handled,
-    Resumed,
-    Steering,
-    Suspended,
-)
+from gitops_ds.model import names
+from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.events import deployer
+from gitops_ds.model.events.requests import CommitHeld, Handled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.source_status import Condition
 from gitops_ds.plan.prune import Guards
@@ -289,9 +285,7 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
         await scene.settle()
         assert await scene.image() == "1"  # all nodes would lose it
         (plan, *_) = [
-            record.plan
-            for record in reversed(scene.heard)
-            if isinstance(record, deployment.Planned)
+            record.plan for record in reversed(scene.heard) if isinstance(record, deployer.Planned)
         ]
         await annotate(scene, approve="0" * len(plan.hash))
         await asyncio.sleep(10)

@@ -15,9 +15,10 @@ from gitops_ds.commands import apply, sources
 from gitops_ds.deployer import reconcile, source_status_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import guards
+from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
-from gitops_ds.model.source_status import EFFECTS, Condition, SourceChanged
+from gitops_ds.model.source_status import EFFECTS, Condition
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
 from gitops_ds.telemetry.kube_events import InvolvedObject

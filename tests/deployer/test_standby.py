@@ -12,7 +12,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.deployer.reconcile import ApplyOptions
-from gitops_ds.model import deployment
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import Key
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -89,7 +89,7 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
         scene.push("2")
         await scene.look()
         assert scene.written == 0
-        assert scene.heard == [told for told in scene.heard if isinstance(told, deployment.Took)]
+        assert scene.heard == [told for told in scene.heard if isinstance(told, deployer.Took)]
         await scene.lead()
         await scene.look()
         assert KEY in scene.loop.wanted
@@ -120,7 +120,7 @@ def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
         await asyncio.sleep(1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(1)
-        assert [told.commit for told in scene.heard if isinstance(told, deployment.NewCommit)] == [
+        assert [told.commit for told in scene.heard if isinstance(told, deployer.NewCommit)] == [
             scene.history.id(1)
         ]
 
@@ -137,9 +137,7 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
         await asyncio.sleep(5)
         assert scene.written == 1  # that this replica follows the repository
         assert not [
-            told
-            for told in scene.heard
-            if isinstance(told, deployment.NewCommit | deployment.Applied)
+            told for told in scene.heard if isinstance(told, deployer.NewCommit | deployer.Applied)
         ]
 
     play(script)
@@ -149,7 +147,7 @@ def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
     async def script(scene: Standby) -> None:
         scene.history.unreachable = True
         await scene.look()
-        failed = [told for told in scene.heard if isinstance(told, deployment.PassFailed)]
+        failed = [told for told in scene.heard if isinstance(told, deployer.PassFailed)]
         assert len(failed) == 1
         assert failed[0].retry_in is not None
         scene.history.unreachable = False

@@ -14,8 +14,8 @@ from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.model import deployment
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.pipeline import prepare
@@ -101,7 +101,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
             heard.clear()
             for _ in range(20):
                 await scene.settle()
-            compared = [told for told in heard if isinstance(told, deployment.PassEnded)]
+            compared = [told for told in heard if isinstance(told, deployer.PassEnded)]
             assert 3 <= len(compared) <= 5
             loop.stop()
             await running

@@ -21,7 +21,8 @@ from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.deployment import PassEnded, State
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.deployer import PassEnded
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults

@@ -13,18 +13,18 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.requests import StatusState as Shown
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
-from gitops_ds.model.control_requests import Suspended
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
-from gitops_ds.model.deployment import (
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import (
     Applied,
     CommitRejected,
     NewCommit,
     PassEnded,
     PassFailed,
-    State,
 )
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications import commit_progress

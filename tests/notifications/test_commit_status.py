@@ -16,8 +16,9 @@ from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, Observation
-from gitops_ds.model.deployment import NewCommit, PassEnded, State
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import NewCommit, PassEnded
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications.commit_status import Commits, FollowedCommits, StatusRepository

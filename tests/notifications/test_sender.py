@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.model.deployment import NewCommit, PassEnded
 from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.deployer import NewCommit, PassEnded
 from gitops_ds.model.events.notifications import (
     CONFIG_MAP_NAME,
     News,

@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.deployment import GitTook
+from gitops_ds.model.events.deployer import GitTook
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.page_view import Shown

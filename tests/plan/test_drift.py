@@ -11,9 +11,10 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import reconcile
-from gitops_ds.model import deployment, names
+from gitops_ds.model import names
 from gitops_ds.model.change import Author, DriftPolicy, FieldChange
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events.deployer import DriftDetected, DriftFact
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.plan import drift
@@ -43,9 +44,7 @@ async def image(cluster: simulator.SimulatedCluster) -> str:
 
 
 def facts(deployer: World) -> list[str]:
-    return [
-        type(told).__name__ for told in deployer.records if isinstance(told, deployment.DriftFact)
-    ]
+    return [type(told).__name__ for told in deployer.records if isinstance(told, DriftFact)]
 
 
 def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:
@@ -109,7 +108,7 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
         done = await deployer.apply(FILES)
         assert await image(cluster) == "ours:1"
         assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
-        (told,) = [told for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        (told,) = [told for told in deployer.records if isinstance(told, DriftDetected)]
         assert (told.object, told.drifted.looks_like, told.drifted.by[0].manager) == (
             AGENT,
             "kubectl set image",
@@ -292,7 +291,7 @@ def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> N
         await change(cluster, "kubectl-label", {"metadata": {"labels": {"team": None}}})
         done = await deployer.apply({"agent.yaml": body})
         assert done.writes == 1
-        (told,) = [told for told in deployer.records if isinstance(told, deployment.DriftDetected)]
+        (told,) = [told for told in deployer.records if isinstance(told, DriftDetected)]
         assert "metadata.labels.team" in told.words
 
     play(scene)
@@ -306,9 +305,7 @@ def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
         await cluster.delete(CONFIG_MAP, "default", "c")
         await deployer.apply(files, asked=asked(choice))
         done = await deployer.apply(files, asked=asked(choice))
-        told = [
-            told.words for told in deployer.records if isinstance(told, deployment.DriftDetected)
-        ]
+        told = [told.words for told in deployer.records if isinstance(told, DriftDetected)]
         assert told == ["deleted in the cluster"]
         if choice is DriftPolicy.CORRECT:
             assert await cluster.get(CONFIG_MAP, "default", "c")

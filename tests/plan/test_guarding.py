@@ -12,7 +12,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, report_once
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.deployment import PassEnded
+from gitops_ds.model.events.deployer import PassEnded
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.plan import apply_order, approval, ownership, printers

@@ -15,8 +15,9 @@ from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import Applied, State
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare

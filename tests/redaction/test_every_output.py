@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.advice import hardcoded_secrets
-from gitops_ds.model import deployment
 from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Refusal
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.plan import diff
@@ -193,9 +193,9 @@ SOMEBODY = Key("apps", "DaemonSet", "default", "agent")
 
 def records(text: str) -> Iterator[Record]:
     refusal = Refusal("refused", text, SOMEBODY)
-    yield deployment.Withheld(1.0, refusal)
-    yield deployment.NewCommit(1.0, CommitId("a" * 40), text, text)
-    yield deployment.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
+    yield deployer.Withheld(1.0, refusal)
+    yield deployer.NewCommit(1.0, CommitId("a" * 40), text, text)
+    yield deployer.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from gitops_ds import errors, model
-from gitops_ds.model import control_requests, deployment, guards, source_status
+from gitops_ds.model import guards
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Refusal
 from gitops_ds.model.decision import (
@@ -28,7 +28,7 @@ from gitops_ds.model.decision import (
     HealthState,
     Observation,
 )
-from gitops_ds.model.events import agents, base, notifications
+from gitops_ds.model.events import agents, base, deployer, notifications, requests
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -134,48 +134,48 @@ def _special() -> Iterator[Record]:
     yield from _of_deployers()
     yield from _of_agents()
     yield from _of_controllers()
-    for result in control_requests.HookResult:
-        yield control_requests.HookHeard(1.0, result, "github", ("id",))
+    for result in requests.HookResult:
+        yield requests.HookHeard(1.0, result, "github", ("id",))
     for lost in (0, 3):
         yield notifications.NotTold(1.0, "ops", "HTTP 500", lost)
     for before in Condition:
         for after in Condition:
             for suspended in (False, True):
                 status = SourceStatus("id", "repo", "main", after, "message", suspended=suspended)
-                yield source_status.SourceChanged(1.0, status, before)
+                yield deployer.SourceChanged(1.0, status, before)
 
 
 def _of_deployers() -> Iterator[Record]:
     for rewritten in (False, True):
-        yield deployment.NewCommit(1.0, COMMIT, "subject", "author", rewritten)
+        yield deployer.NewCommit(1.0, COMMIT, "subject", "author", rewritten)
     for commit in (None, COMMIT):
-        yield deployment.CommitRejected(
+        yield deployer.CommitRejected(
             1.0, commit, (refusal("DS004", "message", Place("a.yaml", 3, 5)),)
         )
     for operation in Operation:
         manifest = Manifest(AGENT, {}, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
-        yield deployment.Applied(1.0, Change(operation, AGENT, manifest))
+        yield deployer.Applied(1.0, Change(operation, AGENT, manifest))
     for guard in guards.GUARDS:
         found = Refusal(guard, "message", SECRET)
-        yield deployment.NotApplied(1.0, Change(Operation.UPDATE, SECRET, None), found)
-        yield deployment.Withheld(1.0, found)
+        yield deployer.NotApplied(1.0, Change(Operation.UPDATE, SECRET, None), found)
+        yield deployer.Withheld(1.0, found)
         for writes in (0, 2):
-            yield deployment.PassEnded(1.0, COMMIT, writes, (found,))
+            yield deployer.PassEnded(1.0, COMMIT, writes, (found,))
     for writes in (0, 2):
-        yield deployment.PassEnded(1.0, COMMIT, writes, ())
-        yield deployment.PassEnded(1.0, None, writes, ())
+        yield deployer.PassEnded(1.0, COMMIT, writes, ())
+        yield deployer.PassEnded(1.0, None, writes, ())
     for retry_in in (None, 5.0):
-        yield deployment.PassFailed(1.0, "message", retry_in)
+        yield deployer.PassFailed(1.0, "message", retry_in)
     for well in (False, True):
-        yield deployment.PassTook(1.0, 2.0, well)
-        yield deployment.GitTook(1.0, 2.0, well)
+        yield deployer.PassTook(1.0, 2.0, well)
+        yield deployer.GitTook(1.0, 2.0, well)
     for key in (AGENT, SECRET):
         for choice in DriftPolicy:
             drifted = Drifted((), (), "kubectl edit", choice, "uid")
-            yield deployment.DriftDetected(1.0, key, drifted, "changed")
-            yield deployment.DriftCorrected(1.0, key, drifted, "changed")
-            yield deployment.DriftContested(1.0, key, drifted, "changed")
-            yield deployment.DriftHeld(1.0, key, drifted, "changed", 9.0)
+            yield deployer.DriftDetected(1.0, key, drifted, "changed")
+            yield deployer.DriftCorrected(1.0, key, drifted, "changed")
+            yield deployer.DriftContested(1.0, key, drifted, "changed")
+            yield deployer.DriftHeld(1.0, key, drifted, "changed", 9.0)
 
 
 def _of_agents() -> Iterator[Record]:

@@ -9,11 +9,10 @@ import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
-from gitops_ds.model import deployment
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan, Refusal
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod, Health, HealthState
-from gitops_ds.model.events import agents, base
+from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.telemetry import kube_events, log_lines
@@ -63,12 +62,12 @@ def facts() -> list[tuple[base.Record, str]]:
         (turn, "debug"),
         (base.ActionFailed(1.0, AGENT, action, error), "warning"),
         (base.Performed(1.0, AGENT, action, AGENT), "info"),
-        (deployment.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
-        (deployment.Applied(1.0, change(), ("a warning",)), "info"),
-        (deployment.NotApplied(1.0, change(), refused), "warning"),
-        (deployment.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
-        (deployment.PassFailed(1.0, "Git is away", 5.0), "warning"),
-        (deployment.PassFailed(1.0, "the branch went back"), "error"),
+        (deployer.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
+        (deployer.Applied(1.0, change(), ("a warning",)), "info"),
+        (deployer.NotApplied(1.0, change(), refused), "warning"),
+        (deployer.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
+        (deployer.PassFailed(1.0, "Git is away", 5.0), "warning"),
+        (deployer.PassFailed(1.0, "the branch went back"), "error"),
         (
             agents.HealthChanged(
                 1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT
@@ -94,7 +93,7 @@ def facts() -> list[tuple[base.Record, str]]:
 @pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
 def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None:
     found = log_lines.as_json(told)
-    holding = base.Decided | deployment.Applied | deployment.Planned | deployment.CommitRejected
+    holding = base.Decided | deployer.Applied | deployer.Planned | deployer.CommitRejected
     assert SECRET in repr(told) or not isinstance(told, holding)
     assert log_lines.level(told) == level
     assert found is not None

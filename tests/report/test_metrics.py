@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gitops_ds.model import deployment
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.decision import HealthState, NodeCounts
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.agents import AgentLine, Cover, Loss
 from gitops_ds.model.objects import CommitId
 from gitops_ds.telemetry.metrics import AGENTS, Inside, Metrics
@@ -38,14 +38,14 @@ def scraped(*agents: AgentLine) -> str:
         lambda: {"pods": 12.5},
     )
     metrics = Metrics(inside)
-    metrics.hear(deployment.PassTook(1.0, 0.2, well=True))
-    metrics.hear(deployment.GitTook(1.0, 0.2, well=False))
+    metrics.hear(deployer.PassTook(1.0, 0.2, well=True))
+    metrics.hear(deployer.GitTook(1.0, 0.2, well=False))
     refusals = (
         Refusal("share-of-nodes", "too many"),
         Refusal("share-of-nodes", "too many"),
         Refusal("conflict", "theirs"),
     )
-    metrics.hear(deployment.PassEnded(1.0, COMMIT, 0, refusals))
+    metrics.hear(deployer.PassEnded(1.0, COMMIT, 0, refusals))
     return metrics.text().decode()
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.model import deployment
 from gitops_ds.model.change import Refusal
+from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
@@ -25,28 +25,26 @@ COMMIT = CommitId("a" * 40)
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
 AGENT = InvolvedObject("apps/v1", "DaemonSet", "logging", "agent", "uid-1")
 REASONS = [
-    (deployment.NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
-    (deployment.NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
+    (deployer.NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
+    (deployer.NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
     (
-        deployment.CommitRejected(
-            1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)
-        ),
+        deployer.CommitRejected(1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)),
         "CommitRejected",
         True,
     ),
-    (deployment.PassEnded(1.0, COMMIT, 3, ()), "Applied", False),
-    (deployment.PassEnded(1.0, COMMIT, 0, ()), None, False),
+    (deployer.PassEnded(1.0, COMMIT, 3, ()), "Applied", False),
+    (deployer.PassEnded(1.0, COMMIT, 0, ()), None, False),
     (
-        deployment.PassEnded(
+        deployer.PassEnded(
             1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)
         ),
         "PruneRefused",
         True,
     ),
-    (deployment.Withheld(1.0, Refusal("refused", "the API server refuses it")), "NotApplied", True),
-    (deployment.Withheld(1.0, Refusal("waits", "another agent is not ready")), None, False),
-    (deployment.PassFailed(1.0, "Git is away", 5.0), "PassFailed", True),
-    (deployment.Unchanged(1.0, COMMIT), None, False),
+    (deployer.Withheld(1.0, Refusal("refused", "the API server refuses it")), "NotApplied", True),
+    (deployer.Withheld(1.0, Refusal("waits", "another agent is not ready")), None, False),
+    (deployer.PassFailed(1.0, "Git is away", 5.0), "PassFailed", True),
+    (deployer.Unchanged(1.0, COMMIT), None, False),
 ]
 
 
@@ -63,15 +61,15 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
         async with simulator.SimulatedCluster() as cluster:
             told = Events(cluster.client(), STATE)
             writing = asyncio.create_task(told.run())
-            told.hear(deployment.PassFailed(1.0, "too early: there is no namespace yet", None))
+            told.hear(deployer.PassFailed(1.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             await cluster.create(
                 NAMESPACE,
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
             )
             for at in range(3):
-                told.hear(deployment.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
-            told.hear(deployment.PassFailed(2.0, "too early: there is no namespace yet", None))
+                told.hear(deployer.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
+            told.hear(deployer.PassFailed(2.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             found = [
                 body

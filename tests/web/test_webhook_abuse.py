@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.control_requests import HookHeard, HookResult, Push
+from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.requests import HookHeard, HookResult
 from gitops_ds.web import connection_limits, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 

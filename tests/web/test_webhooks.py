@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gitops_ds.model.control_requests import HookResult, Push
+from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.requests import HookResult
 from gitops_ds.web import webhook_payloads, webhooks
 from gitops_ds.web.webhook_payloads import PushEvent
 

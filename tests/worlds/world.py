@@ -24,8 +24,8 @@ from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.model import deployment, names
-from gitops_ds.model.events import base
+from gitops_ds.model import names
+from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Record
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -280,7 +280,7 @@ class World:
 
     def _hear(self, told: Record) -> None:
         if (
-            isinstance(told, deployment.Unchanged | deployment.PassEnded)
+            isinstance(told, deployer.Unchanged | deployer.PassEnded)
             and self.blind_since is not None
         ):
             age = self.now - self.blind_since

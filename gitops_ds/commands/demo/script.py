@@ -34,8 +34,9 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import CommitRejected, PassEnded, Planned, State
+from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import CommitRejected, PassEnded, Planned
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare

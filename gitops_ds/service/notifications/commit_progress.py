@@ -15,13 +15,19 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.requests import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
-from gitops_ds.model.control_requests import CommitHeld, Suspended
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import Applied, CommitRejected, NewCommit, PassEnded, PassFailed
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import (
+    Applied,
+    CommitRejected,
+    NewCommit,
+    PassEnded,
+    PassFailed,
+    VerificationFailed,
+)
+from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.plural import counted
-from gitops_ds.model.signatures import VerificationFailed
 from gitops_ds.redaction import report
 
 
