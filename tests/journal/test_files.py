@@ -187,7 +187,7 @@ def test_a_clock_put_back_does_not_silence_the_journal(tmp_path: Path, told: lis
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from gitops_ds.controller.journal.files import Journal, Limits
+from gitops_ds.controller.journal.files import Journal, JournalLimits
 from tests.journal import story
 
 def allow(size):
@@ -199,7 +199,7 @@ def trouble(record):
         allow(100)
 
 told = story.told()
-journal = Journal(Path(sys.argv[1]), Limits(), trouble)
+journal = Journal(Path(sys.argv[1]), JournalLimits(), trouble)
 allow(40_000)
 for number, record in enumerate(told):
     if number == len(told) - 10:
