@@ -61,7 +61,7 @@ def comment(**given: Any) -> int:
 async def _comment(given: dict[str, Any]) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import pull_request_comment
-    from gitops_ds.forges.requests import ForgeKind
+    from gitops_ds.forges.contract import ForgeKind
     from gitops_ds.model.finding import Severity
 
     wanted = pull_request_comment.CommentOptions(

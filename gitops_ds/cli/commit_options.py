@@ -65,7 +65,7 @@ pull_request = options.together(
 def asked(given: dict[str, Any]) -> Proposal:
     """What the options say. Raises UsageError where they contradict each other."""
     from gitops_ds.commands.git_commit import Proposal
-    from gitops_ds.forges.requests import ForgeKind
+    from gitops_ds.forges.contract import ForgeKind
     from gitops_ds.service import forge_discovery
 
     if (given["push"] or given.get("pull_request")) and given["only_print"]:

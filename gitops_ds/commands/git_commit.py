@@ -13,7 +13,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.forges import access
 from gitops_ds.forges.access import ForgeAccess
 from gitops_ds.forges.client import Forge
-from gitops_ds.forges.requests import Opening
+from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.git import identity, revision
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
@@ -111,7 +111,9 @@ async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, 
     said = await repository.info(commit)
     async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
         return await there.open(
-            Opening(branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}.")
+            NewPullRequest(
+                branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."
+            )
         )
 
 

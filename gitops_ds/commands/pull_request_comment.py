@@ -12,10 +12,10 @@ from typing import Final
 
 from gitops_ds import __version__, errors
 from gitops_ds.commands import ci_event
-from gitops_ds.forges import access, ci_environment, requests
+from gitops_ds.forges import access, ci_environment, kinds
 from gitops_ds.forges.ci_environment import CiEnvironment
-from gitops_ds.forges.client import Clock, Forge, Posted
-from gitops_ds.forges.requests import CommitStatus, ForgeKind, StatusState
+from gitops_ds.forges.client import Clock, CommentChange, Forge
+from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import comment_data, comment_page, findings, markdown
@@ -123,7 +123,7 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
 def plan(task: Task) -> list[str]:
     """What would be done, in words; nothing is asked of the forge."""
     commit = task.sha[:12] or task.page.head
-    lines = [f"forge: {requests.dialect(task.kind).name} at {task.url}"]
+    lines = [f"forge: {kinds.api(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
         where = (
             task.name
@@ -180,12 +180,12 @@ async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
         )
     done = await forge.comment(task.number, Sticky(task.marker, task.page.text, task.sha, task.run))
     match done:
-        case Posted.NEWER:
+        case CommentChange.NEWER:
             return (
                 task,
                 f"{task.name} has the report of a later run for this commit: it is left as it is",
             )
-        case Posted.CREATED | Posted.UPDATED | Posted.UNCHANGED:
+        case CommentChange.CREATED | CommentChange.UPDATED | CommentChange.UNCHANGED:
             return task, f"comment {done.value} on {task.name}"
 
 
@@ -226,7 +226,7 @@ def _around(wanted: CommentOptions, found: CiEnvironment) -> CiEnvironment:
 
 def _sha(wanted: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
     if wanted.sha:
-        if not requests.is_commit(wanted.sha):
+        if not kinds.is_commit_id(wanted.sha):
             raise errors.UsageError(
                 f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit"
             )

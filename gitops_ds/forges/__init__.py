@@ -1,3 +1,3 @@
-"""Where code is reviewed: a comment under a pull request, the status of a commit. Requests are made
-by pure functions.
+"""Forges: comments on pull requests, commit statuses, new pull requests. Pure functions build the
+requests, `client` sends them.
 """

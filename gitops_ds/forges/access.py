@@ -1,5 +1,5 @@
-"""Where a forge is and as whom we come: tokens are taken from the environment only. Pure: the
-environment is an argument.
+"""The address of a forge and the token for it, from the environment only. Pure: the environment is
+an argument.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gitops_ds import errors
-from gitops_ds.forges import requests
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges import kinds
+from gitops_ds.forges.contract import ForgeKind
 
-OWN: Final = "GITOPS_DS_TOKEN"
-_OF_A_JOB: Final = "CI_JOB_TOKEN"  # GitLab's own for each job, with few rights
-# The variables of each forge, the first that is set counts.
+OWN_VARIABLE: Final = "GITOPS_DS_TOKEN"
+_OF_A_JOB: Final = "CI_JOB_TOKEN"  # GitLab's, one per job, with few permissions
+# The variables of each forge; the first one set is used.
 _NAMES: Final[Mapping[ForgeKind, tuple[str, ...]]] = {
-    ForgeKind.GITHUB: (OWN, "GITHUB_TOKEN", "GH_TOKEN"),
-    ForgeKind.GITLAB: (OWN, "GITLAB_TOKEN", _OF_A_JOB),
-    ForgeKind.GITEA: (OWN, "GITEA_TOKEN"),
-    ForgeKind.FORGEJO: (OWN, "FORGEJO_TOKEN", "GITEA_TOKEN"),
+    ForgeKind.GITHUB: (OWN_VARIABLE, "GITHUB_TOKEN", "GH_TOKEN"),
+    ForgeKind.GITLAB: (OWN_VARIABLE, "GITLAB_TOKEN", _OF_A_JOB),
+    ForgeKind.GITEA: (OWN_VARIABLE, "GITEA_TOKEN"),
+    ForgeKind.FORGEJO: (OWN_VARIABLE, "FORGEJO_TOKEN", "GITEA_TOKEN"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ForgeToken:
-    """A token and the variable that it comes from; `of_job`: the one that GitLab makes for a job.
-    Its text is never shown.
+    """A token and its environment variable; `of_job`: GitLab's token of a CI job. Its value is never
+    printed.
     """
 
     name: str
@@ -37,9 +37,7 @@ class ForgeToken:
 
 @dataclass(frozen=True, slots=True)
 class ForgeAccess:
-    """A forge's API, the token for it, and a repository there: OWNER/NAME, with GitLab also its
-    number.
-    """
+    """A forge's API, its token, and a repository: OWNER/NAME, with GitLab also its number."""
 
     kind: ForgeKind
     url: str
@@ -48,10 +46,9 @@ class ForgeAccess:
 
 
 def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
-    """The token for that forge. Raises UsageError where there is none, or it can't be one.
+    """The token for that forge. Raises UsageError if it is missing or malformed.
 
-    Gitea and Forgejo call the token of their jobs GITHUB_TOKEN, as everything else; elsewhere one
-    of that name is GitHub's.
+    Jobs of Gitea and Forgejo have their token in GITHUB_TOKEN; elsewhere that variable is GitHub's.
     """
     names = _NAMES[kind]
     if kind in (ForgeKind.GITEA, ForgeKind.FORGEJO) and environ.get("GITHUB_REPOSITORY"):
@@ -59,18 +56,20 @@ def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
     for name in names:
         if value := environ.get(name, "").strip():
             if not value.isascii() or not value.isprintable() or " " in value:
-                raise errors.UsageError(f"{name} holds characters that no token has")
+                raise errors.UsageError(
+                    f"{name} contains characters that are not allowed in a token"
+                )
             return ForgeToken(name, value, of_job=name == _OF_A_JOB)
-    told = ", ".join(name for name in names if name != _OF_A_JOB)
-    raise errors.UsageError(f"there is no token: put one into the environment as {told}")
+    variables = ", ".join(name for name in names if name != _OF_A_JOB)
+    raise errors.UsageError(f"no token found: set one in the environment as {variables}")
 
 
 def address(kind: ForgeKind, url: str, *, allow_http: bool) -> str:
-    """The API's address for what was named. Raises UsageError for one that is none, or that would
-    show the token on the way.
+    """The API's address for the given one. Raises UsageError if it is invalid, or would expose the
+    token in transit.
     """
-    found = requests.api_address(kind, url)
-    parts = urlsplit(found)
+    api_url = kinds.api_address(kind, url)
+    parts = urlsplit(api_url)
     if (
         parts.scheme not in ("http", "https")
         or not parts.hostname
@@ -79,11 +78,11 @@ def address(kind: ForgeKind, url: str, *, allow_http: bool) -> str:
         or parts.fragment
     ):
         raise errors.UsageError(
-            "--url: name the server's address, https://HOST; a token is taken from the environment"
+            "--url must be the server's address, https://HOST; the token is read from the environment"
         )
-    if requests.exposed(found) and not allow_http:
+    if kinds.is_insecure(api_url) and not allow_http:
         raise errors.UsageError(
-            f"{found} is not https, and the token could be read on the way: use https, or "
+            f"{api_url} is not https, so the token could be read in transit: use https, or "
             "--allow-http"
         )
-    return found
+    return api_url

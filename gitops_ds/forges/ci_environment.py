@@ -1,8 +1,8 @@
-"""What a CI tells its jobs of forge, repository, pull request and commit. Pure: the environment is
-an argument.
+"""Forge, repository, pull request and commit of a CI job, from its environment. Pure: the
+environment is an argument.
 
 GitHub: https://docs.github.com/actions/reference/variables-reference; Gitea and Forgejo set the
-same and their own mark. GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
+same and a variable of their own. GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.forges import requests
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges import kinds
+from gitops_ds.forges.contract import ForgeKind
 
 
 @dataclass(frozen=True, slots=True)
 class CiEnvironment:
-    """Where a job runs; what is not known is empty (the forge: None).
+    """The job's context; unknown values are empty (the forge: None).
 
     `sha` is the head of the pull request, not the merge commit that GitHub checks out. `branch` is
-    `OWNER:BRANCH` where the pull request has to be looked for. `link` shows the run, and `run` are
-    its numbers: a later run has greater ones.
+    `OWNER:BRANCH` if the number of the pull request must be searched. `link` is the run's web page,
+    `run` its numbers, which increase from run to run.
     """
 
     kind: ForgeKind | None = None
@@ -36,7 +36,7 @@ class CiEnvironment:
 
 
 def read(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironment:
-    """What the variables say, and the event behind GITHUB_EVENT_PATH (empty: there is none)."""
+    """The context from the variables and the event in GITHUB_EVENT_PATH (empty: no event)."""
     if environ.get("GITHUB_REPOSITORY"):
         return _actions(environ, event)
     return _gitlab(environ) if environ.get("CI_API_V4_URL") else CiEnvironment()
@@ -52,40 +52,42 @@ def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironm
         else ForgeKind.GITHUB
     )
     of_pull = re.fullmatch(r"refs/pull/(\d+)/(?:merge|head)", environ.get("GITHUB_REF", ""))
-    found = CiEnvironment(
+    context = CiEnvironment(
         kind,
         environ.get("GITHUB_API_URL")
-        or requests.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
+        or kinds.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
         environ["GITHUB_REPOSITORY"],
         _number(_at(event, "pull_request", "number")) or (int(of_pull[1]) if of_pull else 0),
         head(environ, event),
         link=run_link(environ),
         run=_numbers(environ.get("GITHUB_RUN_ID"), environ.get("GITHUB_RUN_ATTEMPT")),
     )
-    finished = event.get("workflow_run")
-    return _after(found, finished) if isinstance(finished, Mapping) else found
+    workflow_run = event.get("workflow_run")
+    if not isinstance(workflow_run, Mapping):
+        return context
+    return _of_workflow_run(context, workflow_run)
 
 
-def _after(found: CiEnvironment, finished: Mapping[str, Any]) -> CiEnvironment:
-    """A job that runs when another workflow has ended, with rights that the other had not: it is
-    about the other's commit.
+def _of_workflow_run(job: CiEnvironment, run: Mapping[str, Any]) -> CiEnvironment:
+    """The context of a job started by the end of another workflow, with more permissions: its
+    subject is the other workflow's commit.
 
     https://docs.github.com/actions/reference/events-that-trigger-workflows#workflow_run
     """
-    pulls = finished.get("pull_requests")
+    pulls = run.get("pull_requests")
     first = pulls[0] if isinstance(pulls, list) and pulls and isinstance(pulls[0], Mapping) else {}
-    owner, branch = _at(finished, "head_repository", "owner", "login"), finished.get("head_branch")
+    owner, branch = _at(run, "head_repository", "owner", "login"), run.get("head_branch")
     return CiEnvironment(
-        found.kind,
-        found.url,
-        found.project,
+        job.kind,
+        job.url,
+        job.project,
         _number(first.get("number")),
-        _commit(finished.get("head_sha")),
+        _commit(run.get("head_sha")),
         f"{owner}:{branch}"
-        if isinstance(owner, str) and isinstance(branch, str) and finished.get("event") != "push"
+        if isinstance(owner, str) and isinstance(branch, str) and run.get("event") != "push"
         else "",
-        str(finished.get("html_url") or found.link),
-        _numbers(finished.get("id"), finished.get("run_attempt")),
+        str(run.get("html_url") or job.link),
+        _numbers(run.get("id"), run.get("run_attempt")),
     )
 
 
@@ -103,14 +105,12 @@ def _gitlab(environ: Mapping[str, str]) -> CiEnvironment:
 
 
 def checked_out(environ: Mapping[str, str]) -> str:
-    """The commit whose files the job has: on GitHub that of a merge."""
+    """The commit that is checked out: on GitHub the merge commit."""
     return environ.get("GITHUB_SHA") or environ.get("CI_COMMIT_SHA") or ""
 
 
 def head(environ: Mapping[str, str], event: Mapping[str, Any]) -> str:
-    """The commit that the job is about: the head of the pull request, else the one that is checked
-    out.
-    """
+    """The head of the pull request, else the commit that is checked out."""
     of_pull = _at(event, "pull_request", "head", "sha") or environ.get(
         "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"
     )
@@ -118,7 +118,7 @@ def head(environ: Mapping[str, str], event: Mapping[str, Any]) -> str:
 
 
 def run_link(environ: Mapping[str, str]) -> str:
-    """Where the run is shown."""
+    """The web page of the run."""
     run = environ.get("GITHUB_RUN_ID")
     return (
         f"{_home(environ)}/actions/runs/{run}"
@@ -128,7 +128,7 @@ def run_link(environ: Mapping[str, str]) -> str:
 
 
 def files_link(environ: Mapping[str, str], sha: str) -> str:
-    """Where the files of a commit are shown: the URL to which a name is appended."""
+    """The web page of a commit's files: a URL to append a file's path to."""
     if not sha:
         return ""
     if environ.get("GITHUB_REPOSITORY"):
@@ -151,7 +151,7 @@ def _at(document: Any, *path: str) -> Any:
 
 
 def _commit(value: Any) -> str:
-    return value if isinstance(value, str) and requests.is_commit(value) else ""
+    return value if isinstance(value, str) and kinds.is_commit_id(value) else ""
 
 
 def _number(value: Any) -> int:
@@ -160,6 +160,6 @@ def _number(value: Any) -> int:
 
 
 def _numbers(*values: Any) -> tuple[int, ...]:
-    """Those that are given, up to the first that is not."""
-    found = [_number(value) for value in values]
-    return tuple(found[: found.index(0)] if 0 in found else found)
+    """The leading values that are numbers."""
+    numbers = [_number(value) for value in values]
+    return tuple(numbers[: numbers.index(0)] if 0 in numbers else numbers)

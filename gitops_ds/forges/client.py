@@ -1,8 +1,7 @@
-"""A forge over HTTP: a comment that is written again and again, and the status of a commit.
+"""The HTTP client of a forge: one sticky comment per pull request, commit statuses, pull requests.
 
-What passes (no connection, 5xx, too many requests) is tried again until the time is over. A comment
-whose writing may have gone through is looked for first, so that there is never a second one. The
-token goes to one host only.
+Temporary failures (no connection, 5xx, rate limits) are retried until the deadline. A comment whose
+write may have succeeded is searched first, to avoid duplicates. The token is sent to one host only.
 """
 
 from __future__ import annotations
@@ -23,37 +22,37 @@ import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.forges import error_messages, requests, retries, sticky_comment
+from gitops_ds.forges import error_messages, kinds, retries, sticky_comment
 from gitops_ds.forges.access import ForgeAccess
-from gitops_ds.forges.requests import (
+from gitops_ds.forges.contract import (
     Comment,
     CommitStatus,
-    Doing,
     ForgeRequest,
-    Opening,
+    NewPullRequest,
     PullRequestRef,
+    RequestPurpose,
 )
 from gitops_ds.forges.sticky_comment import Sticky
 
 T = TypeVar("T")
 _REQUEST_SECONDS: Final = 30.0
-_MOST_PAGES: Final = 100
-_MOST_REDIRECTS: Final = 3
-_LONGEST_WORDS: Final = 200
+_MAX_PAGES: Final = 100
+_MAX_REDIRECTS: Final = 3
+_LONGEST_MESSAGE: Final = 200
 
 
-class Posted(StrEnum):
-    """What became of a comment."""
+class CommentChange(StrEnum):
+    """The effect of writing a comment."""
 
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
-    NEWER = "newer"  # a later run for the same commit wrote it
+    NEWER = "newer"  # written by a later run for the same commit
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time for one client: seconds since the epoch, and a pause."""
+    """The time of one client: seconds since the epoch, and a sleep."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -66,16 +65,16 @@ class _ForgeReply:
     body: bytes
 
 
-class _Passing(Exception):
-    """A failure that may pass in `wait` seconds."""
+class _RetryableError(Exception):
+    """A temporary failure; the request may be sent again after `wait` seconds."""
 
-    def __init__(self, told: str, wait: float) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(message)
         self.wait = wait
 
 
 class Forge:
-    """One repository on a forge. Use it as an async context manager; `patience` bounds all that is
+    """One repository on a forge, an async context manager. `patience` is the time for everything
     done with it, in seconds.
     """
 
@@ -86,14 +85,14 @@ class Forge:
         user_agent: str = "gitops-ds",
         clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet."""
+        """Sends nothing."""
         self._access, self._user_agent, self._clock = access, user_agent, clock or Clock()
-        self._dialect = requests.dialect(access.kind)
-        self._ends = self._clock.now() + patience
+        self._api = kinds.api(access.kind)
+        self._deadline = self._clock.now() + patience
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Forge:
-        """Opens the connections."""
+        """Opens the HTTP session."""
         self._session = aiohttp.ClientSession(
             headers={"User-Agent": self._user_agent}, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -105,144 +104,139 @@ class Forge:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes them."""
+        """Closes the HTTP session."""
         if self._session:
             await self._session.close()
 
     async def head(self, number: int) -> str:
-        """The commit that a pull request is at now. Raises ForgeDenied where there is no such pull
-        request.
-        """
-        return await self._asked(self._dialect.pull(self._place(number)), self._dialect.head)
+        """The current head commit of a pull request. Raises ForgeDenied if it does not exist."""
+        return await self._request(
+            self._api.get_pull_request(self._ref(number)), self._api.read_head
+        )
 
     async def find(self, branch: str, sha: str) -> int:
-        """The number of the open pull request from `OWNER:BRANCH` that is at that commit; 0 where
-        there is none.
-        """
-        request = self._dialect.open_from(self._place(), branch)
+        """The number of the open pull request from `OWNER:BRANCH` whose head is that commit, or 0."""
+        request = self._api.list_open_pull_requests(self._ref(), branch)
         if request is None:
             return 0
-        found = await self._asked(
-            request, lambda reply: [(int(one["number"]), self._dialect.head(one)) for one in reply]
+        heads = await self._request(
+            request,
+            lambda reply: [(int(item["number"]), self._api.read_head(item)) for item in reply],
         )
-        return next((number for number, head in found if head == sha), 0)
+        return next((number for number, head in heads if head == sha), 0)
 
-    async def comment(self, number: int, wanted: Sticky) -> Posted:
-        """Writes the comment under a pull request: over our own with the same marker, else a new
-        one.
-        """
-        place = self._place(number)
-        me = await self._asked(self._dialect.whoami(), self._dialect.me)
-        done = Posted.UNCHANGED
+    async def comment(self, number: int, sticky: Sticky) -> CommentChange:
+        """Updates our comment with the same marker on a pull request, or creates it."""
+        ref = self._ref(number)
+        user = await self._request(self._api.get_user(), self._api.read_user)
+        result = CommentChange.UNCHANGED
         for attempt in itertools.count():
-            there = await self._own(place, me, wanted)
-            if there and sticky_comment.same(there, wanted):
-                return done
-            if there and sticky_comment.newer(there, wanted):
-                return Posted.NEWER
-            done = Posted.UPDATED if there else Posted.CREATED
+            comment = await self._own_comment(ref, user, sticky)
+            if comment and sticky_comment.is_same(comment, sticky):
+                return result
+            if comment and sticky_comment.is_newer(comment, sticky):
+                return CommentChange.NEWER
+            result = CommentChange.UPDATED if comment else CommentChange.CREATED
             try:
                 request = (
-                    self._dialect.update(place, there.id, wanted.body)
-                    if there
-                    else self._dialect.create(place, wanted.body)
+                    self._api.update_comment(ref, comment.id, sticky.body)
+                    if comment
+                    else self._api.create_comment(ref, sticky.body)
                 )
-                await self._once(request, attempt)
-                return done
-            except _Passing as passing:  # it may have gone through all the same: look again
-                await self._pause(passing)
+                await self._send_once(request, attempt)
+                return result
+            except _RetryableError as failure:  # the write may have succeeded: list again first
+                await self._sleep_before_retry(failure)
         raise AssertionError
 
     async def status(self, sha: str, status: CommitStatus) -> None:
-        """Sets the status of a commit."""
-        await self._asked(self._dialect.status(self._place(), sha, status), lambda reply: reply)
+        """Sets a status of a commit."""
+        await self._request(self._api.set_status(self._ref(), sha, status), lambda reply: reply)
 
-    async def open(self, opening: Opening) -> str:
-        """Opens a pull request; where it is shown. There is one for a branch: a second try is
-        refused there.
+    async def open(self, new: NewPullRequest) -> str:
+        """Opens a pull request and returns its web page. A second one for a branch is refused by
+        the forge.
         """
-        return await self._asked(self._dialect.open(self._place(), opening), self._dialect.opened)
-
-    async def _own(self, place: PullRequestRef, me: str, wanted: Sticky) -> Comment | None:
-        """Our comment, looked for through all pages."""
-        for page in range(1, _MOST_PAGES + 1):
-            reply = await self._sent(self._dialect.comments(place, page))
-            items = self._read(reply, lambda found: [self._dialect.comment(item) for item in found])
-            if found := sticky_comment.own(items, me, wanted):
-                return found
-            if 'rel="next"' not in reply.headers.get("Link", ""):
-                return None
-        raise errors.ForgeError(
-            f"{self._dialect.name} has more than {_MOST_PAGES} pages of comments there"
+        return await self._request(
+            self._api.open_pull_request(self._ref(), new), self._api.read_url
         )
 
-    def _place(self, number: int = 0) -> PullRequestRef:
+    async def _own_comment(self, ref: PullRequestRef, user: str, sticky: Sticky) -> Comment | None:
+        """Our comment, searched on all pages."""
+        for page in range(1, _MAX_PAGES + 1):
+            reply = await self._send(self._api.list_comments(ref, page))
+            comments = self._read(
+                reply, lambda items: [self._api.read_comment(item) for item in items]
+            )
+            if comment := sticky_comment.find_own(comments, user, sticky):
+                return comment
+            if 'rel="next"' not in reply.headers.get("Link", ""):
+                return None
+        raise errors.ForgeError(f"{self._api.name} has more than {_MAX_PAGES} pages of comments")
+
+    def _ref(self, number: int = 0) -> PullRequestRef:
         return PullRequestRef(self._access.project, number)
 
-    async def _asked(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
-        return self._read(await self._sent(request), read)
+    async def _request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+        return self._read(await self._send(request), read)
 
     def _read(self, reply: _ForgeReply, read: Callable[[Any], T]) -> T:
         try:
             return read(orjson.loads(reply.body))
         except (ValueError, LookupError, TypeError, AttributeError):
             raise errors.ForgeError(
-                f"{self._access.url} does not answer as {self._dialect.name} does: are --forge "
-                "and --url right?"
+                f"the answer of {self._access.url} is not one of {self._api.name}: check --forge "
+                "and --url"
             ) from None
 
-    async def _sent(self, request: ForgeRequest) -> _ForgeReply:
-        """The answer to a request that may be sent again."""
+    async def _send(self, request: ForgeRequest) -> _ForgeReply:
+        """The answer to a request that may be repeated."""
         for attempt in itertools.count():
             try:
-                return await self._once(request, attempt)
-            except _Passing as passing:
-                await self._pause(passing)
+                return await self._send_once(request, attempt)
+            except _RetryableError as failure:
+                await self._sleep_before_retry(failure)
         raise AssertionError
 
-    async def _pause(self, passing: _Passing) -> None:
-        if self._clock.now() + passing.wait >= self._ends:
-            asked = (
-                f"; it would take {passing.wait:.0f} s more"
-                if passing.wait > retries.LONGEST_BACK_OFF
+    async def _sleep_before_retry(self, failure: _RetryableError) -> None:
+        if self._clock.now() + failure.wait >= self._deadline:
+            wait = (
+                f"; retry possible in {failure.wait:.0f} s"
+                if failure.wait > retries.LONGEST_BACK_OFF
                 else ""
             )
-            raise errors.ForgeUnreachable(
-                f"{passing}{asked}: the time of --timeout is over, try again later"
-            )
-        await self._clock.sleep(passing.wait)
+            raise errors.ForgeUnreachable(f"{failure}{wait}: --timeout exceeded, try again later")
+        await self._clock.sleep(failure.wait)
 
-    async def _once(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
-        """The answer. Raises _Passing for what may pass, a ForgeError for what won't."""
-        reply = await self._followed(request, attempt)
+    async def _send_once(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
+        """The answer. Raises _RetryableError for a temporary failure, ForgeError for others."""
+        reply = await self._follow_redirects(request, attempt)
         if reply.status < 300:
             return reply
-        words = self._words(reply)
+        message = self._message(reply)
         if (
-            request.doing is Doing.MARK
+            request.purpose is RequestPurpose.SET_STATUS
             and reply.status == 400
-            and "cannot transition status" in words.lower()
+            and "cannot transition status" in message.lower()
         ):
-            return reply  # GitLab's way to say that it has this status already
-        wait = retries.wait(reply.status, reply.headers, words, attempt, self._clock.now())
+            return reply  # GitLab's answer if the commit has this status already
+        wait = retries.wait(reply.status, reply.headers, message, attempt, self._clock.now())
         if wait is not None:
-            raise _Passing(
-                f"{self._dialect.name} can't {request.doing.value} now "
-                f"({f'{reply.status} {words}'.strip()})",
+            raise _RetryableError(
+                f"{self._api.name} could not {request.purpose.value} "
+                f"({f'{reply.status} {message}'.strip()})",
                 wait,
             )
         raise error_messages.error(
-            self._dialect, request.doing, reply.status, words, self._access.token
+            self._api, request.purpose, reply.status, message, self._access.token
         )
 
-    async def _followed(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
-        """The answer behind redirects (a repository that was renamed), as long as they stay on the
-        host.
-        """
-        url = requests.address(self._access.url, request.path)
-        reply = await self._exchanged(request, url, attempt)
-        for _ in range(_MOST_REDIRECTS):
-            # Of the others a client makes a GET, which would write nothing:
+    async def _follow_redirects(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
+        """The answer after redirects (of a renamed repository) within the same host."""
+        url = kinds.address(self._access.url, request.path)
+        reply = await self._exchange(request, url, attempt)
+        for _ in range(_MAX_REDIRECTS):
+            # A client repeats the others as GET, which would write nothing:
             # https://www.rfc-editor.org/rfc/rfc9110#status.3xx
             if reply.status not in (
                 (301, 302, 307, 308) if request.method == "GET" else (307, 308)
@@ -251,25 +245,25 @@ class Forge:
             url = urljoin(url, reply.headers.get("Location", ""))
             if urlsplit(url)[:2] != urlsplit(self._access.url)[:2]:
                 raise errors.ForgeError(
-                    f"{self._access.url} leads to another server, {_host(url)}: name that one, if "
-                    "it is right"
+                    f"{self._access.url} redirects to another server, {_origin(url)}: set --url to "
+                    "that one if it is right"
                 )
-            reply = await self._exchanged(request, url, attempt)
+            reply = await self._exchange(request, url, attempt)
         if 300 <= reply.status < 400:
             raise errors.ForgeError(
-                f"{self._access.url} answers with a redirect ({reply.status}): is --url right?"
+                f"{self._access.url} answers with a redirect ({reply.status}): check --url"
             )
         return reply
 
-    async def _exchanged(self, request: ForgeRequest, url: str, attempt: int) -> _ForgeReply:
+    async def _exchange(self, request: ForgeRequest, url: str, attempt: int) -> _ForgeReply:
         if self._session is None:
             raise errors.ForgeError("the connection is not open")
         token = self._access.token
         headers = {
-            **self._dialect.headers(token.value, of_job=token.of_job),
+            **self._api.headers(token.value, of_job=token.of_job),
             "Content-Type": "application/json",
         }
-        seconds = min(_REQUEST_SECONDS, max(self._ends - self._clock.now(), 1.0))
+        seconds = min(_REQUEST_SECONDS, max(self._deadline - self._clock.now(), 1.0))
         try:
             async with self._session.request(
                 request.method,
@@ -282,33 +276,34 @@ class Forge:
             ) as reply:
                 return _ForgeReply(reply.status, reply.headers, await reply.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = (
-                "no answer in time"
+            reason = (
+                "timed out"
                 if isinstance(error, TimeoutError)
                 else " ".join(str(error).split()) or type(error).__name__
             )
-            told = f"{self._access.url} can't be reached: {why}"
-            raise _Passing(told, retries.back_off(attempt)) from error
+            raise _RetryableError(
+                f"{self._access.url} can't be reached: {reason}", retries.back_off(attempt)
+            ) from error
 
-    def _words(self, reply: _ForgeReply) -> str:
-        """What the forge says, as one harmless line without the token."""
+    def _message(self, reply: _ForgeReply) -> str:
+        """The forge's message as one printable line, with the token redacted."""
         try:
-            told = orjson.loads(reply.body)
-            said = told.get("message") or told.get("error") if isinstance(told, dict) else ""
+            body = orjson.loads(reply.body)
+            message = body.get("message") or body.get("error") if isinstance(body, dict) else ""
         except orjson.JSONDecodeError:
-            said = ""
-        text = " ".join("".join(c if c.isprintable() else " " for c in str(said or "")).split())
-        return text.replace(self._access.token.value, "<token>")[:_LONGEST_WORDS]
+            message = ""
+        line = " ".join("".join(c if c.isprintable() else " " for c in str(message or "")).split())
+        return line.replace(self._access.token.value, "<token>")[:_LONGEST_MESSAGE]
 
 
-def _host(url: str) -> str:
+def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def proxy(url: str) -> str | None:
-    """The proxy that the environment names for it; aiohttp's own way would also take a password
-    from ~/.netrc.
+    """The proxy from the environment; aiohttp's own look-up would also read a password from
+    ~/.netrc.
     """
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):

@@ -1,32 +1,32 @@
-"""A forge's refusal as the sentence that says what to do. Pure."""
+"""Error messages for a forge's refusals. Pure."""
 
 from __future__ import annotations
 
 from gitops_ds import errors
 from gitops_ds.forges.access import ForgeToken
-from gitops_ds.forges.requests import Dialect, Doing
+from gitops_ds.forges.contract import ForgeApi, RequestPurpose
 
 
 def error(
-    dialect: Dialect, doing: Doing, status: int, message: str, token: ForgeToken
+    api: ForgeApi, purpose: RequestPurpose, status: int, message: str, token: ForgeToken
 ) -> errors.ForgeError:
-    """The error for an answer that no second try would mend. A 404 is also how a forge hides what a
-    token may not see.
+    """The error for a failure that a retry can't resolve. A forge also answers 404 for objects that
+    the token may not read.
     """
-    said = f"{status} {message}".strip()
+    answer = f"{status} {message}".strip()
     if status == 401:
         return errors.ForgeDenied(
-            f"{dialect.name} does not know the token of {token.name} ({said}): it may have expired"
+            f"{api.name} did not accept the token of {token.name} ({answer}): it may have expired"
         )
-    needed = dialect.needed(doing, of_job=token.of_job)
-    if status == 404 and doing is Doing.LOOK:
-        there = (
-            f"{dialect.name} has no such {dialect.pull_request}, or the token of {token.name} may "
-            "not see it"
+    permission = api.required_permission(purpose, of_job=token.of_job)
+    if status == 404 and purpose is RequestPurpose.GET_PULL_REQUEST:
+        return errors.ForgeDenied(
+            f"{api.pull_request} not found on {api.name}, or the token of {token.name} may not "
+            f"read it ({answer}): it needs {permission}"
         )
-        return errors.ForgeDenied(f"{there} ({said}): it needs {needed}")
     if status in (403, 404):
         return errors.ForgeDenied(
-            f"{dialect.name} won't {doing.value} ({said}): the token of {token.name} needs {needed}"
+            f"{api.name} refused to {purpose.value} ({answer}): the token of {token.name} needs "
+            f"{permission}"
         )
-    return errors.ForgeError(f"{dialect.name} won't {doing.value} ({said})")
+    return errors.ForgeError(f"{api.name} refused to {purpose.value} ({answer})")

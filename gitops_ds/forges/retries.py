@@ -1,9 +1,9 @@
-"""Whether a request is sent again, and when. Pure: the time is an argument.
+"""Whether and when a request is repeated. Pure: the time is an argument.
 
 https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api: a limit comes as 403
 or 429, with `Retry-After`, with
-`X-RateLimit-Remaining: 0` and the time of the reset, or (the secondary one) with words alone, and
-then a minute is asked for.
+`X-RateLimit-Remaining: 0` and the time of the reset, or (secondary limits) with a message only;
+the documented wait is then one minute.
 https://docs.gitlab.com/security/rate_limits/: 429 with `Retry-After`.
 """
 
@@ -21,39 +21,37 @@ _LIMITED: Final = ("rate limit", "abuse detection")
 def wait(
     status: int, headers: Mapping[str, str], message: str, attempt: int, now: float
 ) -> float | None:
-    """Seconds until the request may be sent again; None where that would not help.
+    """Seconds until the request may be repeated; None if a retry can't help.
 
-    `attempt` counts from 0, `headers` are asked for as they are written here, `now` is in seconds
-    since the epoch.
+    `attempt` counts from 0; `headers` may be case-sensitive; `now` is in seconds since the epoch.
     """
     if limited(status, headers, message):
-        by_clock = _reset(headers, now)
-        told = _retry_after(headers, now)
-        told = by_clock if told is None else told
+        seconds = _retry_after(headers, now)
+        seconds = _until_reset(headers, now) if seconds is None else seconds
         return (
-            told
-            if told is not None
+            seconds
+            if seconds is not None
             else _MINUTE * 2**attempt
             if status == 403
             else back_off(attempt)
         )
     if status >= 500 or status == 408:
-        told = _retry_after(headers, now)
-        return back_off(attempt) if told is None else told
+        seconds = _retry_after(headers, now)
+        return back_off(attempt) if seconds is None else seconds
     return None
 
 
 def back_off(attempt: int) -> float:
-    """1, 2, 4 … seconds."""
+    """Exponential: 1, 2, 4 … LONGEST_BACK_OFF seconds."""
     return min(2.0**attempt, LONGEST_BACK_OFF)
 
 
 def limited(status: int, headers: Mapping[str, str], message: str) -> bool:
-    """Whether the refusal is for too many requests, and nothing was done."""
+    """Whether a rate limit refused the request, without effect."""
     if status == 429:
         return True
-    told = "Retry-After" in headers or headers.get("X-RateLimit-Remaining") == "0"
-    return status == 403 and (told or any(words in message.lower() for words in _LIMITED))
+    by_header = "Retry-After" in headers or headers.get("X-RateLimit-Remaining") == "0"
+    return status == 403 and (by_header or any(text in message.lower() for text in _LIMITED))
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -67,9 +65,9 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _reset(headers: Mapping[str, str], now: float) -> float | None:
+def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
     if headers.get("X-RateLimit-Remaining", headers.get("RateLimit-Remaining")) != "0":
         return None
     text = headers.get("X-RateLimit-Reset", headers.get("RateLimit-Reset", "")).strip()
-    # A second more: the server's clock and ours are cut to whole ones.
+    # One second more: both clocks are truncated to seconds.
     return max(float(text) - now, 0.0) + 1.0 if text.isascii() and text.isdigit() else None

@@ -8,13 +8,12 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.git import tree
-
-Files = Mapping[PurePosixPath, bytes]
+from gitops_ds.model.snapshot import Files
 
 
 def replace(file: Path, data: bytes) -> None:

@@ -20,7 +20,6 @@ from gitops_ds.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 NamedEntry = tuple[PurePosixPath, TreeEntry]
-Files = dict[PurePosixPath, bytes]
 # What of a path is read, before anything is known of the files.
 FileChoice = Callable[[Sequence[NamedEntry]], Iterable[NamedEntry]]
 
@@ -50,9 +49,9 @@ def names_only(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
 def files(
     sifted: Sifted,
     limits: RepositoryLimits,
-    read: Callable[[Sequence[NamedEntry]], Files],
+    read: Callable[[Sequence[NamedEntry]], dict[PurePosixPath, bytes]],
     choice: FileChoice = manifests,
-) -> tuple[Files, tuple[Finding, ...]]:
+) -> tuple[dict[PurePosixPath, bytes], tuple[Finding, ...]]:
     """The files that are read, and what was found on the way; none where they are too many or too
     large together.
     """

@@ -12,6 +12,9 @@ from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId
 
+# The content of files by path.
+Files = Mapping[PurePosixPath, bytes]
+
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
@@ -38,9 +41,9 @@ class Snapshot:
     """
 
     commit: CommitInfo | None
-    files: Mapping[PurePosixPath, bytes]
+    files: Files
     findings: tuple[Finding, ...] = ()
-    expanded: Mapping[PurePosixPath, bytes] = field(default_factory=dict)
+    expanded: Files = field(default_factory=dict)
     consumed: frozenset[PurePosixPath] = frozenset()
     placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
     charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -22,15 +22,13 @@ from gitops_ds.model import objects
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.repository_limits import MIB
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.snapshot import Files, Snapshot
 from gitops_ds.renderers import disk_cache, helm_error_messages, process
 from gitops_ds.renderers.helm_error_messages import RULE
 from gitops_ds.renderers.process import Means
 from gitops_ds.sandbox import memory
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
-
-Files = Mapping[PurePosixPath, bytes]
 
 # Changes when the same input is given to helm in another way.
 _WAY = "helm 1"

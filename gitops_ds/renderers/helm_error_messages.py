@@ -11,13 +11,13 @@ from pathlib import PurePosixPath
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
+from gitops_ds.model.snapshot import Files
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 
 RULE = "DS801"
 _MOST = 500
 _SEVERAL = 10
-Files = Mapping[PurePosixPath, bytes]
 
 # A file of a chart with a line, as Go's templates write it: CHART/templates/x.yaml:12:20
 _AT_LINE = re.compile(r"([\w.+-]+(?:/[\w.+-]+)+):(\d+)(?::(\d+))?")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Place
+from gitops_ds.model.snapshot import Files
 from gitops_ds.render.kustomization import Kustomization
 from gitops_ds.yaml import parser
-
-Files = Mapping[PurePosixPath, bytes]
 
 _KLOG = re.compile(r'^E\d{4} .*?\] "command failed" err="(?P<words>.*)"$', re.DOTALL)
 _FIELD = re.compile(r'unknown field "([^"]+)"')

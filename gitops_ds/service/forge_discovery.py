@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from gitops_ds import errors
 from gitops_ds.forges import access
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git.address import Address, Scheme
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.model.events.notifications import Topic
 from gitops_ds.telemetry.notifications import MessageFormat
 

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.forges import requests
+from gitops_ds.forges import kinds
 from gitops_ds.forges.access import ForgeAccess, ForgeToken
-from gitops_ds.forges.client import Clock, Forge, Posted
-from gitops_ds.forges.requests import CommitStatus, ForgeKind, StatusState
+from gitops_ds.forges.client import Clock, CommentChange, Forge
+from gitops_ds.forges.contract import CommitStatus, ForgeKind, PullRequestRef, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 
@@ -64,7 +64,7 @@ def run(
         async with on.running():
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             access = ForgeAccess(
-                kind, requests.api_address(kind, on.url), ForgeToken("TOKEN", token), project
+                kind, kinds.api_address(kind, on.url), ForgeToken("TOKEN", token), project
             )
             async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
                 return await work(forge)
@@ -72,7 +72,7 @@ def run(
     return asyncio.run(inner())
 
 
-async def both(forge: Forge) -> list[Posted]:
+async def both(forge: Forge) -> list[CommentChange]:
     return [
         await forge.comment(7, FIRST),
         await forge.comment(7, SECOND),
@@ -85,7 +85,11 @@ def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same
     kind: ForgeKind,
 ) -> None:
     on = server(kind)
-    assert run(kind, on, both) == [Posted.CREATED, Posted.UPDATED, Posted.UNCHANGED]
+    assert run(kind, on, both) == [
+        CommentChange.CREATED,
+        CommentChange.UPDATED,
+        CommentChange.UNCHANGED,
+    ]
     (comment,) = on.comments
     assert comment.body == SECOND.body
     assert comment.body.startswith(
@@ -101,7 +105,7 @@ def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: ForgeKind)
         on.add(mallory, f"talk {i}")
     mine = on.add(us, FIRST.body)
     on.add(us, f"no report, though it quotes one:\n{MARKER}")
-    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is Posted.UPDATED
+    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is CommentChange.UPDATED
     assert mine.body == SECOND.body
     assert len(on.comments) == 252
 
@@ -110,7 +114,7 @@ def test_our_comment_is_found_behind_more_than_a_page_of_others(kind: ForgeKind)
 def test_anothers_comment_with_our_marker_is_left_alone(kind: ForgeKind) -> None:
     on = server(kind)
     theirs = on.add(on.users["other-token"], FIRST.body)
-    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is Posted.CREATED
+    assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is CommentChange.CREATED
     assert theirs.body == FIRST.body
     assert [one.author.login for one in on.comments] == ["mallory", "gitops-bot"]
 
@@ -121,7 +125,7 @@ def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
     other = on.add(
         on.users["good-token"], Sticky("<!-- gitops-ds:report key=fleet v=1 -->", "x\n", HEAD).body
     )
-    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is CommentChange.CREATED
     assert "key=fleet" in other.body
 
 
@@ -129,21 +133,21 @@ def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
 @pytest.mark.parametrize(
     ("there", "posted"),
     [
-        (SECOND, Posted.NEWER),
-        (Sticky(MARKER, "attempt\n", HEAD, (1, 2)), Posted.NEWER),
-        (Sticky(MARKER, "of this run\n", HEAD, (1, 1)), Posted.UPDATED),
-        (Sticky(MARKER, "earlier\n", HEAD, (1,)), Posted.UPDATED),
-        (Sticky(MARKER, "of another commit\n", "b" * 40, (9, 9)), Posted.UPDATED),
-        (Sticky(MARKER, "nobody knows when\n", HEAD), Posted.UPDATED),
+        (SECOND, CommentChange.NEWER),
+        (Sticky(MARKER, "attempt\n", HEAD, (1, 2)), CommentChange.NEWER),
+        (Sticky(MARKER, "of this run\n", HEAD, (1, 1)), CommentChange.UPDATED),
+        (Sticky(MARKER, "earlier\n", HEAD, (1,)), CommentChange.UPDATED),
+        (Sticky(MARKER, "of another commit\n", "b" * 40, (9, 9)), CommentChange.UPDATED),
+        (Sticky(MARKER, "nobody knows when\n", HEAD), CommentChange.UPDATED),
     ],
 )
 def test_the_report_of_a_later_run_for_the_same_commit_stays(
-    kind: ForgeKind, there: Sticky, posted: Posted
+    kind: ForgeKind, there: Sticky, posted: CommentChange
 ) -> None:
     on = server(kind)
     comment = on.add(on.users["good-token"], there.body)
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is posted
-    assert comment.body == (there if posted is Posted.NEWER else FIRST).body
+    assert comment.body == (there if posted is CommentChange.NEWER else FIRST).body
 
 
 @SERVERS
@@ -161,7 +165,7 @@ def test_what_passes_is_waited_for(kind: ForgeKind, fault: Fault, pauses: list[f
     on, time = server(kind), Time()
     # A GET on a connection that ends is sent once more by the library itself.
     on.faults = [replace(fault, status=fault.status or 200)] * (2 if fault.cut else 1)
-    assert run(kind, on, lambda forge: forge.comment(7, FIRST), time=time) is Posted.CREATED
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST), time=time) is CommentChange.CREATED
     assert time.pauses == pauses
     assert len(on.comments) == 1
 
@@ -206,7 +210,7 @@ def test_the_limits_of_github_are_waited_out_as_it_asks(fault: Fault, pause: flo
 def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: ForgeKind) -> None:
     on, time = server(kind), Time()
     on.faults = [Fault(429, {"Retry-After": "1800"}, {"message": "slow down"})]
-    with pytest.raises(errors.ForgeUnreachable, match=r"429 slow down.*1800 s more"):
+    with pytest.raises(errors.ForgeUnreachable, match=r"429 slow down.*in 1800 s"):
         run(kind, on, lambda forge: forge.status(HEAD, STATUS), time=time)
     assert time.pauses == []
 
@@ -237,7 +241,7 @@ def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, c
             cut=cut,
         )
     ]
-    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is Posted.CREATED
+    assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is CommentChange.CREATED
     assert [one.body for one in on.comments] == [FIRST.body]
 
 
@@ -279,9 +283,9 @@ def test_a_token_that_may_not_set_a_status_is_told_so(kind: ForgeKind) -> None:
 @SERVERS
 def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: ForgeKind) -> None:
     on = server(kind)
-    with pytest.raises(errors.ForgeDenied, match="does not know the token of TOKEN"):
+    with pytest.raises(errors.ForgeDenied, match="did not accept the token of TOKEN"):
         run(kind, on, lambda forge: forge.head(7), token="bad")
-    with pytest.raises(errors.ForgeDenied, match=r"no such (pull|merge) request"):
+    with pytest.raises(errors.ForgeDenied, match=r"(pull|merge) request not found"):
         run(kind, on, lambda forge: forge.head(8))
 
 
@@ -294,7 +298,7 @@ def test_the_token_never_goes_to_another_host_and_is_never_told(kind: ForgeKind)
             on.faults = [Fault(307, {"Location": f"{other.url}/elsewhere"})]
             return await forge.head(7)
 
-    with pytest.raises(errors.ForgeError, match="leads to another server") as refused:
+    with pytest.raises(errors.ForgeError, match="redirects to another server") as refused:
         run(kind, on, work)
     assert other.seen == []
     on.faults = [Fault(422, {}, {"message": "good-token is\x1b[31m bad\n::error::x"})]
@@ -325,7 +329,7 @@ def test_a_server_that_is_no_forge_is_told(kind: ForgeKind) -> None:
     on = server(kind)
     for body in ("hello", [], {"head": {}}, {"head": "x", "sha": 3}):
         on.faults = [Fault(200, {}, body)]
-        with pytest.raises(errors.ForgeError, match="are --forge and --url right"):
+        with pytest.raises(errors.ForgeError, match="check --forge and --url"):
             run(kind, on, lambda forge: forge.head(7))
 
 
@@ -376,10 +380,14 @@ def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
 
 
 def test_a_projects_name_is_one_part_of_a_path() -> None:
-    place = requests.PullRequestRef("acme/agents?x=1#y", 7)
-    assert requests.GitHub().pull(place).path == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
+    place = PullRequestRef("acme/agents?x=1#y", 7)
     assert (
-        requests.GitLab().pull(place).path == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
+        kinds.api(ForgeKind.GITHUB).get_pull_request(place).path
+        == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
+    )
+    assert (
+        kinds.api(ForgeKind.GITLAB).get_pull_request(place).path
+        == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
     )
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.forges import requests
-from gitops_ds.forges.requests import Doing, ForgeKind, Opening, PullRequestRef
+from gitops_ds.forges import kinds
+from gitops_ds.forges.contract import ForgeKind, NewPullRequest, PullRequestRef, RequestPurpose
 from gitops_ds.git import address
 from gitops_ds.service import forge_discovery
 from gitops_ds.service.forge_discovery import DiscoveredForge, NamedForge
 
-OPENING = Opening("gitops-ds/3c56cb5b2ef0", "main", "Revert", "why")
+OPENING = NewPullRequest("gitops-ds/3c56cb5b2ef0", "main", "Revert", "why")
 AS_GITHUB = {"head": OPENING.source, "base": "main", "title": "Revert", "body": "why"}
 AS_GITLAB = {
     "source_branch": OPENING.source,
@@ -38,13 +38,13 @@ AS_GITLAB = {
 def test_each_forge_is_asked_as_it_wants(
     kind: ForgeKind, path: str, body: dict[str, Any], reply: str
 ) -> None:
-    dialect = requests.dialect(kind)
-    request = dialect.open(PullRequestRef("a/b"), OPENING)
+    api = kinds.api(kind)
+    request = api.open_pull_request(PullRequestRef("a/b"), OPENING)
     assert (request.method, request.path, request.body) == ("POST", path, body)
-    assert dialect.opened({reply: "https://forge.example/7"}) == "https://forge.example/7"
+    assert api.read_url({reply: "https://forge.example/7"}) == "https://forge.example/7"
     with pytest.raises(KeyError):
-        dialect.opened({})
-    assert dialect.needed(Doing.OPEN, of_job=False)
+        api.read_url({})
+    assert api.required_permission(RequestPurpose.OPEN_PULL_REQUEST, of_job=False)
 
 
 @pytest.mark.parametrize(

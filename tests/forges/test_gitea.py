@@ -243,7 +243,7 @@ def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(
     assert "an account that may write to the repository" in by_stranger.stderr
     unknown = review.comment(report, token="0" * 40)
     assert unknown.returncode == 3
-    assert "does not know the token of GITEA_TOKEN" in unknown.stderr
+    assert "did not accept the token of GITEA_TOKEN" in unknown.stderr
     none = review.comment(report, token="")
     assert none.returncode == 2
     assert "GITEA_TOKEN" in none.stderr

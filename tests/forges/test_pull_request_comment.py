@@ -17,7 +17,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.commands import pull_request_comment
 from gitops_ds.commands.pull_request_comment import CommentOptions, CommentResult
-from gitops_ds.forges.requests import ForgeKind, StatusState
+from gitops_ds.forges.contract import ForgeKind, StatusState
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import markdown
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
@@ -230,7 +230,7 @@ def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Pa
         replace(wanted, kind=ForgeKind.GITEA, url="https://git.example"), environ
     )
     assert (elsewhere.url, elsewhere.number, elsewhere.sha) == ("https://git.example/api/v1", 3, "")
-    with pytest.raises(errors.UsageError, match="name the server's address"):
+    with pytest.raises(errors.UsageError, match="must be the server's address"):
         pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA), environ)
 
 
@@ -292,4 +292,4 @@ def test_a_broken_answer_is_no_crash(tmp_path: Path) -> None:
     on = GitHub()
     on.faults = [Fault(200, {}, "x"), Fault(200, {}, None)]
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert "does not answer as GitHub does" in str(told.refused[0])
+    assert "is not one of GitHub" in str(told.refused[0])

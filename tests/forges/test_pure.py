@@ -14,11 +14,11 @@ from gitops_ds import errors
 from gitops_ds.forges import (
     access,
     ci_environment,
-    requests,
+    kinds,
     retries,
     sticky_comment,
 )
-from gitops_ds.forges.requests import Comment, ForgeKind
+from gitops_ds.forges.contract import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import comment_page, markdown
@@ -139,7 +139,7 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
     found = ci_environment.read(
         dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event
     )
-    assert not found.sha or requests.is_commit(found.sha)
+    assert not found.sha or kinds.is_commit_id(found.sha)
     assert found.number >= 0
 
 
@@ -202,14 +202,11 @@ def test_the_address_of_the_api_follows_from_the_servers(
 
 
 def test_graphql_lies_beside_the_rest() -> None:
-    assert requests.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
+    assert kinds.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
     assert (
-        requests.address("https://git.example/api/v3", "graphql")
-        == "https://git.example/api/graphql"
+        kinds.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
     )
-    assert (
-        requests.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
-    )
+    assert kinds.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +220,7 @@ def test_graphql_lies_beside_the_rest() -> None:
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(errors.UsageError, match="name the server's address") as refused:
+    with pytest.raises(errors.UsageError, match="must be the server's address") as refused:
         access.address(ForgeKind.GITEA, url, allow_http=True)
     assert "secret" not in str(refused.value)
 
@@ -269,8 +266,10 @@ def test_when_a_request_is_sent_again(
 
 def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() -> None:
     wanted = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
-    assert sticky_comment.same(Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted)
-    assert not sticky_comment.same(Comment(1, "me", wanted.body + "c"), wanted)
+    assert sticky_comment.is_same(
+        Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted
+    )
+    assert not sticky_comment.is_same(Comment(1, "me", wanted.body + "c"), wanted)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() 
     ],
 )
 def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
-    assert not sticky_comment.newer(
+    assert not sticky_comment.is_newer(
         Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD)
     )
 

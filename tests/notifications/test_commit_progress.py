@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import StatusState as Shown
+from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.daemonset import DaemonSet

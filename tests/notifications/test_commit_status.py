@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.forges.requests import ForgeKind
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model.events.notifications import Topic
 from gitops_ds.service.notifications import commit_status

@@ -20,7 +20,7 @@ from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.snapshot import Files, Snapshot
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
@@ -31,7 +31,6 @@ SETTINGS = "gitops-ds.yaml"
 
 T = TypeVar("T")
 
-Files = Mapping[PurePosixPath, bytes]
 Other = tuple[Key, Place | None]
 
 

@@ -23,14 +23,13 @@ from gitops_ds.git import atomic_write
 from gitops_ds.model.change import Operation
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.snapshot import Files, Snapshot
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report.findings import Replacement
 from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml.edit import Edit
 
-Files = Mapping[PurePosixPath, bytes]
 CheckFunction = Callable[[Snapshot], CheckResult]
 # Whose mend it is, on which cluster.
 _Object = tuple[str, Key]

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.requests import StatusState
+from gitops_ds.forges.contract import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.decision import HealthState

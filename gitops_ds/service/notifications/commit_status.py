@@ -16,7 +16,7 @@ from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
-from gitops_ds.forges.requests import CommitStatus
+from gitops_ds.forges.contract import CommitStatus
 from gitops_ds.git.address import Address
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.events.notifications import NotTold, Told

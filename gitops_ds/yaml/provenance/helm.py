@@ -10,12 +10,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.model.chart import Chart, Places, Remote, RenderedChart
+from gitops_ds.model.snapshot import Files
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm_template
 from gitops_ds.yaml.provenance.helm_template import ChartValues
 
 _SOURCE = b"# Source: "
-Files = Mapping[PurePosixPath, bytes]
 
 
 def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:

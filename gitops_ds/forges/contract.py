@@ -1,0 +1,170 @@
+"""The contract of a forge: requests, answers, and what each forge implements. Pure.
+
+A pull request is called merge request by GitLab, and a comment is called note. `kinds` maps a
+ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+PER_PAGE: Final = 100  # the largest page of GitHub and GitLab
+
+
+class ForgeKind(StrEnum):
+    """The product; Forgejo has Gitea's API."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    FORGEJO = "forgejo"
+
+
+class StatusState(StrEnum):
+    """The state of a commit status. Running and canceled exist on GitLab only; elsewhere both are
+    sent as pending.
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    CANCELED = "canceled"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ERROR = "error"
+
+
+class RequestPurpose(StrEnum):
+    """What a request does; the value completes "GitHub refused to …"."""
+
+    GET_USER = "identify the user of the token"
+    GET_PULL_REQUEST = "return the pull request"
+    LIST_COMMENTS = "list the comments"
+    WRITE_COMMENT = "accept the comment"
+    SET_STATUS = "accept the commit status"
+    OPEN_PULL_REQUEST = "open the pull request"
+
+
+@dataclass(frozen=True, slots=True)
+class ForgeRequest:
+    """An HTTP request: the path, with its query, is relative to the API's address; the body is sent
+    as JSON.
+    """
+
+    purpose: RequestPurpose
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStatus:
+    """A commit status: its name (GitHub's context), state, short description and link. `run` is the
+    id of the CI pipeline, used by GitLab.
+    """
+
+    name: str
+    state: StatusState
+    description: str = ""
+    url: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPullRequest:
+    """A pull request to open: source branch, target branch, title and description."""
+
+    source: str
+    target: str
+    title: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment on a pull request; `author` has the form that `ForgeApi.read_user` returns."""
+
+    id: int
+    author: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestRef:
+    """A repository on a forge (OWNER/NAME, with GitLab also its number), and the number of a pull
+    request (0: none).
+    """
+
+    project: str
+    number: int = 0
+
+
+class ForgeApi(Protocol):
+    """The API of one forge: requests, and readers of their answers.
+
+    A reader raises LookupError, TypeError or ValueError for an answer that is not the forge's.
+    """
+
+    @property
+    def name(self) -> str:
+        """The forge's name in messages."""
+
+    @property
+    def pull_request(self) -> str:
+        """The forge's term for a pull request."""
+
+    def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
+        """The headers of each request; `of_job`: the token is GitLab's for a CI job."""
+
+    def get_user(self) -> ForgeRequest:
+        """The request for the user of the token."""
+
+    def read_user(self, reply: Any) -> str:
+        """The user, in the form of `Comment.author`."""
+
+    def get_pull_request(self, ref: PullRequestRef) -> ForgeRequest:
+        """The request for a pull request."""
+
+    def read_head(self, reply: Any) -> str:
+        """The head commit of the pull request."""
+
+    def list_open_pull_requests(self, ref: PullRequestRef, branch: str) -> ForgeRequest | None:
+        """The request for the open pull requests from `OWNER:BRANCH`; None without such an API."""
+
+    def list_comments(self, ref: PullRequestRef, page: int) -> ForgeRequest:
+        """The request for a page of comments, from 1."""
+
+    def read_comment(self, item: Any) -> Comment:
+        """One comment of the page."""
+
+    def create_comment(self, ref: PullRequestRef, body: str) -> ForgeRequest:
+        """The request that creates a comment."""
+
+    def update_comment(self, ref: PullRequestRef, id: int, body: str) -> ForgeRequest:
+        """The request that replaces the text of a comment."""
+
+    def set_status(self, ref: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
+        """The request that sets a status of a commit."""
+
+    def open_pull_request(self, ref: PullRequestRef, new: NewPullRequest) -> ForgeRequest:
+        """The request that opens a pull request."""
+
+    def read_url(self, reply: Any) -> str:
+        """The web page of the new pull request."""
+
+    def required_permission(self, purpose: RequestPurpose, *, of_job: bool) -> str:
+        """The permission that a token needs for the purpose, for messages."""
+
+
+def text(value: Any) -> str:
+    """The value, a string. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def shorten(value: str, limit: int) -> str:
+    """The value in at most `limit` characters."""
+    return value if len(value) <= limit else value[: limit - 1] + "…"

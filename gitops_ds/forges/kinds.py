@@ -1,0 +1,65 @@
+"""The API and the address of each kind of forge. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from gitops_ds.forges.contract import ForgeApi, ForgeKind
+from gitops_ds.forges.gitea import Gitea
+from gitops_ds.forges.github import GitHub
+from gitops_ds.forges.gitlab import GitLab
+
+_PATHS: Final[Mapping[ForgeKind, str]] = {
+    ForgeKind.GITHUB: "/api/v3",
+    ForgeKind.GITLAB: "/api/v4",
+    ForgeKind.GITEA: "/api/v1",
+    ForgeKind.FORGEJO: "/api/v1",
+}
+_PUBLIC: Final[Mapping[ForgeKind, str]] = {
+    ForgeKind.GITHUB: "https://github.com",
+    ForgeKind.GITLAB: "https://gitlab.com",
+}
+_LOOPBACK: Final = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
+_SHA: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def api(kind: ForgeKind) -> ForgeApi:
+    """The API of a forge of that kind."""
+    match kind:
+        case ForgeKind.GITHUB:
+            return GitHub()
+        case ForgeKind.GITLAB:
+            return GitLab()
+        case ForgeKind.GITEA:
+            return Gitea()
+        case ForgeKind.FORGEJO:
+            return Gitea("Forgejo")
+
+
+def api_address(kind: ForgeKind, url: str = "") -> str:
+    """The address of the API, from that of a server or of its API; by default that of the public
+    server. Empty if there is no public one.
+    """
+    url = (url or _PUBLIC.get(kind, "")).rstrip("/")
+    if not url or url == "https://api.github.com" or url.endswith(_PATHS[kind]):
+        return url
+    return "https://api.github.com" if url == "https://github.com" else url + _PATHS[kind]
+
+
+def address(api_url: str, path: str) -> str:
+    """The URL of a request. GraphQL is a sibling of a server's `/api/v3`."""
+    return f"{api_url.removesuffix('/v3')}/graphql" if path == "graphql" else f"{api_url}/{path}"
+
+
+def is_insecure(url: str) -> bool:
+    """Whether a token sent there could be read in transit."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not _LOOPBACK.fullmatch(parts.hostname or "")
+
+
+def is_commit_id(value: str) -> bool:
+    """Whether the value is a full commit id, SHA-1 or SHA-256."""
+    return _SHA.fullmatch(value) is not None
