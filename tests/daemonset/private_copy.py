@@ -6,6 +6,7 @@ dictionary and reads what is missing from source. Everything that is not ours is
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import importlib
@@ -19,8 +20,9 @@ OURS = ("gitops_ds", "tests")
 
 
 class Copy:
-    """`changes` gives, by module, a text that its source holds exactly once, and what stands there
-    instead.
+    """`changes` gives, by module, a text that its source holds exactly once, and its replacement.
+
+    The text is compared with `ast.unparse` of the source, so that the width of lines has no effect.
     """
 
     def __init__(self, changes: Mapping[str, tuple[str, str]]) -> None:
@@ -72,7 +74,8 @@ def _path(module: str) -> Path:
 
 @functools.cache
 def _compiled(path: Path, old: str = "", new: str = "") -> CodeType:
-    source = path.read_text()
+    source = ast.unparse(ast.parse(path.read_text()))
+    old, new = old.replace('"', "'"), new.replace('"', "'")
     if old:
         assert source.count(old) == 1, f"{path} holds {source.count(old)} times: {old}"
         source = source.replace(old, new)

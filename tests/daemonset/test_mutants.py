@@ -102,8 +102,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a pod that waits for its node is kept before one that runs": (
         f"{CORE}node_pods",
-        "return not pod.bound",
-        "return pod.bound",
+        "return (not pod.bound,",
+        "return (pod.bound,",
     ),
     "the back-off of failed pods is ignored": (
         f"{CORE}manage",
@@ -132,12 +132,12 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "unreachable nodes are not tolerated": (
         f"{KINDS}tolerations",
-        '    ("node.kubernetes.io/unreachable", NO_EXECUTE),\n',
+        '("node.kubernetes.io/unreachable", NO_EXECUTE), ',
         "",
     ),
     "disk pressure is not tolerated": (
         f"{KINDS}tolerations",
-        '    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),\n',
+        '("node.kubernetes.io/disk-pressure", NO_SCHEDULE), ',
         "",
     ),
     "NoSchedule evicts": (

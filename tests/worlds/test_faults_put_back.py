@@ -47,8 +47,8 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "a watch that fails while lists work is tried for ever, without a list": {
         "gitops_ds.client.informer": (
             (
-                "    if (broken or ended.silent_for >= LONGEST_SILENCE) and not "
-                "isinstance(ended.error, Expired):"
+                "    if (broken or ended.silent_for >= LONGEST_SILENCE) and "
+                "(not isinstance(ended.error, Expired)):"
             ),
             "    if False:",
         ),
@@ -97,7 +97,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.deployer.tip_lookup": ("if known is not None and not is_due:", "if False:"),
+        "gitops_ds.deployer.tip_lookup": ("if known is not None and (not is_due):", "if False:"),
     },
     "a watch that ends with an internal error is not started again": {
         "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),
@@ -109,7 +109,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "a pod of an earlier life of the DaemonSet counts as updated": {
-        "gitops_ds.daemonset.node_pods": (" and pod.hash not in self.outdated", ""),
+        "gitops_ds.daemonset.node_pods": (" and (pod.hash not in self.outdated)", ""),
     },
     "the pods of a node that is gone hold back every update": {
         "gitops_ds.daemonset.preview": ("if node in existing}", "}"),
