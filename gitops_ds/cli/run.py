@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -57,17 +55,10 @@ from gitops_ds.cli import options
 @options.common
 def run(**given: Any) -> int:
     """The scheduled loop and the controller core, until SIGTERM."""
-    options.run(_run(given), _fast_loop())
+    from gitops_ds.service import event_loop
+
+    options.run(_run(given), event_loop.factory())
     return 0
-
-
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's event loop, where there is one: not on Windows."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _run(given: dict[str, Any]) -> None:

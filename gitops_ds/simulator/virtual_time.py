@@ -1,10 +1,10 @@
 """Event loops whose clock is ours: an hour passes in milliseconds, or X times as fast as on the
 wall.
 
-In virtual time the clock stands still while anything can run, and jumps to the next timer when
-nothing can. Work given to a thread (`run_in_executor`, `to_thread`) is waited for with the clock
-standing still, so a run is the same every time. Sockets have no place here: a reply from outside
-takes real time.
+The clock does not advance while anything can run, nor while a thread (`run_in_executor`,
+`to_thread`) works, so a run is the same every time and on every machine. In virtual time it jumps
+to the next timer when nothing can run. Sockets have no place there: a reply from outside takes real
+time.
 """
 
 from __future__ import annotations
@@ -42,47 +42,31 @@ class _Selector:
         return getattr(self._real, name)
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time, from 0.
-
-    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would
-    hang.
+class _SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop from 0 whose clock advances while it waits, and neither while it works nor
+    while a thread of its executor does: a slow machine takes longer and sees the same.
     """
 
     def __init__(self) -> None:
         self._now, self._in_threads = 0.0, 0
-        self._error: BaseException | None = None
         super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
-        self.set_exception_handler(self._failed)
 
     def time(self) -> float:
-        """Seconds since the loop began."""
+        """Seconds since the loop began, as it counts them."""
         return self._now
 
-    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error in a timer's callback ends the run, where an ordinary loop would only log it."""
-        if "handle" in context and isinstance(error := context.get("exception"), BaseException):
-            self._error = error
-        else:
-            loop.default_exception_handler(context)
-
     def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
         if self._in_threads and timeout != 0:
             return real.select(None)
-        if ready := real.select(0):
-            return ready
-        if timeout is None:
-            raise Deadlock(_waiting(self))
-        self._now += max(timeout, 0)
-        return []
+        return self._step(real, timeout)
+
+    def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        raise NotImplementedError
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Runs it in a thread; until it is done the clock stands still."""
+        """Runs it in a thread; the clock does not advance until it is done."""
         future = super().run_in_executor(executor, func, *args)
         self._in_threads += 1
         future.add_done_callback(self._left_thread)
@@ -100,19 +84,55 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads -= 1
 
 
-class ScaledLoop(asyncio.SelectorEventLoop):
-    """An event loop from 0 on which `speed` seconds pass in each real one."""
+class VirtualLoop(_SteppedLoop):
+    """An event loop in virtual time: it jumps to the next timer when nothing can run.
 
-    def __init__(self, speed: float) -> None:
-        self._speed, self._start = speed, time.monotonic()
-        super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
+    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would
+    hang.
+    """
 
-    def time(self) -> float:
-        """Seconds since the loop began, as it counts them."""
-        return (time.monotonic() - self._start) * self._speed
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        super().__init__()
+        self.set_exception_handler(self._failed)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error in a timer's callback ends the run, where an ordinary loop would only log it."""
+        if "handle" in context and isinstance(error := context.get("exception"), BaseException):
+            self._error = error
+        else:
+            loop.default_exception_handler(context)
 
     def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
-        return real.select(None if timeout is None else timeout / self._speed)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return super()._wait(real, timeout)
+
+    def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        if ready := real.select(0):
+            return ready
+        if timeout is None:
+            raise Deadlock(_waiting(self))
+        self._now += max(timeout, 0)
+        return []
+
+
+class ScaledLoop(_SteppedLoop):
+    """An event loop that waits for one real second where `speed` seconds of its own pass."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        super().__init__()
+
+    def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        if timeout is None:
+            return real.select(None)
+        began = time.monotonic()
+        ready = real.select(timeout / self._speed)
+        waited = (time.monotonic() - began) * self._speed
+        self._now += min(waited, timeout) if ready else max(timeout, 0)
+        return ready
 
 
 def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:

@@ -80,6 +80,23 @@ def test_a_scaled_hour_is_as_short_as_its_speed_says() -> None:
 async def hour_not_begun() -> None: ...
 
 
+@pytest.mark.parametrize("speed", [None, 1_000_000.0], ids=["virtual", "scaled"])
+def test_work_takes_no_time_of_the_loop_on_its_own_thread_or_on_another(
+    speed: float | None,
+) -> None:
+    def work() -> None:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+
+    async def busy() -> float:
+        work()
+        await asyncio.to_thread(work)
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(busy(), speed=speed) == 0
+
+
 def test_the_clock_shows_the_epoch_at_the_start() -> None:
     async def look() -> float:
         await asyncio.sleep(2.5)

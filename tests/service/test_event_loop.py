@@ -1,0 +1,44 @@
+"""Errors that the service's event loop reports, and the one that is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+import pytest
+
+from gitops_ds.service import event_loop
+
+
+class Connection(asyncio.Transport):
+    def __init__(self, *, closed: bool) -> None:
+        super().__init__()
+        self._closed = closed
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_only_a_tls_error_on_a_closed_connection_is_not_reported(
+    caplog: pytest.LogCaptureFixture, *, closed: bool
+) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        with caplog.at_level(logging.ERROR, "asyncio"):
+            event_loop.report(
+                loop,
+                {
+                    "message": "Fatal error on SSL protocol",
+                    "exception": ssl.SSLError("bad record"),
+                    "transport": Connection(closed=closed),
+                },
+            )
+            event_loop.report(loop, {"message": "Task exception was never retrieved"})
+    finally:
+        loop.close()
+    messages = [record.getMessage().splitlines()[0] for record in caplog.records]
+    assert messages == ["Fatal error on SSL protocol"] * (not closed) + [
+        "Task exception was never retrieved"
+    ]
