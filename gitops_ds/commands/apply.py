@@ -193,7 +193,7 @@ async def _refuse_going_back(
             errors.RevisionUnknown
         ):  # rewritten by a force-push: another line, not an older commit
             return
-    if movement is object_reader.Movement.REWOUND:
+    if movement is object_reader.BranchMovement.REWOUND:
         raise object_reader.rewound(repository.display, last, commit.id)
 
 

@@ -14,7 +14,7 @@ from gitops_ds.apimachinery import defaults, revisions
 from gitops_ds.commands import backport
 from gitops_ds.commands.backport import BackportOptions
 from gitops_ds.fleet.agents import Agent, when
-from gitops_ds.git.commit_writer import Why
+from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
@@ -104,7 +104,7 @@ class RestoringCommit:
 
 
 async def way_back(
-    repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: Why
+    repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: CommitReason
 ) -> RestoringCommit:
     """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else
     the agent's files as they were.
@@ -144,7 +144,7 @@ async def _by_history(
     inside: str,
     tip: CommitId,
     goal: tuple[BackportOptions, CommitId],
-    why: Why,
+    why: CommitReason,
 ) -> RestoringCommit:
     wanted, target = goal
     await repository.fetch(target)

@@ -11,7 +11,7 @@ from gitops_ds.commands.backport import BackportOptions
 from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import revision
-from gitops_ds.git.commit_writer import Why
+from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.objects import CommitId
@@ -55,7 +55,9 @@ async def roll_back_in(
     if asked.to_revision is None and asked.to_commit is None:
         asked = replace(asked, to_revision=history.revision_before(agent).number)
     wanted = await _wanted(repository, agent, asked)
-    why = Why(asked.reason or _reason(agent, asked), git_commit.signature(named, asked.proposal))
+    why = CommitReason(
+        asked.reason or _reason(agent, asked), git_commit.signature(named, asked.proposal)
+    )
     ways: list[history.RestoringCommit] = []
 
     async def build(tip: CommitId) -> CommitId:

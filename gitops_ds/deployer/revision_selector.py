@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import State
 from gitops_ds.model.events.base import Emit
@@ -62,7 +62,7 @@ class RevisionSource:
 
     tip: Callable[[], Awaitable[CommitId]]
     snapshot: Callable[[CommitId], Awaitable[Snapshot]]
-    movement: Callable[[CommitId, CommitId], Awaitable[Movement]]
+    movement: Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
     prepare: Callable[[Snapshot], Awaitable[Prepared]]
     verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
     verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = unasked_alone
@@ -187,7 +187,7 @@ class Choosing:
         self._distrust |= {found.message}
 
     def _tell(
-        self, snapshot: Snapshot, movement: Movement, known: State, prepared: Prepared
+        self, snapshot: Snapshot, movement: BranchMovement, known: State, prepared: Prepared
     ) -> None:
         """Tells a commit once, also when the pass that met it failed later and is taken again."""
         info = snapshot.commit
@@ -201,7 +201,7 @@ class Choosing:
                     info.id,
                     info.subject,
                     info.author,
-                    movement is Movement.REWRITTEN,
+                    movement is BranchMovement.REWRITTEN,
                 )
             )
         if not prepared.deployable:
@@ -209,16 +209,16 @@ class Choosing:
             self._emit(CommitRejected(self._clock(), info.id, refused))
 
     def _unwanted(
-        self, tip: CommitId, movement: Movement, known: State
+        self, tip: CommitId, movement: BranchMovement, known: State
     ) -> errors.HistoryRewound | None:
         last = (known.last_attempted or "")[:12]
         consent = f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
-        if movement is Movement.REWOUND:
+        if movement is BranchMovement.REWOUND:
             told = f"the branch went back from {last} to {tip[:12]}, an older commit"
             return errors.HistoryRewound(
                 f"{told}: nothing is applied until a newer one comes, {consent}"
             )
-        if movement is Movement.REWRITTEN and not self._source.follows_rewrites:
+        if movement is BranchMovement.REWRITTEN and not self._source.follows_rewrites:
             # No signature names a branch or a repository: that a commit is signed does not say that
             # it was meant for here.
             told = f"the branch was rewritten from {last} to {tip[:12]}, which does not lead on from it"
@@ -229,13 +229,13 @@ class Choosing:
             return errors.HistoryRewound(f"{told}: nothing of it is applied {advice}")
         return None
 
-    async def _movement(self, last: CommitId | None, tip: CommitId) -> Movement:
+    async def _movement(self, last: CommitId | None, tip: CommitId) -> BranchMovement:
         if last is None or last == tip:
-            return Movement.FORWARD
+            return BranchMovement.FORWARD
         try:
             return await self._source.movement(last, tip)
         except errors.RevisionUnknown:  # the old line was removed from the server
-            return Movement.REWRITTEN
+            return BranchMovement.REWRITTEN
 
 
 def held(tip: CommitId, known: State, steering: Steering) -> str:

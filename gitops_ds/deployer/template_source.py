@@ -20,7 +20,7 @@ from gitops_ds.client.informer import InformerStore
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer import revision_selector, template_object
 from gitops_ds.deployer.template_object import Chosen, Held, Taken
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.change import Refusal
@@ -115,9 +115,9 @@ class Templates:
             info, {path: data for held in self._held.values() for path, data in held.files.items()}
         )
 
-    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+    async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
         """There is no way but forward: an object that was put back is a new version."""
-        return Movement.FORWARD
+        return BranchMovement.FORWARD
 
     async def prepare(self, snapshot: Snapshot) -> Prepared:
         """What all objects say together; those with a mistake are left out, and told once."""

@@ -1,5 +1,5 @@
-"""Our own bare repository for one address, and the one door through which git is run on it. Not
-safe for threads.
+"""The bare repository in the cache for one address, and the only way to run git on it. Not
+thread-safe, except for `interrupt`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,14 +22,14 @@ from gitops_ds import errors
 from gitops_ds.git import credential_files, error_messages, hardening
 from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import Credentials
-from gitops_ds.git.private_directory import Private
+from gitops_ds.git.private_directory import PrivateDirectory
 from gitops_ds.model.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What a command of git left: its exit status, and what it wrote."""
+class GitOutput:
+    """The exit status and the output of a git command."""
 
     status: int
     stdout: bytes
@@ -37,33 +37,58 @@ class Output:
 
     @property
     def text(self) -> str:
-        """stdout as text, without the last line break."""
+        """stdout as text, without the final newline."""
         return self.stdout.decode("utf-8", "replace").removesuffix("\n")
 
 
-class Bare:
-    """A bare repository in the cache directory that we made ourselves; only this user can read it."""
+@dataclass(frozen=True, slots=True)
+class _GitCommand:
+    """A git command: its arguments, its purpose in messages ("fetch from"), environment and stdin.
+
+    `accepted` are the exit statuses without an error; `largest_file` limits the bytes of each file
+    that it writes; `own_session` separates it and its children from the terminal.
+    """
+
+    arguments: tuple[str, ...]
+    purpose: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    input: bytes = b""
+    accepted: tuple[int, ...] = (0,)
+    largest_file: int | None = None
+    own_session: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line, below a shell that sets the limits."""
+        command = ["git", *self.arguments]
+        if self.largest_file is None:
+            return command
+        return hardening.capped(command, self.largest_file, memory.here().git)
+
+
+class BareRepository:
+    """A bare repository of our own in the cache directory; only this user can read it."""
 
     def __init__(
         self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False
     ) -> None:
-        """Knows nobody yet: `authorize` comes before the first `talk`.
+        """Opens or creates it, without credentials: call `authorize` before `run_remote`.
 
-        `existing`: another process made it and may be writing to it; it is only read, and nothing
-        is left behind by a kill.
+        `existing`: another process created it and may be writing to it. It is opened read-only, and
+        a killed process leaves no files behind.
         """
         self.address, self.limits = address, limits
         self._credentials: Credentials | None = None
         self._secrets: tuple[str, ...] = ()
         self._network: Mapping[str, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
-        self._held: Any = None  # GitPython ends a process that nobody holds
-        self._interrupted, self._turn = False, threading.Lock()
+        self._held: Any = None  # GitPython kills the process when this is collected
+        self._interrupted, self._lock = False, threading.Lock()
         try:
-            # git runs elsewhere: a path of ours must mean the same there.
+            # git has another working directory: paths must be absolute.
             cache = cache.resolve()
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._private = None if existing else Private(cache)
+            self._private = None if existing else PrivateDirectory(cache)
         except OSError as error:
             raise errors.SourceError(
                 f"the cache directory {cache} can't be used: {error.strerror}"
@@ -73,16 +98,16 @@ class Bare:
             self._local = hardening.local(self.path)
             self._repo = self._open(existing=existing)
         except OSError as error:
-            self._forget()
+            self._delete_credentials()
             raise errors.SourceError(
                 f"the cache directory {cache} can't be used: {error.strerror}"
             ) from None
         except errors.GitopsError:
-            self._forget()
+            self._delete_credentials()
             raise
 
-    def _forget(self) -> None:
-        """Takes the credentials off the disk."""
+    def _delete_credentials(self) -> None:
+        """Deletes the credentials from the disk."""
         if self._private is not None:
             self._private.remove()
 
@@ -91,13 +116,13 @@ class Bare:
             self.path.mkdir(mode=0o700)
         if self.path.stat().st_uid != os.geteuid():
             raise errors.SourceError(
-                f"the cache {self.path} belongs to another user; give a directory of your own"
+                f"the cache {self.path} belongs to another user; set a directory of your own"
             )
         self.path.chmod(0o700)
         maker = hardening.HardenedGit(self.path)
         maker.update_environment(**self._local)
         try:
-            # Harmless on one that is there; mends one whose making was cut off.
+            # Harmless on an existing repository; repairs one whose creation was interrupted.
             if not existing:
                 maker.init(bare=True, quiet=True, template="")
             repo = hardening.Repo(self.path, expand_vars=False)
@@ -110,109 +135,108 @@ class Bare:
         return repo
 
     def authorize(self, credentials: Credentials) -> None:
-        """Comes to the server as these from now on; what was on the disk for others goes away.
-        Raises UsageError.
+        """Sets the credentials for the server and deletes the previous ones from the disk. Raises
+        UsageError.
         """
         if credentials == self._credentials:
             return
-        assert self._private is not None, "who only reads has nobody to talk to"
+        assert self._private is not None, "an existing repository is opened without network access"
         for old in self._private.path.iterdir():
             shutil.rmtree(old)
-        # A directory of its own, so that a half-written one is never used.
-        found = credential_files.install(
+        # A new directory, so that a partly written one is never used.
+        installed = credential_files.install(
             self.address, credentials, Path(tempfile.mkdtemp(dir=self._private.path))
         )
-        self._network = hardening.network(self.path, self.address, found)
-        self._secrets, self._credentials = found.secrets, credentials
+        self._network = hardening.network(self.path, self.address, installed)
+        self._secrets, self._credentials = installed.secrets, credentials
 
     @property
     def objects(self) -> git.Repo:
-        """GitPython's view, for commits as objects."""
+        """GitPython's repository, to read commits as objects."""
         return self._repo
 
     def run(
-        self, *words: str, doing: str = "read", input: bytes | None = None, may_fail: bool = False
-    ) -> Output:
-        """Runs a command that only touches our own repository; no transport is allowed to it.
+        self,
+        *arguments: str,
+        purpose: str = "read",
+        input: bytes | None = None,
+        may_fail: bool = False,
+    ) -> GitOutput:
+        """Runs a command on this repository only; every transport is disabled.
 
-        Raises the SourceError that says why it failed; with `may_fail`, a status of 1 is an answer.
+        Raises the SourceError with the cause of a failure; with `may_fail`, exit status 1 is a
+        result.
         """
-        return self._run(words, {}, doing, input=input, accepted=(0, 1) if may_fail else (0,))
+        accepted = (0, 1) if may_fail else (0,)
+        return self._run(_GitCommand(arguments, purpose, {}, input or b"", accepted))
 
     def run_as(
         self,
         environment: Mapping[str, str],
-        *words: str,
-        doing: str = "write to",
+        *arguments: str,
+        purpose: str = "write to",
         input: bytes | None = None,
         may_fail: bool = False,
-    ) -> Output:
-        """As `run`, with more in the environment: an index file, an author, keys."""
-        return self._run(
-            words, environment, doing, input=input, accepted=(0, 1) if may_fail else (0,)
-        )
+    ) -> GitOutput:
+        """Like `run`, with additional environment variables: an index file, an author, keys."""
+        accepted = (0, 1) if may_fail else (0,)
+        return self._run(_GitCommand(arguments, purpose, environment, input or b"", accepted))
 
     @contextlib.contextmanager
-    def stream(self, *words: str, input: bytes) -> Iterator[IO[bytes]]:
-        """What a command writes, as it comes: never all of it at once. The time limit ends what is
-        still read then.
+    def stream(self, *arguments: str, input: bytes) -> Iterator[IO[bytes]]:
+        """The stdout of a command as a stream, which ends at the time limit.
 
-        Raises the SourceError that says why it failed.
+        Raises the SourceError with the cause of a failure.
         """
         with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment():
             stream.write(input)
             stream.seek(0)
-            process = self._begun(["git", *words], stream, apart=False)
-            ended = threading.Timer(self.limits.seconds, process.kill)
-            ended.start()
+            process = self._start(_GitCommand(arguments, "read"), stream)
+            timer = threading.Timer(self.limits.seconds, process.kill)
+            timer.start()
             try:
                 assert process.stdout is not None
                 yield process.stdout
                 if process.wait() != 0:
-                    said = (
+                    stderr = (
                         process.stderr.read().decode("utf-8", "replace") if process.stderr else ""
                     )
-                    raise self._failure("read", said or error_messages.TIMEOUT)
+                    raise self._failure("read", stderr or error_messages.TIMEOUT)
             finally:
-                ended.cancel()
+                timer.cancel()
                 self._end()
 
-    def talk(
-        self, *words: str, doing: str, cap: int | None = None, may_fail: bool = False
-    ) -> Output:
-        """Runs a command that talks to the address, with our credentials; `cap` limits the bytes of
-        any file that it writes.
+    def run_remote(
+        self,
+        *arguments: str,
+        purpose: str,
+        largest_file: int | None = None,
+        may_fail: bool = False,
+    ) -> GitOutput:
+        """Runs a command that connects to the address, with the credentials; `largest_file` limits
+        the bytes of each file that it writes.
         """
+        accepted = (0, 1, 128) if may_fail else (0,)
         return self._run(
-            words,
-            self._network,
-            doing,
-            cap=cap,
-            accepted=(0, 1, 128) if may_fail else (0,),
-            apart=True,
+            _GitCommand(
+                arguments,
+                purpose,
+                self._network,
+                accepted=accepted,
+                largest_file=largest_file,
+                own_session=True,
+            )
         )
 
-    def _run(
-        self,
-        words: tuple[str, ...],
-        environment: Mapping[str, str],
-        doing: str,
-        *,
-        input: bytes | None = None,
-        cap: int | None = None,
-        accepted: tuple[int, ...],
-        apart: bool = False,
-    ) -> Output:
-        command = ["git", *words]
-        with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment(**environment):
-            stream.write(input or b"")
-            stream.seek(0)
+    def _run(self, command: _GitCommand) -> GitOutput:
+        with (
+            tempfile.TemporaryFile() as stdin,
+            self._repo.git.custom_environment(**command.environment),
+        ):
+            stdin.write(command.input)
+            stdin.seek(0)
             try:
-                process = self._begun(
-                    command if cap is None else hardening.capped(command, cap, memory.here().git),
-                    stream,
-                    apart,
-                )
+                process = self._start(command, stdin)
             except git.GitCommandNotFound:
                 raise errors.SourceError(
                     "git is not installed; install git 2.39 or newer"
@@ -220,33 +244,34 @@ class Bare:
             except OSError as error:
                 raise errors.SourceError(f"git can't be run: {error.strerror}") from None
             try:
-                stdout, said = process.communicate(timeout=self.limits.seconds)
+                stdout, stderr_bytes = process.communicate(timeout=self.limits.seconds)
             except subprocess.TimeoutExpired:
-                raise self._failure(doing, error_messages.TIMEOUT) from None
+                raise self._failure(command.purpose, error_messages.TIMEOUT) from None
             finally:
                 self._end()
-        stderr = said.decode("utf-8", "replace").removesuffix("\n")
-        if process.returncode not in accepted:
-            raise self._failure(doing, stderr or f"git ended with status {process.returncode}")
-        return Output(process.returncode, stdout, stderr)
+        stderr = stderr_bytes.decode("utf-8", "replace").removesuffix("\n")
+        status = process.returncode
+        if status not in command.accepted:
+            raise self._failure(command.purpose, stderr or f"git exited with status {status}")
+        return GitOutput(status, stdout, stderr)
 
-    def _begun(self, command: list[str], stream: IO[bytes], apart: bool) -> subprocess.Popen[bytes]:
-        """The process; `apart` from the terminal, with all that it starts, because git lets others
-        talk for it.
+    def _start(self, command: _GitCommand, stdin: IO[bytes]) -> subprocess.Popen[bytes]:
+        """The process; in a session of its own with its children, because git starts transport
+        helpers.
         """
-        with self._turn:
+        with self._lock:
             if self._interrupted:
                 raise errors.SourceError(f"{self.address.display} is closed")
             git_of_repo: Any = self._repo.git
             self._held = git_of_repo.execute(
-                command, istream=stream, as_process=True, start_new_session=apart
+                command.argv, istream=stdin, as_process=True, start_new_session=command.own_session
             )
             process: subprocess.Popen[bytes] = self._held.proc
             self._running = process
             return process
 
     def _end(self) -> None:
-        with self._turn:
+        with self._lock:
             running, self._running = self._running, None
             if running is not None:
                 _kill(running)
@@ -255,32 +280,32 @@ class Bare:
                     pipe.close()
 
     def interrupt(self) -> None:
-        """For another thread: ends the command that runs, and lets none begin any more."""
-        with self._turn:
+        """Kills the running command and prevents new ones. For calls from another thread."""
+        with self._lock:
             self._interrupted = True
             if self._running is not None:
                 _kill(self._running)
 
-    def failure(self, doing: str, output: Output) -> errors.SourceError:
-        """The error for a command that was let fail."""
-        return self._failure(doing, output.stderr)
+    def failure(self, purpose: str, output: GitOutput) -> errors.SourceError:
+        """The error for a failure that `may_fail` accepted."""
+        return self._failure(purpose, output.stderr)
 
-    def _failure(self, doing: str, words: str) -> errors.SourceError:
-        said = error_messages.Failure(
-            doing, self.address.display, words, str(self.path), self.limits.seconds
+    def _failure(self, purpose: str, stderr: str) -> errors.SourceError:
+        failure = error_messages.CommandFailure(
+            purpose, self.address.display, stderr, str(self.path), self.limits.seconds
         )
-        return error_messages.translate(said, self._secrets)
+        return error_messages.translate(failure, self._secrets)
 
     def close(self) -> None:
-        """Ends git's helpers and takes the credentials off the disk. The repository stays for the
-        next time.
+        """Ends git's helpers and deletes the credentials from the disk. The repository remains as a
+        cache.
         """
         self._repo.close()
-        self._forget()
+        self._delete_credentials()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends it with all that it started, or at a terminal it alone; nothing where it ended itself."""
+    """Kills the process with its group if it leads one, else alone; no effect after its end."""
     if process.poll() is not None:
         return
     if os.getpgid(process.pid) == process.pid:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.git import object_reader, signing, tree
-from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.signing import Signing
 from gitops_ds.model.objects import CommitId
 
@@ -48,14 +48,16 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class CommitReason:
     """The reason for going back, as it will stand in the commit, and who says so."""
 
     reason: str
     by: Signature
 
 
-def revert(bare: Bare, tip: CommitId, commits: Sequence[CommitId], why: Why) -> CommitId:
+def revert(
+    bare: BareRepository, tip: CommitId, commits: Sequence[CommitId], why: CommitReason
+) -> CommitId:
     """One revert commit on the tip for each of the commits, in the given order (newest first is the
     usual one).
 
@@ -73,7 +75,7 @@ def revert(bare: Bare, tip: CommitId, commits: Sequence[CommitId], why: Why) -> 
     return tip
 
 
-def _revert(bare: Bare, tip: CommitId, commit: CommitId, why: Why) -> CommitId:
+def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitReason) -> CommitId:
     said = object_reader.info(bare, commit)
     before = f"{said.parents[0]}^{{tree}}" if said.parents else _empty_tree(bare)
     merged = _merge(bare, base=f"{commit}^{{tree}}", ours=f"{tip}^{{tree}}", theirs=before, why=why)
@@ -91,11 +93,13 @@ def _revert(bare: Bare, tip: CommitId, commit: CommitId, why: Why) -> CommitId:
     return _commit(bare, merged, tip, message, why.by)
 
 
-def _reason(why: Why) -> str:
+def _reason(why: CommitReason) -> str:
     return f"{why.reason.strip()}\n\n" if why.reason.strip() else ""
 
 
-def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | list[str]:
+def _merge(
+    bare: BareRepository, *, base: str, ours: str, theirs: str, why: CommitReason
+) -> str | list[str]:
     """The tree of a three-way merge, or the names of the files in conflict.
 
     `merge-tree` takes its base from history (an explicit one only since git 2.40), so it gets a
@@ -111,7 +115,7 @@ def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | 
         "-z",
         "--allow-unrelated-histories",
     )
-    output = bare.run(*words, *sides, doing="revert a commit of", may_fail=True)
+    output = bare.run(*words, *sides, purpose="revert a commit of", may_fail=True)
     parts = [part for part in output.stdout.decode("utf-8", "replace").split("\0") if part]
     if output.status == 0:
         return parts[0].strip()
@@ -119,7 +123,7 @@ def _merge(bare: Bare, *, base: str, ours: str, theirs: str, why: Why) -> str | 
 
 
 def restore(
-    bare: Bare, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why
+    bare: BareRepository, tip: CommitId, commit: CommitId, paths: Sequence[str], why: CommitReason
 ) -> CommitId:
     """A commit on the tip in which each path (a file or a directory) is as it was in the older
     commit; absent there: removed.
@@ -142,7 +146,11 @@ def restore(
 
 
 def commit_files(
-    bare: Bare, parent: CommitId, files: Mapping[str, bytes | None], message: str, by: Signature
+    bare: BareRepository,
+    parent: CommitId,
+    files: Mapping[str, bytes | None],
+    message: str,
+    by: Signature,
 ) -> CommitId:
     """A commit on the parent in which the files have the given bytes (None: removed), kept byte for
     byte.
@@ -157,7 +165,7 @@ def commit_files(
             continue
         old = [e for e in _entries(bare, parent, name) if e.name == name.encode()]
         id = bare.run(
-            "hash-object", "-w", "--no-filters", "--stdin", input=content, doing="write to"
+            "hash-object", "-w", "--no-filters", "--stdin", input=content, purpose="write to"
         ).text
         changes[name.encode()] = (
             old[0].mode if old and old[0].kind is tree.EntryKind.FILE else "100644",
@@ -172,13 +180,13 @@ def _file_name(path: str) -> str:
     return path
 
 
-def _entries(bare: Bare, commit: CommitId, name: str) -> list[tree.TreeEntry]:
+def _entries(bare: BareRepository, commit: CommitId, name: str) -> list[tree.TreeEntry]:
     words = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit, name)
     return list(tree.entries([bare.run(*words).stdout]))
 
 
 def _changed_tree(
-    bare: Bare, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]
+    bare: BareRepository, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]
 ) -> str:
     """The parent's tree with entries (mode, id) set or taken away, made in an index of its own."""
     removed = [b"0 %b\t%b\0" % (b"0" * len(parent), name) for name in changes]
@@ -193,7 +201,9 @@ def _changed_tree(
     return made
 
 
-def _commit(bare: Bare, made: str, parent: CommitId, message: str, by: Signature) -> CommitId:
+def _commit(
+    bare: BareRepository, made: str, parent: CommitId, message: str, by: Signature
+) -> CommitId:
     text = message.rstrip() + "\n"
     if by.signoff:
         text += f"\nSigned-off-by: {by.name} <{by.email}>\n"
@@ -204,7 +214,7 @@ def _commit(bare: Bare, made: str, parent: CommitId, message: str, by: Signature
 
 
 def _loose_commit(
-    bare: Bare,
+    bare: BareRepository,
     made: str,
     parents: Sequence[str],
     by: Signature,
@@ -232,14 +242,14 @@ def _loose_commit(
     )
     return CommitId(
         bare.run_as(
-            {**environment, **more}, *words, doing="write a commit of", input=message.encode()
+            {**environment, **more}, *words, purpose="write a commit of", input=message.encode()
         ).text
     )
 
 
-def _tree(bare: Bare, commit: CommitId) -> str:
+def _tree(bare: BareRepository, commit: CommitId) -> str:
     return bare.run("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}").text
 
 
-def _empty_tree(bare: Bare) -> str:
+def _empty_tree(bare: BareRepository) -> str:
     return bare.run("hash-object", "-t", "tree", "-w", "--stdin", input=b"").text

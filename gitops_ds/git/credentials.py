@@ -58,7 +58,7 @@ class Credentials:
     proxy: str = ""
 
 
-NOBODY = Credentials()
+ANONYMOUS = Credentials()
 
 # As whom we come now. True: the server refused whom we came as, so what was remembered may be old.
-Who = Callable[[bool], Awaitable[Credentials]]
+CredentialSource = Callable[[bool], Awaitable[Credentials]]

@@ -16,7 +16,7 @@ from gitops_ds.git import address
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CommandFailure:
     """A command of git that failed: what it was for ("fetch from"), the repository as people see
     it, and git's words.
     """
@@ -207,7 +207,7 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 
-def translate(failure: Failure, secrets: Iterable[str] = ()) -> errors.SourceError:
+def translate(failure: CommandFailure, secrets: Iterable[str] = ()) -> errors.SourceError:
     """The error for a failed command: its class says what to do, its sentence says it to people."""
     words = clean(failure.words, (*secrets,))
     for pattern, kind, sentence in _RULES:
@@ -217,11 +217,13 @@ def translate(failure: Failure, secrets: Iterable[str] = ()) -> errors.SourceErr
                 *groups,
                 seconds=failure.seconds,
                 cache=failure.cache or "its cache",
-                said=gist(words),
+                said=summary_line(words),
                 where=failure.where,
             )
             return kind(f"can't {failure.doing} {failure.where}: {said}")
-    return errors.SourceError(f"can't {failure.doing} {failure.where}: git says: {gist(words)}")
+    return errors.SourceError(
+        f"can't {failure.doing} {failure.where}: git says: {summary_line(words)}"
+    )
 
 
 def clean(words: str, secrets: Iterable[str] = ()) -> str:
@@ -234,7 +236,7 @@ def clean(words: str, secrets: Iterable[str] = ()) -> str:
     return "".join(c for c in words if c == "\n" or (c.isprintable()))
 
 
-def gist(words: str) -> str:
+def summary_line(words: str) -> str:
     """The line that says most: git's fatal, else its error, else the server's, else the last one;
     at most 300 characters.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import git
 
 from gitops_ds import errors
-from gitops_ds.git.signing import OwnConfiguration
+from gitops_ds.git.signing import UserSigningConfig
 
 _SIGNING = (
     "gpg.format",
@@ -49,7 +49,7 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
     return name, mail
 
 
-def signing(directory: Path | None) -> OwnConfiguration | None:
+def signing(directory: Path | None) -> UserSigningConfig | None:
     """How the person's git signs there; None unless they said commit.gpgSign, as with `git commit`."""
     try:
         listed = git.Git(directory or Path.cwd()).config(
@@ -64,4 +64,4 @@ def signing(directory: Path | None) -> OwnConfiguration | None:
     }
     if said.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
         return None
-    return OwnConfiguration(tuple((name, said[name]) for name in _SIGNING if name in said))
+    return UserSigningConfig(tuple((name, said[name]) for name in _SIGNING if name in said))

@@ -14,7 +14,7 @@ import git
 
 from gitops_ds import errors
 from gitops_ds.git import file_selection, tree
-from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
 from gitops_ds.model.finding import refusal
@@ -25,7 +25,7 @@ N = TypeVar("N")
 _PIECE: Final = 65_536
 
 
-class Movement(StrEnum):
+class BranchMovement(StrEnum):
     """How a branch went from the commit that was applied to its tip."""
 
     FORWARD = "forward"
@@ -33,12 +33,12 @@ class Movement(StrEnum):
     REWOUND = "rewound"  # the tip is an ancestor: needs consent
 
 
-def has(bare: Bare, commit: CommitId) -> bool:
+def has(bare: BareRepository, commit: CommitId) -> bool:
     """Whether the commit, with all that it needs, was fetched. (Packs come whole or not at all.)"""
     return _type(bare, commit) == "commit"
 
 
-def _type(bare: Bare, name: str) -> str:
+def _type(bare: BareRepository, name: str) -> str:
     """What kind of object the name means; `missing` for none."""
     return bare.run(
         "cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()
@@ -46,7 +46,7 @@ def _type(bare: Bare, name: str) -> str:
 
 
 def snapshot(
-    bare: Bare,
+    bare: BareRepository,
     commit: CommitId,
     path: str,
     choice: file_selection.FileChoice = file_selection.manifests,
@@ -76,7 +76,7 @@ def snapshot(
     return Snapshot(info(bare, commit), files, findings)
 
 
-def _entries(bare: Bare, tree_ish: str) -> list[TreeEntry]:
+def _entries(bare: BareRepository, tree_ish: str) -> list[TreeEntry]:
     """One more than the most, where there are more."""
     with bare.stream(
         "ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b""
@@ -89,7 +89,9 @@ def _entries(bare: Bare, tree_ish: str) -> list[TreeEntry]:
     return found
 
 
-def _blobs(bare: Bare, wanted: Sequence[tuple[N, TreeEntry]]) -> Iterator[tuple[N, bytes]]:
+def _blobs(
+    bare: BareRepository, wanted: Sequence[tuple[N, TreeEntry]]
+) -> Iterator[tuple[N, bytes]]:
     """The content of each blob by its name, in one run of git; the same blob is kept once."""
     if not wanted:
         return
@@ -113,12 +115,12 @@ def _blobs(bare: Bare, wanted: Sequence[tuple[N, TreeEntry]]) -> Iterator[tuple[
                 yield name, data
 
 
-def info(bare: Bare, commit: CommitId) -> CommitInfo:
+def info(bare: BareRepository, commit: CommitId) -> CommitInfo:
     """What Git says of a commit that was fetched."""
     return _info(_commit(bare, commit))
 
 
-def _commit(bare: Bare, commit: CommitId) -> git.Commit:
+def _commit(bare: BareRepository, commit: CommitId) -> git.Commit:
     if not has(bare, commit):
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no commit {commit}, or it was not fetched"
@@ -140,7 +142,9 @@ def _text(text: str | bytes) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
-def log(bare: Bare, since: CommitId | None, until: CommitId, limit: int) -> tuple[CommitInfo, ...]:
+def log(
+    bare: BareRepository, since: CommitId | None, until: CommitId, limit: int
+) -> tuple[CommitInfo, ...]:
     """The commits that lead to `until` and not to `since`, newest first, at most `limit`."""
     for commit in (since, until):
         if commit is not None:
@@ -150,12 +154,12 @@ def log(bare: Bare, since: CommitId | None, until: CommitId, limit: int) -> tupl
     return tuple(_info(commit) for commit in found)
 
 
-def is_ancestor(bare: Bare, ancestor: CommitId, descendant: CommitId) -> bool:
+def is_ancestor(bare: BareRepository, ancestor: CommitId, descendant: CommitId) -> bool:
     """Whether the one is in the history of the other; a commit is its own ancestor."""
     return bare.run("merge-base", "--is-ancestor", ancestor, descendant, may_fail=True).status == 0
 
 
-def merge_base(bare: Bare, one: CommitId, other: CommitId) -> CommitId | None:
+def merge_base(bare: BareRepository, one: CommitId, other: CommitId) -> CommitId | None:
     """The commit at which two lines of history part; None where they have none in common, or it was
     not fetched.
     """
@@ -163,15 +167,15 @@ def merge_base(bare: Bare, one: CommitId, other: CommitId) -> CommitId | None:
     return CommitId(found.text.strip()) if found.status == 0 else None
 
 
-def movement(bare: Bare, last: CommitId, tip: CommitId) -> Movement:
+def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovement:
     """How the branch went from the commit that was applied to its tip. A last commit that is gone
     means: rewritten.
     """
     if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):
-        return Movement.FORWARD
+        return BranchMovement.FORWARD
     if has(bare, last) and is_ancestor(bare, tip, last):
-        return Movement.REWOUND
-    return Movement.REWRITTEN
+        return BranchMovement.REWOUND
+    return BranchMovement.REWRITTEN
 
 
 def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
@@ -183,7 +187,7 @@ def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
     )
 
 
-def show(bare: Bare, commit: CommitId) -> str:
+def show(bare: BareRepository, commit: CommitId) -> str:
     """The commit as people read it: its head, its message, its patch."""
     words = (
         "show",

@@ -17,7 +17,7 @@ from pathlib import Path
 _PREFIX = "access-"
 
 
-class Private:
+class PrivateDirectory:
     """A new directory in the cache directory, after those that dead processes left there were taken
     away. Raises OSError.
     """

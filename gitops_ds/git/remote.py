@@ -7,7 +7,7 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.git import error_messages, local_revision, object_reader, revision
 from gitops_ds.git.address import Scheme
-from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.revision import (
     Ancestor,
     Branch,
@@ -36,7 +36,7 @@ _RACE = (
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
+def refs(bare: BareRepository, wanted: RevisionSpec) -> dict[str, CommitId]:
     """What `git ls-remote` says: names to ids, `NAME^{}` for what an annotated tag points at. Asks
     for no more than is needed.
     """
@@ -50,8 +50,8 @@ def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
             kinds = ("--heads", "--tags")
         case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
-    listing = bare.talk(
-        "ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, doing="read"
+    listing = bare.run_remote(
+        "ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, purpose="read"
     ).text
     result = {}
     for line in listing.splitlines():
@@ -61,7 +61,7 @@ def refs(bare: Bare, wanted: RevisionSpec) -> dict[str, CommitId]:
     return result
 
 
-def tip(bare: Bare, wanted: RevisionSpec) -> CommitId:
+def tip(bare: BareRepository, wanted: RevisionSpec) -> CommitId:
     """The commit that a revision means now. A commit by its full id needs no request, an
     abbreviated one all branches.
 
@@ -90,7 +90,7 @@ def tip(bare: Bare, wanted: RevisionSpec) -> CommitId:
     return found
 
 
-def _ancestor(bare: Bare, wanted: Ancestor) -> CommitId:
+def _ancestor(bare: BareRepository, wanted: Ancestor) -> CommitId:
     start = tip(bare, wanted.of)
     fetch(bare, start)
     found = _verified(bare, f"{start}{wanted.steps}")
@@ -102,7 +102,7 @@ def _ancestor(bare: Bare, wanted: Ancestor) -> CommitId:
     return found
 
 
-def _verified(bare: Bare, expression: str) -> CommitId | None:
+def _verified(bare: BareRepository, expression: str) -> CommitId | None:
     answer = bare.run(
         "rev-parse",
         "--verify",
@@ -114,7 +114,7 @@ def _verified(bare: Bare, expression: str) -> CommitId | None:
     return CommitId(answer.text) if answer.status == 0 else None
 
 
-def fetch(bare: Bare, commit: CommitId) -> None:
+def fetch(bare: BareRepository, commit: CommitId) -> None:
     """Brings a commit with its history, unless it is here already; at most `limits.bytes` in
     `limits.seconds`.
     """
@@ -138,16 +138,16 @@ def fetch(bare: Bare, commit: CommitId) -> None:
         "--geometric=2",
         "--quiet",
         "--no-write-bitmap-index",
-        doing="keep a copy of",
+        purpose="keep a copy of",
     )
 
 
-def fetch_tag(bare: Bare, name: str) -> None:
+def fetch_tag(bare: BareRepository, name: str) -> None:
     """Brings a tag's own object, which holds its signature."""
     _fetch(bare, f"+refs/tags/{name}:refs/gitops-ds/tags/{name}")
 
 
-def _fetch(bare: Bare, *refspecs: str, prune: bool = False) -> None:
+def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
     options = (
         "--quiet",
         "--no-tags",
@@ -163,10 +163,10 @@ def _fetch(bare: Bare, *refspecs: str, prune: bool = False) -> None:
         bare.address.url,
         *refspecs,
     )
-    bare.talk(*words, doing="fetch from", cap=bare.limits.bytes)
+    bare.run_remote(*words, purpose="fetch from", largest_file=bare.limits.bytes)
 
 
-def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> None:
+def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId | None) -> None:
     """Moves the server's branch from `expect` (None: it must not exist) forward to the commit.
 
     Raises PushRejected when the branch is elsewhere by now, SourceDenied when a rule of the server
@@ -185,13 +185,13 @@ def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> 
         "--no-signed",
         f"--force-with-lease={ref}:{expect or ''}",
     )
-    output = bare.talk(
+    output = bare.run_remote(
         "push",
         *options,
         "--end-of-options",
         bare.address.url,
         f"{commit}:{ref}",
-        doing="push to",
+        purpose="push to",
         may_fail=True,
     )
     if output.status == 0:
@@ -217,20 +217,20 @@ def push(bare: Bare, commit: CommitId, branch: str, expect: CommitId | None) -> 
     raise bare.failure("push to", output)
 
 
-def default_branch(bare: Bare) -> str:
+def default_branch(bare: BareRepository) -> str:
     """The branch that the server's HEAD names (of a work tree: the one that is checked out).
 
     Raises RevisionUnknown when HEAD names none.
     https://git-scm.com/docs/git-ls-remote#Documentation/git-ls-remote.txt---symref
     """
-    listing = bare.talk(
+    listing = bare.run_remote(
         "ls-remote",
         "--quiet",
         "--symref",
         "--end-of-options",
         bare.address.url,
         "HEAD",
-        doing="read",
+        purpose="read",
     ).text
     for line in listing.splitlines():
         words, tab, name = line.partition("\t")

@@ -18,10 +18,10 @@ from typing import ParamSpec, Self, TypeVar
 from gitops_ds import errors
 from gitops_ds.git import commit_writer, object_reader, remote, signatures
 from gitops_ds.git.address import Address
-from gitops_ds.git.bare_repository import Bare
-from gitops_ds.git.commit_writer import Signature, Why
-from gitops_ds.git.credentials import NOBODY, Credentials, Who
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.bare_repository import BareRepository
+from gitops_ds.git.commit_writer import CommitReason, Signature
+from gitops_ds.git.credentials import ANONYMOUS, Credentials, CredentialSource
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
@@ -48,7 +48,7 @@ class Repository:
         self,
         address: Address,
         cache: Path,
-        credentials: Credentials | Who = NOBODY,
+        credentials: Credentials | CredentialSource = ANONYMOUS,
         limits: RepositoryLimits = DEFAULT,
         allowed: AllowedRenderers = PROGRAMS,
         *,
@@ -59,7 +59,7 @@ class Repository:
         self._arguments = (address, cache, limits)
         self._who = _always(credentials) if isinstance(credentials, Credentials) else credentials
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
-        self._bare: Bare | None = None
+        self._bare: BareRepository | None = None
         self._closing = False
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
@@ -144,7 +144,7 @@ class Repository:
         """
         return await self._run(object_reader.merge_base, one, other)
 
-    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
+    async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
         """How the branch went from the commit applied last to its (fetched) tip."""
         return await self._run(object_reader.movement, last, tip)
 
@@ -152,12 +152,14 @@ class Repository:
         """Head, message and patch of a commit, also of one that was not pushed."""
         return await self._run(object_reader.show, commit)
 
-    async def revert(self, tip: CommitId, commits: Sequence[CommitId], why: Why) -> CommitId:
+    async def revert(
+        self, tip: CommitId, commits: Sequence[CommitId], why: CommitReason
+    ) -> CommitId:
         """A revert commit on the tip for each of the commits, in that order; the id of the last."""
         return await self._run(commit_writer.revert, tip, commits, why)
 
     async def restore(
-        self, tip: CommitId, commit: CommitId, paths: Sequence[str], why: Why
+        self, tip: CommitId, commit: CommitId, paths: Sequence[str], why: CommitReason
     ) -> CommitId:
         """A commit on the tip in which the paths are as they were in an older commit."""
         return await self._run(commit_writer.restore, tip, commit, paths, why)
@@ -223,14 +225,14 @@ class Repository:
         is somebody newer to come as.
         """
         own = await self._who(False)
-        await self._run(Bare.authorize, own)
+        await self._run(BareRepository.authorize, own)
         try:
             return await self._run(function, *arguments)
         except errors.SourceDenied:
             newer = await self._who(True)
             if newer == own:
                 raise
-        await self._run(Bare.authorize, newer)
+        await self._run(BareRepository.authorize, newer)
         return await self._run(function, *arguments)
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
@@ -245,7 +247,7 @@ class Repository:
 
     def _in_worker(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
         if self._bare is None:
-            self._bare = Bare(*self._arguments)
+            self._bare = BareRepository(*self._arguments)
         if self._closing:
             raise errors.SourceError(f"{self.address.display} is closed")
         try:
@@ -256,7 +258,7 @@ class Repository:
             ) from None
 
 
-def _always(credentials: Credentials) -> Who:
+def _always(credentials: Credentials) -> CredentialSource:
     async def who(refused: bool) -> Credentials:
         return credentials
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.git import object_reader, remote, revision, verification_keys
-from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
@@ -28,7 +28,7 @@ _AT_ONCE = 100
 
 
 def verify(
-    bare: Bare, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
+    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
 ) -> Verified | Unverified:
     """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL
     looks at the tip alone.
@@ -52,7 +52,7 @@ def verify(
 
 
 def verify_kept(
-    bare: Bare, wanted: RevisionSpec, commit: CommitId, trust: Trust
+    bare: BareRepository, wanted: RevisionSpec, commit: CommitId, trust: Trust
 ) -> Verified | Unverified:
     """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it
     now has to be.
@@ -71,7 +71,7 @@ def verify_kept(
         )
 
 
-def verify_fetched(bare: Bare, commit: CommitId, trust: Trust) -> Verified | Unverified:
+def verify_fetched(bare: BareRepository, commit: CommitId, trust: Trust) -> Verified | Unverified:
     """As `verify_kept` under mode TAG, by the tags that were fetched: the server is not asked, so
     one that it lost still counts.
     """
@@ -99,7 +99,9 @@ def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Veri
     )
 
 
-def newest(bare: Bare, wanted: RevisionSpec, tip: CommitId, trust: Trust) -> CommitId | None:
+def newest(
+    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, trust: Trust
+) -> CommitId | None:
     """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its
     commit); None where none of 200 is.
     """
@@ -119,7 +121,7 @@ def newest(bare: Bare, wanted: RevisionSpec, tip: CommitId, trust: Trust) -> Com
         )
 
 
-def _came(bare: Bare, since: CommitId, tip: CommitId) -> list[CommitId]:
+def _came(bare: BareRepository, since: CommitId, tip: CommitId) -> list[CommitId]:
     """The tip, and all that leads to it and not to `since`, by every parent of a merge."""
     words = ("rev-list", f"--max-count={MOST + 1}", "--end-of-options", tip, f"^{since}")
     return [CommitId(id) for id in dict.fromkeys((tip, *bare.run(*words).text.split()))]
@@ -171,7 +173,9 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-def _commits(bare: Bare, commits: Sequence[CommitId], keys: _Keys) -> Verified | Unverified:
+def _commits(
+    bare: BareRepository, commits: Sequence[CommitId], keys: _Keys
+) -> Verified | Unverified:
     """The first in the list is the tip. All are checked in few runs; one by one only to find who is
     at fault.
     """
@@ -190,16 +194,16 @@ def _commits(bare: Bare, commits: Sequence[CommitId], keys: _Keys) -> Verified |
 
 
 def _check(
-    bare: Bare, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]
+    bare: BareRepository, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]
 ) -> str | None:
     """What git says of good signatures; None where one of them is not good."""
     output = bare.run_as(
-        keys.environment, *config, f"verify-{what}", "--raw", *ids, doing="verify", may_fail=True
+        keys.environment, *config, f"verify-{what}", "--raw", *ids, purpose="verify", may_fail=True
     )
     return output.stderr if output.status == 0 else None
 
 
-def _fault(bare: Bare, commit: CommitId, keys: _Keys) -> Unverified:
+def _fault(bare: BareRepository, commit: CommitId, keys: _Keys) -> Unverified:
     said = object_reader.info(bare, commit)
     return Unverified(
         commit,
@@ -208,9 +212,11 @@ def _fault(bare: Bare, commit: CommitId, keys: _Keys) -> Unverified:
     )
 
 
-def _why(bare: Bare, what: str, id: str, keys: _Keys) -> str:
+def _why(bare: BareRepository, what: str, id: str, keys: _Keys) -> str:
     words = ("verify-" + what, "--raw", id)
-    raw = bare.run_as(keys.environment, *keys.config, *words, doing="verify", may_fail=True).stderr
+    raw = bare.run_as(
+        keys.environment, *keys.config, *words, purpose="verify", may_fail=True
+    ).stderr
     found = complaint(raw)
     if found is _BAD and _check(bare, keys.without_revoked, keys, what, [id]) is not None:
         return _REVOKED.format(key="the key")
@@ -274,7 +280,9 @@ def signer(raw: str) -> tuple[str, str]:
     return name[1] if name else "", key[1] if key else ""
 
 
-def _tag(bare: Bare, wanted: RevisionSpec, tip: CommitId, keys: _Keys) -> Verified | Unverified:
+def _tag(
+    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, keys: _Keys
+) -> Verified | Unverified:
     known = remote.refs(bare, wanted)
     name = revision.tag(wanted, known)
     if name is None:
@@ -286,7 +294,7 @@ def _tag(bare: Bare, wanted: RevisionSpec, tip: CommitId, keys: _Keys) -> Verifi
 
 
 def _tag_named(
-    bare: Bare, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys
+    bare: BareRepository, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys
 ) -> Verified | Unverified:
     id, commit = known.get(f"refs/tags/{name}"), known.get(f"refs/tags/{name}^{{}}")
     if id is None or commit is None:
@@ -300,7 +308,7 @@ def _tag_named(
 
 
 def _tag_object(
-    bare: Bare, named: tuple[str, str], tip: CommitId, keys: _Keys
+    bare: BareRepository, named: tuple[str, str], tip: CommitId, keys: _Keys
 ) -> Verified | Unverified:
     """Whether a fetched tag, by its name and its own id, is a signed one for the commit."""
     name, id = named

@@ -32,13 +32,13 @@ class SigningKey:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnConfiguration:
+class UserSigningConfig:
     """As the person's git signs, by these settings of theirs."""
 
     settings: tuple[tuple[str, str], ...]
 
 
-Signing = SigningKey | OwnConfiguration
+Signing = SigningKey | UserSigningConfig
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, s
     meanwhile. Raises UsageError.
     """
     match signing:
-        case OwnConfiguration(settings):
+        case UserSigningConfig(settings):
             yield tuple(word for name, value in settings for word in ("-c", f"{name}={value}")), {}
         case SigningKey(private, format) if format is KeyFormat.SSH:
             with verification_keys.directory() as where:

@@ -159,7 +159,7 @@ def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list
     except git.GitCommandError as error:
         said = error.stderr.strip().removeprefix("stderr:").strip(" '")
         raise error_messages.translate(
-            error_messages.Failure("read", str(root), said, str(root), seconds)
+            error_messages.CommandFailure("read", str(root), said, str(root), seconds)
         ) from None
     return [name for name in listing.split(b"\0") if name]
 

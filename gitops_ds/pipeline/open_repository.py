@@ -247,14 +247,14 @@ def includes(
     if repository.where is None:
         return None
     from gitops_ds.git import revision
-    from gitops_ds.git.object_reader import Movement
+    from gitops_ds.git.object_reader import BranchMovement
 
     async def told(later: CommitId) -> bool:
         try:
             async with opened(repository) as found:
                 await found.fetch(later)
                 earlier = await found.tip(revision.parse(commit))
-                return await found.movement(earlier, later) is Movement.FORWARD
+                return await found.movement(earlier, later) is BranchMovement.FORWARD
         except errors.SourceError:
             return False
 

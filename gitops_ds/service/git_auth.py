@@ -20,7 +20,7 @@ from gitops_ds import errors
 from gitops_ds.git import credential_scope, github_app, verification_keys
 from gitops_ds.git.address import Address, Scheme
 from gitops_ds.git.credentials import (
-    NOBODY,
+    ANONYMOUS,
     Bearer,
     Credentials,
     Login,
@@ -129,7 +129,7 @@ class Keyring:
             own = (
                 open_repository.credentials(self.where)
                 if self._at_desk and not self.settings.credentials
-                else NOBODY
+                else ANONYMOUS
             )
             return replace(own, proxy=self.settings.proxy)
         parts = await self._parts(self.chosen, refused)

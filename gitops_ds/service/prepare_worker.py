@@ -19,7 +19,7 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.git import file_selection, object_reader
 from gitops_ds.git.address import Address
-from gitops_ds.git.bare_repository import Bare
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model import progress
 from gitops_ds.model.allowed_renderers import AllowedRenderers
 from gitops_ds.model.cached_results import CachedResults
@@ -83,7 +83,7 @@ def _measured(stretches: list[spans.EndedSpan], name: str, _: Mapping[str, str])
 
 
 def _prepared(job: Job) -> Prepared:
-    bare = Bare(job.where, job.cache, job.limits, existing=True)
+    bare = BareRepository(job.where, job.cache, job.limits, existing=True)
     try:
         wanted = file_selection.names_only if job.identity_only else file_selection.manifests
         found = object_reader.snapshot(bare, job.commit, job.path, wanted)

@@ -13,7 +13,7 @@ from gitops_ds import errors, simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Record
@@ -128,7 +128,7 @@ class Signed:
     """A source whose commits are signed but for some."""
 
     def __init__(self) -> None:
-        self.history, self.unsigned, self.movement = History(), set[str](), Movement.FORWARD
+        self.history, self.unsigned, self.movement = History(), set[str](), BranchMovement.FORWARD
 
     async def verify(self, tip: CommitId, _: CommitId | None) -> Verified | Unverified:
         return (
@@ -140,8 +140,8 @@ class Signed:
     async def verify_kept(self, commit: CommitId) -> Verified | Unverified:
         return await self.verify(commit, None)
 
-    async def moved(self, last: CommitId, tip: CommitId) -> Movement:
-        return self.movement if last != tip else Movement.FORWARD
+    async def moved(self, last: CommitId, tip: CommitId) -> BranchMovement:
+        return self.movement if last != tip else BranchMovement.FORWARD
 
 
 async def loop_of(
@@ -175,7 +175,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
             running = asyncio.create_task(loop.run())
             scene = Scene(cluster, cluster.client(), signed.history, loop, heard)
             await scene.settle()
-            signed.movement = Movement.REWRITTEN
+            signed.movement = BranchMovement.REWRITTEN
             signed.history.push(AGENT.format(tag="2"))
             await scene.settle()
             assert await scene.image() == ("2" if follows else "1")
@@ -184,7 +184,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
             await changed(scene)
             await asyncio.sleep(10)
             assert await scene.image() == ("2" if follows else "1"), "what was applied is kept up"
-            signed.movement = Movement.FORWARD  # as after `gitops-ds apply --revision`
+            signed.movement = BranchMovement.FORWARD  # as after `gitops-ds apply --revision`
             await scene.settle()
             assert await scene.image() == "2"
             loop.stop()

@@ -24,7 +24,7 @@ from gitops_ds.deployer import (
     watch_cache,
 )
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import Push
@@ -101,8 +101,8 @@ class History:
         )
         return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
 
-    async def movement(self, last: CommitId, tip: CommitId) -> Movement:
-        return Movement.REWOUND if int(tip, 16) < int(last, 16) else Movement.FORWARD
+    async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
+        return BranchMovement.REWOUND if int(tip, 16) < int(last, 16) else BranchMovement.FORWARD
 
 
 @dataclass

@@ -18,7 +18,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.git import address, revision
 from gitops_ds.git.credentials import Credentials, Password
-from gitops_ds.git.private_directory import Private
+from gitops_ds.git.private_directory import PrivateDirectory
 from gitops_ds.git.repository import Repository
 from tests import gitservers
 
@@ -104,10 +104,10 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_kept(
         os.kill(started[0].pid, signal.SIGKILL)
         started[0].wait()
         assert dead.is_dir()
-        ours = Private(tmp_path)
+        ours = PrivateDirectory(tmp_path)
         assert set(tmp_path.iterdir()) == {alive, ours.path}
         assert (alive / "token").read_text() == "secret"
-        another = Private(tmp_path)  # in one process, too
+        another = PrivateDirectory(tmp_path)  # in one process, too
         assert ours.path.is_dir()
         ours.remove()
         another.remove()

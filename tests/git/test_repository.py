@@ -16,9 +16,9 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address, object_reader, revision, tree
-from gitops_ds.git.commit_writer import Signature, Why
-from gitops_ds.git.credentials import NOBODY
-from gitops_ds.git.object_reader import Movement
+from gitops_ds.git.commit_writer import CommitReason, Signature
+from gitops_ds.git.credentials import ANONYMOUS
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, Head, ShortName
 from gitops_ds.git.tree import EntryKind, TreeEntry
@@ -30,7 +30,7 @@ from tests.gitservers import GIT_ENVIRONMENT, Upstream
 T = TypeVar("T")
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BOT = Signature("Bot", "bot@example.com", AT)
-WHY = Why("nodes a and b crash", BOT)
+WHY = CommitReason("nodes a and b crash", BOT)
 MAIN = Branch("main")
 FIVE = "a: 1\nb: 2\nc: 3\nd: 4\ne: 5\n"
 
@@ -47,7 +47,9 @@ def use(
 ) -> T:
     async def run() -> T:
         where = address.parse(str(upstream.path), allow_local=True)
-        async with Repository(where, upstream.path.parent / "cache", NOBODY, limits) as repository:
+        async with Repository(
+            where, upstream.path.parent / "cache", ANONYMOUS, limits
+        ) as repository:
             return await work(repository)
 
     return asyncio.run(run())
@@ -263,14 +265,14 @@ def test_the_way_of_a_branch_is_forward_rewritten_or_rewound(upstream: Upstream)
 
     async def work(repository: Repository) -> None:
         await fetched(repository)
-        assert await repository.movement(first, second) is Movement.FORWARD
-        assert await repository.movement(second, second) is Movement.FORWARD
-        assert await repository.movement(second, first) is Movement.REWOUND
+        assert await repository.movement(first, second) is BranchMovement.FORWARD
+        assert await repository.movement(second, second) is BranchMovement.FORWARD
+        assert await repository.movement(second, first) is BranchMovement.REWOUND
         upstream.git("reset", "--quiet", "--hard", first)
         other = CommitId(upstream.commit({"a.yaml": "3"}))
         assert await fetched(repository) == other
-        assert await repository.movement(second, other) is Movement.REWRITTEN
-        assert await repository.movement(CommitId("0" * 40), other) is Movement.REWRITTEN
+        assert await repository.movement(second, other) is BranchMovement.REWRITTEN
+        assert await repository.movement(CommitId("0" * 40), other) is BranchMovement.REWRITTEN
         assert [c.id for c in await repository.log(first, other)] == [other]
         assert [c.id for c in await repository.log(None, other, 1)] == [other]
         assert await repository.is_ancestor(first, other)

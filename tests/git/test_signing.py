@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address
-from gitops_ds.git.commit_writer import Signature, Why
+from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.git.signing import KeyFormat, Signing, SigningKey
@@ -45,7 +45,7 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
             assert tip == bad
             await repository.fetch(tip)
             commit = await repository.revert(
-                tip, [tip], Why("too slow", Signature("Bot", "bot@example.com", NOW, own))
+                tip, [tip], CommitReason("too slow", Signature("Bot", "bot@example.com", NOW, own))
             )
             await repository.push(commit, "main", tip)
             assert (await repository.info(commit)).parents == (bad,)

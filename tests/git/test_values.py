@@ -355,7 +355,7 @@ def test_each_complaint_of_git_becomes_a_sentence(
     words: str, kind: type[errors.SourceError], said: str
 ) -> None:
     error = error_messages.translate(
-        error_messages.Failure("fetch from", "https://h/a", words, "/cache", 5)
+        error_messages.CommandFailure("fetch from", "https://h/a", words, "/cache", 5)
     )
     assert type(error) is kind
     assert said in str(error)
@@ -364,5 +364,7 @@ def test_each_complaint_of_git_becomes_a_sentence(
 
 def test_a_sentence_holds_no_secret_and_no_control_character() -> None:
     words = "fatal: \x1b[31mbad\x07 https://me:hunter2@h/a swordfish"
-    said = str(error_messages.translate(error_messages.Failure("read", "h", words), ("swordfish",)))
+    said = str(
+        error_messages.translate(error_messages.CommandFailure("read", "h", words), ("swordfish",))
+    )
     assert said == "can't read h: git says: bad https://h/a ***"
