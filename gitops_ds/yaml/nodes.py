@@ -1,7 +1,7 @@
-"""The nodes of a YAML file by libyaml (ruamel.yaml.clib), each with its marks, none with a resolved
-tag: that work is ours.
+"""The nodes of a YAML file, composed by libyaml (ruamel.yaml.clib) with marks and without resolved
+tags.
 
-What could make the parser itself run away (depth, number of nodes) is counted here.
+The limits of depth and number of nodes protect the parser itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ MAX_DEPTH: Final = 64
 
 
 def c_parser_present() -> bool:
-    """Whether ruamel.yaml has its C parser; `ruamel.yaml[oldlibyaml]` brings it."""
+    """Whether ruamel.yaml has its C parser, the extra `ruamel.yaml[oldlibyaml]`."""
     return CParser is not None
 
 
-# Four tags stand for everything that the file does not tag itself: libyaml's nodes then cost no
-# look-up of a tag.
+# Four tags for all untagged nodes, so that libyaml's nodes need no tag look-up.
 PLAIN: Final = Tag(suffix="plain")
 QUOTED: Final = Tag(suffix="quoted")
 MAPPING: Final = Tag(suffix="mapping")
@@ -41,7 +40,7 @@ TAGS: Final = {
 
 
 class LimitPassed(Exception):
-    """A limit of ours; the parser itself had no complaint."""
+    """A limit of ours was exceeded; the parser raised no error."""
 
     def __init__(self, what: str, node: Node | None = None) -> None:
         super().__init__(what)
@@ -55,9 +54,7 @@ def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
 
 
 class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
-    """libyaml's composer, with a stub where ruamel resolves tags: it names the sort of node, and no
-    more.
-    """
+    """libyaml's composer; instead of ruamel's tag resolver a stub that returns the kind of node."""
 
     def __init__(self, data: bytes) -> None:
         CParser.__init__(self, data)
@@ -67,18 +64,18 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
         self.nodes = 0
 
     def close(self) -> None:
-        """It names itself: without this each file's memory would wait for the garbage collector."""
+        """Breaks the reference cycle, which would keep a file's memory until the next collection."""
         self._parser = self._composer = None
 
-    # The composer calls these for every node; functions of C cost it a third of what methods do.
+    # Called for every node: functions in C take a third of the time of methods.
     descend_resolver: Any = staticmethod(operator.is_)
     ascend_resolver: Any = staticmethod(bool)
     resolve: Any = staticmethod(_sort)
 
 
 class _CountingParser(_Parser):
-    """The same for files that could hold too many nodes, or nest so deep that the composer's
-    recursion would end the process.
+    """The composer with limits, for files that could exceed them: its recursion could crash the
+    process.
     """
 
     def descend_resolver(self, _parent: object, _index: object) -> None:
@@ -100,9 +97,9 @@ def _is_harmless(data: bytes) -> bool:
     """Whether no document can have more than MAX_NODES nodes (each takes a byte) or nest deeper
     than a few hundred levels.
 
-    A block collection stands further right than the one around it, or is a list at the column of
-    the key above it: two levels a column at most. A flow collection needs its bracket. The 64
-    levels are then counted while the values are built.
+    A block collection is indented more than its parent, or is a list at the column of the key above
+    it: at most two levels per column. A flow collection needs its bracket. The limit of 64 levels
+    is enforced when the values are built.
     """
     if len(data) > MAX_NODES:
         return False
@@ -118,8 +115,7 @@ def compose(data: bytes) -> Iterator[Node]:
         data = _SURROGATES.sub(_joined, data)
     if not c_parser_present():
         raise LimitPassed(
-            "YAML can't be read: ruamel.yaml is here without its C parser; install "
-            "ruamel.yaml[oldlibyaml]"
+            "YAML can't be parsed: ruamel.yaml has no C parser; install ruamel.yaml[oldlibyaml]"
         )
     done = 0
     try:
@@ -136,8 +132,8 @@ def compose(data: bytes) -> Iterator[Node]:
 
 
 def last(node: Node) -> Node:
-    """The last scalar or flow collection in a node: a block collection ends, to libyaml, only where
-    the next thing starts.
+    """The last scalar or flow collection in a node: libyaml ends a block collection at the start of
+    the next node.
     """
     while isinstance(node, (MappingNode, SequenceNode)) and node.value and not node.flow_style:
         node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
@@ -155,7 +151,7 @@ def _composed(data: bytes) -> Iterator[Node]:
 
 
 def _joined(pair: re.Match[bytes]) -> bytes:
-    """JSON writes a character beyond 16 bits as two escapes; YAML knows only the escape of eight
+    """A surrogate pair, JSON's escapes for a character beyond 16 bits, as YAML's escape of eight
     digits.
     """
     high, low = int(pair[1], 16), int(pair[2], 16)

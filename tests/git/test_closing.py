@@ -81,8 +81,8 @@ def running(cache: Path) -> list[int]:
 HELD = """
 import sys, time
 from pathlib import Path
-from gitops_ds.git.private_directory import Private
-made = Private(Path(sys.argv[1]))
+from gitops_ds.git.private_directory import PrivateDirectory
+made = PrivateDirectory(Path(sys.argv[1]))
 (made.path / "token").write_text("secret")
 print(made.path.name, flush=True)
 time.sleep(600)

@@ -135,7 +135,7 @@ def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
         text=True,
         check=False,
     )
-    assert run.stdout.startswith("OwnConfiguration(" if asked else "None "), run.stderr
+    assert run.stdout.startswith("UserSigningConfig(" if asked else "None "), run.stderr
     assert "'Ada', 'ada@example.com'" in run.stdout
     if asked:
         assert f"('user.signingkey', '{ada.key}.pub')" in run.stdout

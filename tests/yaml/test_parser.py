@@ -75,18 +75,15 @@ def test_what_aliases_name_is_copied() -> None:
     [
         (
             b"a: b: c\n",
-            (
-                'DS001 f.yaml:1:5 a ":" where no key can stand: quote the text, or mend the '
-                "indentation"
-            ),
+            ('DS001 f.yaml:1:5 unexpected ":": quote the string, or fix the indentation'),
         ),
         (b"a:\n\t- b\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
         (b"a: 1\n\tb: 2\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
         (
             b"a: 'x\n",
-            "DS001 f.yaml:2:1 the file ends inside a quoted text: a closing quote is missing",
+            "DS001 f.yaml:2:1 the file ends inside a quoted string: the closing quote is missing",
         ),
-        (b"- a\nb: c\n", 'DS001 f.yaml:2:1 expected "-" here: mend the indentation'),
+        (b"- a\nb: c\n", 'DS001 f.yaml:2:1 expected "-" here: fix the indentation'),
         (b"x: 1\na: \xc3(\n", "DS001 f.yaml:2:4 the file is not UTF-8: save it as UTF-8"),
         (
             b"x: 1\na: b\x00c\n",
@@ -96,42 +93,39 @@ def test_what_aliases_name_is_copied() -> None:
         (
             b"\xef\xbb\xbfa: 1\n",
             (
-                "DS001 f.yaml:1:1 the file starts with a byte order mark, which some tools refuse: "
-                "save it without"
+                "DS001 f.yaml:1:1 the file starts with a byte order mark, which some tools "
+                "reject: remove it"
             ),
         ),
         (
             b"a: 1\nb:\n  a: 1\n  a: 2\n",
-            'DS002 f.yaml:4:3 the key "a" is here a second time; the first is at f.yaml:3:3',
+            'DS002 f.yaml:4:3 duplicate key "a"; the first is at f.yaml:3:3',
         ),
         (
             b"1: a\n'1': b\n",
-            'DS002 f.yaml:2:1 the key "1" is here a second time; the first is at f.yaml:1:1',
+            'DS002 f.yaml:2:1 duplicate key "1"; the first is at f.yaml:1:1',
         ),
         (
             b"a: &x 1\nb: &x 2\n",
-            "DS001 f.yaml:2:4 this anchor stands twice in the document: give it another name",
+            "DS001 f.yaml:2:4 duplicate anchor in the document: rename it",
         ),
-        (b"a: *x\n", "DS001 f.yaml:1:4 no anchor of this name stands before it"),
+        (b"a: *x\n", "DS001 f.yaml:1:4 the alias has no anchor of that name above it"),
         (
             b"a: !foo b\n",
-            "DS001 f.yaml:1:4 the tag !foo is not supported: only !!str, !!map and !!seq are",
+            "DS001 f.yaml:1:4 the tag !foo is not supported: use !!str, !!map or !!seq",
         ),
-        (b"? [a]\n: b\n", "DS001 f.yaml:1:3 a key must be a text, not a list or a mapping"),
-        (b"~: b\n", "DS001 f.yaml:1:1 the key ~ is no text: quote it"),
+        (b"? [a]\n: b\n", "DS001 f.yaml:1:3 a key must be a string, not a list or a mapping"),
+        (b"~: b\n", "DS001 f.yaml:1:1 the key ~ is not a string: quote it"),
         (
             b"a: .inf\n",
-            (
-                'DS001 f.yaml:1:4 .inf is a number that JSON can\'t hold: write ".inf" if a text is '
-                "meant"
-            ),
+            ('DS001 f.yaml:1:4 .inf is not a valid JSON number: write ".inf" for a string'),
         ),
-        (b"<<: 3\n", "DS001 f.yaml:1:5 << takes a mapping or a list of mappings"),
+        (b"<<: 3\n", "DS001 f.yaml:1:5 << must be a mapping or a list of mappings"),
         (
             b"a: &a [*a]\n",
             (
-                "DS001 f.yaml:1:4 the document is nested more than 64 levels deep, or an alias holds "
-                "itself"
+                "DS001 f.yaml:1:4 the document is nested more than 64 levels deep, or an alias "
+                "contains itself"
             ),
         ),
         (b"[" * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
@@ -139,7 +133,7 @@ def test_what_aliases_name_is_copied() -> None:
             b"- " * 65,
             (
                 "DS001 f.yaml:1:129 the document is nested more than 64 levels deep, or an alias "
-                "holds itself"
+                "contains itself"
             ),
         ),
         (b"- " * 100_000, "DS001 f.yaml the document is nested more than 64 levels deep"),
@@ -147,19 +141,19 @@ def test_what_aliases_name_is_copied() -> None:
         (
             b"defaultMode: 0644\n",
             (
-                f'DS007 f.yaml:1:14 0644 is the number 420 {DOUBT}: write 420, or "0644" if a text is '
-                "meant"
+                f'DS007 f.yaml:1:14 0644 is the number 420 {DOUBT}: write 420, or "0644" for a '
+                "string"
             ),
         ),
         (
             b"a: yes\n",
-            f'DS007 f.yaml:1:4 yes is true {DOUBT}: write true, or "yes" if a text is meant',
+            f'DS007 f.yaml:1:4 yes is true {DOUBT}: write true, or "yes" for a string',
         ),
         (
             b"on: a\n",
             (
-                'DS007 f.yaml:1:1 the key on is read as "true" by kubectl and otherwise elsewhere: '
-                "quote it"
+                'DS007 f.yaml:1:1 the key on is "true" in kubectl and differs in other '
+                "YAML parsers: quote it"
             ),
         ),
     ],
@@ -201,7 +195,7 @@ def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
 
 def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
     assert told(b"#" * (parser.MAX_BYTES + 1)) == [
-        "DS001 f.yaml the file has 10,485,761 bytes: at most 10,485,760 are read"
+        "DS001 f.yaml the file has 10,485,761 bytes: the limit is 10,485,760"
     ]
 
 
