@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptArgs(arguments.AccessArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds adopt`."""
+
+    directory: Path
+    namespaces: tuple[str, ...]
 
 
 @click.command()
@@ -23,28 +31,28 @@ from gitops_ds.cli import options
 )
 @options.access
 @options.common
-def adopt(**given: Any) -> int:
+@arguments.typed(AdoptArgs)
+def adopt(args: AdoptArgs) -> int:
     """Write manifests of the DaemonSets that live in a cluster, with what they need; overwrites
     nothing, changes nothing there.
     """
-    return options.run(_adopt(given))
+    return options.run(_adopt(args))
 
 
-async def _adopt(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _adopt(args: AdoptArgs) -> int:
     from gitops_ds.commands import adopt as commands_adopt
     from gitops_ds.commands import init
 
-    directory: Path = given["directory"]
-    async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
-        adopted = await commands_adopt.adopt(cluster, given["namespaces"])
+    directory: Path = args.directory
+    async with args.open_cluster() as cluster:
+        adopted = await commands_adopt.adopt(cluster, args.namespaces)
     for path in init.write(directory, adopted.files):
         click.echo(f"wrote {directory / path}")
     for note in adopted.notes:
         options.say(f"note: {note}")
     options.say(
         _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
-        quiet=given["quiet"],
+        quiet=args.quiet,
     )
     return 0
 

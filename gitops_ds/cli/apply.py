@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.deployer.reconcile import ApplyOptions
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds apply`."""
+
+    cluster: str
+    namespace: str
+    prune: bool
+    adopt: bool
+    force_conflicts: bool
+    force_local: bool
+    dry_run: bool
+    wait: bool
+    timeout: float
+    approve: str
+    output: str
 
 
 @click.command()
@@ -47,87 +65,86 @@ if TYPE_CHECKING:  # --help imports none of these
 )
 @options.output("text", "json")
 @options.common
-def apply(**given: Any) -> int:
+@arguments.typed(ApplyArgs)
+def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 when something that Git asks for was refused."""
-    return options.run(_apply(given))
+    return options.run(_apply(args))
 
 
-async def _apply(given: dict[str, Any]) -> int:
+async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
     from gitops_ds.commands import uncommitted_changes, wait_on_status
     from gitops_ds.pipeline import open_repository
 
-    repository = open_repository.named(
-        given["repository"] or given["directory"], given["path"], given["allowed"]
+    repository = args.repository_ref()
+    snapshot = await open_repository.snapshot(repository, args.revision, committed=True)
+    connection = connect.Connection(args.kubeconfig, args.context, args.state_namespace).naming(
+        args.cluster
     )
-    snapshot = await open_repository.snapshot(repository, given["revision"], committed=True)
-    connection = connect.Connection(
-        given["kubeconfig"], given["context"], given["state_namespace"]
-    ).naming(given["cluster"])
     target = commands_apply.ApplyTarget(
-        given["cluster"], given["namespace"], connection, force_local=given["force_local"]
+        args.cluster, args.namespace, connection, force_local=args.force_local
     )
-    if given["revision"] is None and (more := await uncommitted_changes.of(repository, snapshot)):
+    if args.revision is None and (more := await uncommitted_changes.of(repository, snapshot)):
         options.say(
             f"warning: the work tree has changes that are not applied: {more}; commit them first",
-            quiet=given["quiet"],
+            quiet=args.quiet,
         )
-    if given["dry_run"]:
-        _show(await commands_apply.plan(repository, snapshot, target, _asked(given)), given, None)
+    if args.dry_run:
+        _show(await commands_apply.plan(repository, snapshot, target, _asked(args)), args, None)
         return 0
     made, ended = await commands_apply.apply(
-        repository, snapshot, target, _asked(given), _teller(given)
+        repository, snapshot, target, _asked(args), _teller(args)
     )
-    _show(made, given, ended.writes)
+    _show(made, args, ended.writes)
     if ended.failed:
         return 1
-    if given["wait"]:
+    if args.wait:
         facts = commands_apply.prepared(snapshot, target).bundle.cluster
-        say = partial(options.say, quiet=given["quiet"])
-        return await wait_on_status.for_rollouts(connection, facts, made, given["timeout"], say)
+        say = partial(options.say, quiet=args.quiet)
+        return await wait_on_status.for_rollouts(connection, facts, made, args.timeout, say)
     return 0
 
 
-def _asked(given: dict[str, Any]) -> ApplyOptions:
+def _asked(args: ApplyArgs) -> ApplyOptions:
     """The options; a commit that is named may be an older one."""
     from gitops_ds.deployer import reconcile
     from gitops_ds.plan import prune
 
     return reconcile.ApplyOptions(
-        prune.Guards(prune=given["prune"]),
-        given["adopt"],
-        given["force_conflicts"],
-        approved=given["approve"],
-        patience=given["timeout"],
-        go_back=given["revision"] is not None,
+        prune.Guards(prune=args.prune),
+        args.adopt,
+        args.force_conflicts,
+        approved=args.approve,
+        patience=args.timeout,
+        go_back=args.revision is not None,
     )
 
 
-def _teller(given: dict[str, Any]) -> Emit:
+def _teller(args: ApplyArgs) -> Emit:
     """Prints each write as it happens."""
     from gitops_ds.model.events.deployer import Applied, NotApplied
     from gitops_ds.telemetry import log_lines
 
     def tell(told: Record) -> None:
         if isinstance(told, Applied):
-            if given["output"] == "text":
+            if args.output == "text":
                 click.echo(f"{log_lines.past(told.change.operation.value)} {told.change.key}")
             for warning in told.warnings:
-                options.say(f"warning: {told.change.key}: {warning}", quiet=given["quiet"])
+                options.say(f"warning: {told.change.key}: {warning}", quiet=args.quiet)
         elif isinstance(told, NotApplied):
             options.say(f"not applied: {told.refusal.message}")
 
     return tell
 
 
-def _show(made: Plan, given: dict[str, Any], writes: int | None) -> None:
+def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
     """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out
     and the sum.
     """
     from gitops_ds.plan import printers
 
-    if given["output"] == "json":
+    if args.output == "json":
         options.show_json(printers.as_json(made))
     elif writes is None:
         click.echo(printers.as_text(made), nl=False)

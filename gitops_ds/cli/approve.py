@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options, service_options
+from gitops_ds.cli import arguments, options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -23,24 +24,32 @@ def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApproveArgs(service_options.ServiceArgs):
+    """The arguments and options of `gitops-ds approve`."""
+
+    hash: str
+
+
 @click.command()
 @click.argument("hash", callback=_hash)
 @service_options.service
-def approve(**given: Any) -> int:
+@arguments.typed(ApproveArgs)
+def approve(args: ApproveArgs) -> int:
     """Agree to the plan with that hash, and to no other."""
-    return options.run(_approve(given))
+    return options.run(_approve(args))
 
 
-async def _approve(given: dict[str, Any]) -> int:
+async def _approve(args: ApproveArgs) -> int:
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(
-            cluster, where, found.id, lambda _: {names.APPROVE: given["hash"]}
+            cluster, where, found.id, lambda _: {names.APPROVE: args.hash}
         )
-        return body, f"{found.id}: plan {given['hash']} is approved"
+        return body, f"{found.id}: plan {args.hash} is approved"
 
-    await service_options.ask(given, work)
+    await service_options.ask(args, work)
     return 0

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import check_output, options
+from gitops_ds.cli import arguments, check_output, options
 
 if TYPE_CHECKING:
-    from gitops_ds.client.connect import Connection
     from gitops_ds.commands.check.result_cache import ResultCache
     from gitops_ds.commands.check.run import CheckResult
     from gitops_ds.model.snapshot import Snapshot
@@ -22,6 +21,28 @@ if TYPE_CHECKING:
 _OUTPUT = (
     f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckArgs(
+    check_output.ReportArgs,
+    arguments.RepositoryArgs,
+    arguments.AccessArgs,
+    arguments.CommonArgs,
+):
+    """The arguments and options of `gitops-ds check`."""
+
+    files: tuple[str, ...]
+    namespace: str
+    base_from: str | None
+    snapshot: tuple[str, ...]
+    live: bool
+    require_live: bool
+    baseline: str | None
+    no_cache: bool
+    fix: bool
+    fix_unsafe: bool
+    rule: str | None
 
 
 @click.command()
@@ -40,10 +61,11 @@ _OUTPUT = (
     help="Read the base and its history from that server, for a shallow clone.",
 )
 @options.option(
-    "--inventory",
+    "--snapshot",
+    alias="--inventory",
     multiple=True,
     metavar="[CLUSTER=]FILE",
-    help="Nodes and objects, as `kubectl get … -o json` prints them.",
+    help="A cluster snapshot: nodes and objects, from `gitops-ds snapshot` or `kubectl get -o json`.",
 )
 @options.option(
     "--live", is_flag=True, help="Ask the clusters what they have; without it nothing is asked."
@@ -83,15 +105,16 @@ _OUTPUT = (
     "--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing."
 )
 @options.common
-def check(**given: Any) -> int:
+@arguments.typed(CheckArgs)
+def check(args: CheckArgs) -> int:
     """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as
     loud as --fail-on.
 
     Where files are named as well, or in the repository's place, only what concerns them is told.
     """
-    if given["rule"]:
-        return _explain(given["rule"])
-    return options.run(_check(given))
+    if args.rule:
+        return _explain(args.rule)
+    return options.run(_check(args))
 
 
 def _explain(rule: str) -> int:
@@ -99,69 +122,71 @@ def _explain(rule: str) -> int:
     from gitops_ds.checks.engine import catalogue
 
     name = rule.upper()
-    if said := catalogue.OF_FILES.get(name):
-        click.echo(f"{name}: {said} (docs/rules.md, Reading files)")
+    if summary := catalogue.OF_FILES.get(name):
+        click.echo(f"{name}: {summary} (docs/rules.md, Reading files)")
     elif page := rule_pages.of(name):
         click.echo(page.text, nl=False)
     else:
-        raise click.UsageError(f"--explain {rule}: there is no such rule; docs/rules.md lists them")
+        raise click.UsageError(f"--explain {rule}: no such rule; docs/rules.md lists all rules")
     return 0
 
 
-async def _check(given: dict[str, Any]) -> int:
+async def _check(args: CheckArgs) -> int:
+    from gitops_ds.commands.check.report_cache import CachedReport
+    from gitops_ds.model.finding import Severity
+    from gitops_ds.report import findings
+
+    request = _request(args)
+    key = request.cache_key()
+    cached = (
+        CachedReport(request.cache, key, request.work_tree)
+        if request.cache and request.work_tree and key
+        else None
+    )
+    report = cached.load() if cached else None
+    tree, skipped = request.work_tree, list[str]()
+    if report is None or tree is None:
+        report, tree, skipped = await _evaluate(request)
+        if cached:
+            cached.save(report, tree)
+    context = check_output.report_context(args, tree, request.repository.path)
+    check_output.write(report, context, args.output, quiet=args.quiet)
+    if args.verbose:
+        for name in skipped:
+            options.say(f"no Kubernetes object: {name}")
+    return 1 if findings.at_or_above(report.findings, Severity(args.fail_on)) else 0
+
+
+def _request(args: CheckArgs) -> _CheckRequest:
+    """The request of a command line. Raises UsageError for options that contradict each other."""
     from datetime import UTC, datetime
 
     from gitops_ds.commands.check import file_filter, result_cache
-    from gitops_ds.commands.check.report_cache import Question
     from gitops_ds.model.allowed_renderers import NOTHING
-    from gitops_ds.model.finding import Severity
     from gitops_ds.pipeline import open_repository
-    from gitops_ds.report import findings
 
-    named, files = file_filter.apart(given["repository"], given["files"])
-    if given["base_from"] and not given["base"]:
-        raise click.UsageError("--base-from is where the base is read: name it with --base")
-    repository = open_repository.named(
-        named or given["directory"], given["path"], given["allowed"] or NOTHING
-    )
-    options.tell_tree(repository, quiet=given["quiet"] or bool(named or given["directory"]))
-    asked = _Asked(
-        given,
+    directory, files = file_filter.apart(args.repository, args.files)
+    if args.base_from and not args.base:
+        raise click.UsageError("--base-from is the source of the base: set --base as well")
+    directory = directory or args.directory
+    repository = open_repository.named(directory, args.path, args.allowed or NOTHING)
+    options.report_work_tree(repository, quiet=args.quiet or bool(directory))
+    request = _CheckRequest(
+        args,
         repository,
         file_filter.inside(files, repository),
         datetime.now(UTC).date(),
-        _baseline(given["baseline"]),
-        None if given["no_cache"] else result_cache.ResultCache.of(repository),
+        _baseline(args.baseline),
+        None if args.no_cache else result_cache.ResultCache.of(repository),
         open_repository.standing(repository)
-        if repository.directory is not None and given["revision"] is None
+        if repository.directory is not None and args.revision is None
         else None,
     )
-    if asked.fix and asked.standing is None:
+    if request.fix and request.work_tree is None:
         raise click.UsageError(
             "--fix changes the files of a work tree: name a directory, and no --revision"
         )
-    words = asked.words()
-    question = (
-        Question(asked.memory, words, asked.standing)
-        if asked.memory and asked.standing and words
-        else None
-    )
-    report = question.answer() if question else None
-    snapshot, skipped = asked.standing, list[str]()
-    if report is None or snapshot is None:
-        report, snapshot, skipped = await _judged(asked)
-        if question:
-            question.keep(report, snapshot)
-    check_output.write(
-        report,
-        check_output.about(given, snapshot, repository.path),
-        given["output"],
-        quiet=given["quiet"],
-    )
-    if given["verbose"]:
-        for name in skipped:
-            options.say(f"no Kubernetes object: {name}")
-    return 1 if findings.at_or_above(report.findings, Severity(given["fail_on"])) else 0
+    return request
 
 
 def _baseline(file: str | None) -> frozenset[str]:
@@ -173,101 +198,93 @@ def _baseline(file: str | None) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a check is asked: the command line, and what it stands for. `standing` is the work tree;
-    None: a revision is meant.
-    """
+class _CheckRequest:
+    """The arguments of a check, resolved. `work_tree` is None when the check is of a revision."""
 
-    given: dict[str, Any]
+    args: CheckArgs
     repository: RepositoryRef
     names: frozenset[str]
     today: date
     baseline: frozenset[str]
-    memory: ResultCache | None
-    standing: Snapshot | None
+    cache: ResultCache | None
+    work_tree: Snapshot | None
 
     @property
     def fix(self) -> bool:
-        """Whether files shall be mended."""
-        return bool(self.given["fix"] or self.given["fix_unsafe"])
+        """Whether files are to be fixed."""
+        return self.args.fix or self.args.fix_unsafe
 
     @property
     def with_fixes(self) -> bool:
-        """Whether the report shall say how the files would change."""
-        return any(format == "sarif" for format, _ in self.given["output"])
+        """Whether the report contains the fixes of files."""
+        return any(format == "sarif" for format, _ in self.args.output)
 
-    def words(self) -> tuple[str, ...]:
-        """All that the report hangs on beside the files; nothing where it hangs on more than words
-        can say.
-        """
-        given = self.given
-        alone = ("base", "inventory", "live", "require_live", "verbose")
-        if self.fix or self.with_fixes or self.names or any(given[name] for name in alone):
+    def cache_key(self) -> tuple[str, ...]:
+        """The inputs of the report other than the files; empty when the report cannot be cached."""
+        args = self.args
+        uncached = (args.base, args.snapshot, args.live, args.require_live, args.verbose)
+        if self.fix or self.with_fixes or self.names or any(uncached):
             return ()
-        said = (
-            given["clusters"],
-            given["namespace"],
+        inputs = (
+            args.clusters,
+            args.namespace,
             self.repository.allowed,
             sorted(self.baseline),
         )
-        return (*map(repr, said), self.today.isoformat())
+        return (*map(repr, inputs), self.today.isoformat())
 
 
-async def _judged(asked: _Asked) -> tuple[Report, Snapshot, list[str]]:
-    """The report, the files that it is of, and those of them that hold no object."""
+async def _evaluate(request: _CheckRequest) -> tuple[Report, Snapshot, list[str]]:
+    """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
     from gitops_ds.model.cached_results import CachedResults
 
-    given, memory = asked.given, asked.memory
-    wanted = run.CheckOptions(
-        given["clusters"],
-        given["namespace"],
-        given["base"],
-        given["base_from"] or "",
-        given["inventory"],
-        _connection(given) if given["live"] or given["require_live"] else None,
-        require_live=given["require_live"],
-        known=memory.load() if memory else CachedResults(),
+    args, cache = request.args, request.cache
+    check_options = run.CheckOptions(
+        args.clusters,
+        args.namespace,
+        args.base,
+        args.base_from or "",
+        args.snapshot,
+        args.connection() if args.live or args.require_live else None,
+        require_live=args.require_live,
+        known=cache.load() if cache else CachedResults(),
     )
-    sides = await run.sides(asked.repository, given["revision"], wanted, asked.standing)
+    sides = await run.sides(request.repository, args.revision, check_options, request.work_tree)
 
-    def judged(head: Snapshot) -> CheckResult:
-        found = suppress.without(run.of(sides.with_head(head), wanted), asked.today, asked.baseline)
-        return file_filter.only(found, asked.names)
+    def evaluate(head: Snapshot) -> CheckResult:
+        result = run.of(sides.with_head(head), check_options)
+        return file_filter.only(
+            suppress.without(result, request.today, request.baseline), request.names
+        )
 
-    with parallel.shared(sides, wanted) as sides:
-        checked = judged(sides.head)
+    with parallel.shared(sides, check_options) as sides:
+        checked = evaluate(sides.head)
         if sides.base is None:
-            run.require_content(asked.repository.display_path, sides.head, checked.prepared)
-        if memory:
-            memory.save(sides.head.known, checked)
-    if asked.fix:
-        checked = _fixed(asked, checked, judged)
+            run.require_content(request.repository.display_path, sides.head, checked.prepared)
+        if cache:
+            cache.save(sides.head.known, checked)
+    if request.fix:
+        checked = _fix(request, checked, evaluate)
     skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})
     fixable = (
-        check_output.fixable(checked, tried=[asked.fix, given["fix_unsafe"]])
-        if asked.standing
+        check_output.fixable(checked, tried=[request.fix, args.fix_unsafe])
+        if request.work_tree
         else (0, 0)
     )
     report = check_output.report(
-        checked, asked.repository.path, fixable=fixable, with_fixes=asked.with_fixes
+        checked, request.repository.path, fixable=fixable, with_fixes=request.with_fixes
     )
     return report, checked.snapshot, skipped
 
 
-def _connection(given: dict[str, Any]) -> Connection:
-    from gitops_ds.client import connect
-
-    return connect.Connection(given["kubeconfig"], given["context"])
-
-
-def _fixed(
-    asked: _Asked, checked: CheckResult, judged: Callable[[Snapshot], CheckResult]
+def _fix(
+    request: _CheckRequest, checked: CheckResult, evaluate: Callable[[Snapshot], CheckResult]
 ) -> CheckResult:
-    """The check of the files that were mended."""
+    """The check of the fixed files."""
     from gitops_ds.commands.check import autofix
 
-    fixed = autofix.fix(checked, judged, unsafe=asked.given["fix_unsafe"])
-    autofix.write(fixed, asked.repository, checked.snapshot)
-    check_output.tell_fixes(fixed, quiet=asked.given["quiet"])
+    fixed = autofix.fix(checked, evaluate, unsafe=request.args.fix_unsafe)
+    autofix.write(fixed, request.repository, checked.snapshot)
+    check_output.report_fixes(fixed, quiet=request.args.quiet)
     return fixed.checked

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -112,7 +112,7 @@ def _summarize(report: Report, about: ReportContext) -> None:
         options.say(f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: no summary is written")
 
 
-def tell_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
+def report_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
     """On stderr: what was fixed, what that restarts, and what was left for which reason."""
     hidden = _hidden(fixed.checked, [*fixed.done, *(finding for finding, _ in fixed.left)])
 
@@ -215,30 +215,40 @@ def _changed(group: run.ClusterChange) -> ReportedChange:
     )
 
 
-def about(given: Mapping[str, Any], snapshot: Snapshot, root: str) -> ReportContext:
-    """What is known of the run: versions, commit, and where the CI shows files and logs."""
+@dataclass(frozen=True, kw_only=True)
+class ReportArgs:
+    """The options of a check that its report names."""
+
+    clusters: tuple[str, ...]
+    base: str | None
+    fail_on: str
+    output: tuple[tuple[str, str], ...]
+
+
+def report_context(args: ReportArgs, snapshot: Snapshot, root: str) -> ReportContext:
+    """Versions, commit, and the links of the CI to files and logs."""
     from gitops_ds import __version__
     from gitops_ds.model.finding import Severity
     from gitops_ds.report.findings import ReportContext
 
-    formats = {format for format, _ in given["output"]}
+    formats = {format for format, _ in args.output}
     commit = snapshot.commit
-    told = ReportContext(
+    context = ReportContext(
         version=__version__,
         key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
-        scope="/".join(filter(None, (root, "+".join(given["clusters"]) or "all"))),
+        scope="/".join(filter(None, (root, "+".join(args.clusters) or "all"))),
         head=commit.id[:12] if commit else "",
-        base=given["base"] or "",
+        base=args.base or "",
         at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
-        fail_on=Severity(given["fail_on"]),
+        fail_on=Severity(args.fail_on),
         rules=_rules(formats),
     )
     # At a desk nothing of this is known, and the code for it takes its time to load.
     in_job = any(name.startswith(("GITHUB_", "CI_")) for name in os.environ)
-    return _about_job(told, commit.id if commit else "") if in_job else told
+    return _with_job(context, commit.id if commit else "") if in_job else context
 
 
-def _about_job(told: ReportContext, commit: str) -> ReportContext:
+def _with_job(context: ReportContext, commit: str) -> ReportContext:
     from gitops_ds.commands import ci_event
     from gitops_ds.forges import ci_environment
 
@@ -248,7 +258,7 @@ def _about_job(told: ReportContext, commit: str) -> ReportContext:
     # request is at.
     head = ci_environment.head(os.environ, ci_event.event(os.environ)) if sha == merged else sha
     links = (ci_environment.files_link(os.environ, sha), ci_environment.run_link(os.environ))
-    return replace(told, head=head[:12], permalink=links[0], full=links[1])
+    return replace(context, head=head[:12], permalink=links[0], full=links[1])
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommentArgs(arguments.CommonArgs):
+    """The arguments and options of `gitops-ds comment`."""
+
+    report: str
+    forge: str | None
+    url: str
+    project: str
+    number: int | None
+    sha: str
+    key: str
+    status: str
+    only: str | None
+    fail_on: str
+    timeout: float
+    allow_http: bool
+    dry_run: bool
 
 
 @click.command()
@@ -49,39 +68,40 @@ from gitops_ds.cli import options
 )
 @options.option("--dry-run", is_flag=True, help="Only say what would be done; needs no token.")
 @options.common
-def comment(**given: Any) -> int:
+@arguments.typed(CommentArgs)
+def comment(args: CommentArgs) -> int:
     """Post or update one comment with a check's report, and set the commit status.
 
     The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN,
     GITEA_TOKEN or FORGEJO_TOKEN.
     """
-    return options.run(_comment(given))
+    return options.run(_comment(args))
 
 
-async def _comment(given: dict[str, Any]) -> int:
+async def _comment(args: CommentArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import pull_request_comment
     from gitops_ds.forges.contract import ForgeKind
     from gitops_ds.model.finding import Severity
 
     wanted = pull_request_comment.CommentOptions(
-        given["report"],
-        ForgeKind(given["forge"]) if given["forge"] else None,
-        given["url"],
-        given["project"],
-        given["number"] or 0,
-        given["sha"],
-        given["key"],
-        given["status"],
-        given["only"] or "",
-        Severity(given["fail_on"]),
-        given["allow_http"],
+        args.report,
+        ForgeKind(args.forge) if args.forge else None,
+        args.url,
+        args.project,
+        args.number or 0,
+        args.sha,
+        args.key,
+        args.status,
+        args.only or "",
+        Severity(args.fail_on),
+        args.allow_http,
     )
     task = pull_request_comment.task(wanted, os.environ)
-    if given["dry_run"]:
+    if args.dry_run:
         click.echo("\n".join(pull_request_comment.plan(task)))
         return 0
-    done = await pull_request_comment.carry_out(task, os.environ, given["timeout"])
+    done = await pull_request_comment.carry_out(task, os.environ, args.timeout)
     for line in done.told:
         click.echo(line)
     if done.refused:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -10,6 +11,7 @@ from gitops_ds.cli import options
 
 if TYPE_CHECKING:
     from gitops_ds.commands.git_commit import Proposal, Proposed
+    from gitops_ds.service.forge_discovery import NamedForge
 
 proposal = options.together(
     options.option("--push", is_flag=True, help="Push the commit to the branch."),
@@ -62,36 +64,76 @@ pull_request = options.together(
 )
 
 
-def asked(given: dict[str, Any]) -> Proposal:
-    """What the options say. Raises UsageError where they contradict each other."""
-    from gitops_ds.commands.git_commit import Proposal
-    from gitops_ds.forges.contract import ForgeKind
-    from gitops_ds.service import forge_discovery
+@dataclass(frozen=True, kw_only=True)
+class CommitArgs:
+    """The options of a command that writes a commit."""
 
-    if (given["push"] or given.get("pull_request")) and given["only_print"]:
-        raise click.UsageError("--print goes neither with --push nor with --pull-request")
-    forge = None
-    if given.get("pull_request"):
-        kind = ForgeKind(given["forge"]) if given["forge"] else None
-        forge = forge_discovery.NamedForge(
-            kind, given["url"], given["project"], given["allow_http"]
-        )
-    return Proposal(given["branch"], given["push"], given["author"], forge, given["signoff"])
+    push: bool
+    only_print: bool
+    branch: str | None
+    reason: str
+    author: str | None
+    signoff: bool
+
+    def proposal(self, forge: NamedForge | None = None) -> Proposal:
+        """The commit to write; with a forge a pull request. Raises UsageError where options contradict each other."""
+        from gitops_ds.commands.git_commit import Proposal
+
+        if (self.push or forge) and self.only_print:
+            raise click.UsageError("--print goes neither with --push nor with --pull-request")
+        return Proposal(self.branch, self.push, self.author, forge, self.signoff)
 
 
-def show(given: dict[str, Any], kind: str, done: Proposed, where: str, **more: Any) -> None:
-    """The commit as a patch, or a line about its push; with `-o json` a document of that kind, with
+@dataclass(frozen=True, kw_only=True)
+class PullRequestArgs:
+    """The pull request of a command that writes a commit."""
+
+    pull_request: bool
+    forge: str | None
+    url: str
+    project: str
+    allow_http: bool
+
+    def named_forge(self) -> NamedForge | None:
+        """The forge of the pull request; None without `--pull-request`."""
+        from gitops_ds.forges.contract import ForgeKind
+        from gitops_ds.service import forge_discovery
+
+        if not self.pull_request:
+            return None
+        kind = ForgeKind(self.forge) if self.forge else None
+        return forge_discovery.NamedForge(kind, self.url, self.project, self.allow_http)
+
+
+class OutputArgs(Protocol):
+    """What the output of a commit depends on."""
+
+    @property
+    def push(self) -> bool:
+        """Whether the commit is pushed."""
+
+    @property
+    def output(self) -> str:
+        """`text` or `json`."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether only results and errors are printed."""
+
+
+def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -> None:
+    """Prints the commit as a patch, or a line about its push; with `-o json` a document of that kind, with
     `more` in it.
     """
-    if given["output"] == "json":
-        pushed = given["push"] and not done.pull_request
+    if args.output == "json":
+        pushed = args.push and not done.pull_request
         link = {"pullRequest": done.pull_request} if done.pull_request else {}
-        told = {"commit": done.commit, **more, "pushed": pushed, "branch": done.branch, **link}
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": kind, **told})
+        fields = {"commit": done.commit, **more, "pushed": pushed, "branch": done.branch, **link}
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields})
     elif done.pull_request:
         click.echo(f"pull request for {done.commit[:12]} into {done.branch}: {done.pull_request}")
-    elif given["push"]:
+    elif args.push:
         click.echo(f"pushed {done.commit[:12]} to {done.branch} of {where}")
     else:
         click.echo(done.patch, nl=False)
-        options.say(f"not pushed; --push sends it to {done.branch}", quiet=given["quiet"])
+        options.say(f"not pushed; --push sends it to {done.branch}", quiet=args.quiet)

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from gitops_ds import __version__
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionArgs:
+    """The arguments and options of `gitops-ds completion`."""
+
+    shell: str
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> int:
+@arguments.typed(CompletionArgs)
+def completion(args: CompletionArgs) -> int:
     """Print the completion script: source <(gitops-ds completion bash)."""
     from click.shell_completion import get_completion_class
 
     from gitops_ds.cli import cli
 
-    kind = get_completion_class(shell)
+    kind = get_completion_class(args.shell)
     if kind is not None:
         click.echo(kind(cli, {}, "gitops-ds", "_GITOPS_DS_COMPLETE").source())
     return 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionArgs:
+    """The arguments and options of `gitops-ds version`."""
+
+    output: str
+
+
 @click.command()
 @options.output("text", "json")
-def version(**given: Any) -> int:
+@arguments.typed(VersionArgs)
+def version(args: VersionArgs) -> int:
     """Print the version of gitops-ds, of Python, and of the Kubernetes schemas inside."""
     import platform
 
@@ -35,7 +51,7 @@ def version(**given: Any) -> int:
         "python": platform.python_version(),
         "kubernetes": "1.34 to 1.37",
     }
-    if given["output"] == "json":
+    if args.output == "json":
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **told})
     else:
         for name, text in told.items():

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoArgs(arguments.CommonArgs):
+    """The arguments and options of `gitops-ds demo`."""
+
+    nodes: int
+    speed: float
+    page: bool
 
 
 @click.command()
@@ -30,7 +39,8 @@ from gitops_ds.cli import options
     "--page", is_flag=True, help="Show the cluster on the page as well; it stays until Ctrl-C."
 )
 @options.common
-def demo(**given: Any) -> int:
+@arguments.typed(DemoArgs)
+def demo(args: DemoArgs) -> int:
     """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a
     terminal, plain lines without one.
     """
@@ -39,21 +49,19 @@ def demo(**given: Any) -> int:
     # As Ctrl-C: what the story keeps in directories of its own is removed on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if sys.stdout.isatty() and not given["quiet"]:
-            _with_table(given)
+        if sys.stdout.isatty() and not args.quiet:
+            _with_table(args)
         else:
             story.run(
-                story.play(
-                    given["nodes"], click.echo, lambda _agent, _now: None, page=given["page"]
-                ),
-                given["speed"],
+                story.play(args.nodes, click.echo, lambda _agent, _now: None, page=args.page),
+                args.speed,
             )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
     return 0
 
 
-def _with_table(given: dict[str, Any]) -> None:
+def _with_table(args: DemoArgs) -> None:
     from rich.live import Live
     from rich.table import Table
     from rich.text import Text
@@ -93,10 +101,10 @@ def _with_table(given: dict[str, Any]) -> None:
     with Live(refresh_per_second=8) as live:
         story.run(
             story.play(
-                given["nodes"],
+                args.nodes,
                 lambda line: live.console.print(line, highlight=False, markup=False),
                 lambda agent, now: live.update(picture(agent, now)),
-                page=given["page"],
+                page=args.page,
             ),
-            given["speed"],
+            args.speed,
         )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds doctor`."""
+
+    repository: str | None
+    directory: str | None
+    path: str
+    settings: str | None
+    cluster: str
+    output: str
 
 
 @click.command()
@@ -18,33 +30,31 @@ from gitops_ds.cli import options
 @options.connection
 @options.output("text", "json")
 @options.common
-def doctor(**given: Any) -> int:
+@arguments.typed(DoctorArgs)
+def doctor(args: DoctorArgs) -> int:
     """Look at settings, Git, the cluster and our rights in it; writes nothing. Exits 1 when
     something is bad.
     """
-    return options.run(_doctor(given))
+    return options.run(_doctor(args))
 
 
-async def _doctor(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _doctor(args: DoctorArgs) -> int:
     from gitops_ds.commands.doctor import checks, result
     from gitops_ds.commands.doctor.result import CheckVerdict
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    repository = given["repository"] or given["directory"]
-    wanted = result.DoctorOptions(
-        repository, given["path"], given["settings"], given["cluster"], connection
-    )
+    connection = args.connection()
+    repository = args.repository or args.directory
+    wanted = result.DoctorOptions(repository, args.path, args.settings, args.cluster, connection)
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}
     async for line in checks.examine(wanted):
         lines.append(line)
-        if given["output"] == "text" and not (given["quiet"] and line.verdict is CheckVerdict.OK):
+        if args.output == "text" and not (args.quiet and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])
             click.echo(
                 f"{verdict}  {line.name}: {line.message}"
                 + (f"; {line.advice}" if line.advice else "")
             )
-    if given["output"] == "json":
+    if args.output == "json":
         options.show_json(checks.as_json(lines))
     return 1 if any(line.verdict is CheckVerdict.BAD for line in lines) else 0

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import commit_options, options
+from gitops_ds.cli import arguments, commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted
     from gitops_ds.model.objects import Key
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftArgs(
+    commit_options.CommitArgs,
+    arguments.CommitTargetArgs,
+    arguments.ConnectionArgs,
+    arguments.CommonArgs,
+):
+    """The arguments and options of `gitops-ds drift`."""
+
+    name: str | None
+    exit_code: bool
+    output: str
 
 
 @click.command()
@@ -38,64 +53,58 @@ if TYPE_CHECKING:
 @options.connection
 @options.output("text", "json")
 @options.common
-def drift(**given: Any) -> int:
+@arguments.typed(DriftArgs)
+def drift(args: DriftArgs) -> int:
     """Show what was changed in the cluster, and by whom; with --print or --push write the commit
     that keeps it.
     """
-    if (given["push"] or given["only_print"]) and not given["name"]:
+    if (args.push or args.only_print) and not args.name:
         raise click.UsageError("say of which DaemonSet: ds/NAME")
-    return options.run(_drift(given))
+    return options.run(_drift(args))
 
 
-async def _drift(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _drift(args: DriftArgs) -> int:
     from gitops_ds.commands import apply, drift_commit
     from gitops_ds.fleet import agents
-    from gitops_ds.pipeline import open_repository
 
-    named = open_repository.named(given["directory"], given["path"], given["allowed"])
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    target = apply.ApplyTarget(given["cluster"], given["namespace"], connection)
-    found = await drift_commit.look(named, target)
-    if given["name"]:
-        short = agents.named(given["name"])
-        space = given["namespace"]
-        found = {
-            key: one
-            for key, one in found.items()
-            if key.is_daemonset and key.name == short and space in ("", key.namespace)
+    repository = args.repository_ref()
+    target = apply.ApplyTarget(args.cluster, args.namespace, args.connection())
+    drifts = await drift_commit.look(repository, target)
+    if args.name:
+        name = agents.named(args.name)
+        drifts = {
+            key: drifted
+            for key, drifted in drifts.items()
+            if key.is_daemonset and key.name == name and args.namespace in ("", key.namespace)
         }
-    if given["push"] or given["only_print"]:
-        ((key, one),) = found.items() if len(found) == 1 else (_nothing(given["name"], found),)
-        done = await drift_commit.take(
-            named,
-            key,
-            one,
-            drift_commit.DriftCommitOptions(target, given["reason"], commit_options.asked(given)),
-        )
-        commit_options.show(given, "Drift", done, named.display)
+    if args.name and (args.push or args.only_print):
+        key, drifted = _only(args.name, drifts)
+        request = drift_commit.DriftCommitOptions(target, args.reason, args.proposal())
+        done = await drift_commit.take(repository, key, drifted, request)
+        commit_options.show(args, "Drift", done, repository.display)
         return 0
-    _show(found, given)
-    return 1 if given["exit_code"] and found else 0
+    _show(drifts, args)
+    return 1 if args.exit_code and drifts else 0
 
 
-def _nothing(name: str, found: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
+def _only(name: str, drifts: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
+    """The drift of the one DaemonSet. Raises UsageError for several, Refused for none."""
     from gitops_ds import errors
 
-    if found:
-        spaces = ", ".join(key.namespace for key in found)
-        raise errors.UsageError(f"{name} was changed in the namespaces {spaces}: say which with -n")
-    raise errors.Refused(
-        f"nobody changed {name} since it was applied: there is nothing to take into Git"
-    )
+    if len(drifts) > 1:
+        spaces = ", ".join(key.namespace for key in drifts)
+        raise errors.UsageError(f"{name} was changed in the namespaces {spaces}: choose with -n")
+    for key, drifted in drifts.items():
+        return key, drifted
+    raise errors.Refused(f"{name} has no drift: there is nothing to commit")
 
 
-def _show(found: Mapping[Key, Drifted], given: dict[str, Any]) -> None:
+def _show(found: Mapping[Key, Drifted], args: DriftArgs) -> None:
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import drift
     from gitops_ds.redaction import objects
 
-    if given["output"] == "json":
+    if args.output == "json":
         items = [
             {
                 "object": {"kind": key.kind, "namespace": key.namespace, "name": key.name},
@@ -112,4 +121,4 @@ def _show(found: Mapping[Key, Drifted], given: dict[str, Any]) -> None:
                 f"  {show_path(change.path)}: {change.new!r} in Git, {change.old!r} in the cluster"
             )
     if not found:
-        options.say("nothing was changed in the cluster", quiet=given["quiet"])
+        options.say("nothing was changed in the cluster", quiet=args.quiet)

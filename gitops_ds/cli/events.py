@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options, table
+from gitops_ds.cli import arguments, options, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventsArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds events`."""
+
+    name: str
+    warnings: bool
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -17,37 +27,37 @@ from gitops_ds.cli import options, table
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
-def events(**given: Any) -> int:
+@arguments.typed(EventsArgs)
+def events(args: EventsArgs) -> int:
     """What the service and the DaemonSet controller did, from the cluster's own events; with
     ds/NAME of that one alone.
     """
-    return options.run(_events(given))
+    return options.run(_events(args))
 
 
-async def _events(given: dict[str, Any]) -> int:
+async def _events(args: EventsArgs) -> int:
     from gitops_ds.apimachinery import timestamps
-    from gitops_ds.client import connect
     from gitops_ds.commands import events as commands_events
     from gitops_ds.fleet import agents
     from gitops_ds.model import names
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
         found = await commands_events.read(cluster, connection.state_namespace)
     found = [
         one
         for one in found
-        if (not given["name"] or one.key.name == agents.named(given["name"]))
-        and given["namespace"] in ("", one.key.namespace)
-        and (one.warning or not given["warnings"])
+        if (not args.name or one.key.name == agents.named(args.name))
+        and args.namespace in ("", one.key.namespace)
+        and (one.warning or not args.warnings)
     ]
-    if given["output"] != "text":
+    if args.output != "text":
         document = {
             "apiVersion": names.API_VERSION,
             "kind": "EventList",
             "items": [commands_events.as_json(one) for one in found],
         }
-        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
         return 0
     if not found:
         click.echo("No events found; a cluster keeps them for an hour.")

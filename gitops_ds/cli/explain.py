@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.model.allowed_renderers import AllowedRenderers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds explain`."""
+
+    agent: str
+    path: str
+    directory: str | None
+    revision: str | None
+    inside: str
+    allowed: AllowedRenderers | None
+    cluster: str
+    node: str | None
+    output: str
 
 
 @click.command()
@@ -27,33 +46,27 @@ from gitops_ds.cli import options
 @options.connection
 @options.output("text", "json")
 @options.common
-def explain(**given: Any) -> int:
+@arguments.typed(ExplainArgs)
+def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file:line that set it, the winner
     first.
     """
-    return options.run(_explain(given))
+    return options.run(_explain(args))
 
 
-async def _explain(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _explain(args: ExplainArgs) -> int:
     from gitops_ds.model.objects import NODE, show_path
     from gitops_ds.pipeline import open_repository
     from gitops_ds.render.explain import explain as explained
 
-    repository = open_repository.named(given["directory"], given["inside"], given["allowed"])
-    snapshot = await open_repository.snapshot(repository, given["revision"])
+    repository = open_repository.named(args.directory, args.inside, args.allowed)
+    snapshot = await open_repository.snapshot(repository, args.revision)
     labels = None
-    if given["node"]:
-        async with connect.opened(
-            connect.Connection(given["kubeconfig"], given["context"])
-        ) as cluster:
-            labels = dict(
-                (await cluster.get(NODE, "", given["node"]))["metadata"].get("labels") or {}
-            )
-    told = explained(
-        snapshot, given["agent"], given["path"], cluster=given["cluster"], node_labels=labels
-    )
-    if given["output"] == "json":
+    if args.node:
+        async with args.open_cluster() as cluster:
+            labels = dict((await cluster.get(NODE, "", args.node))["metadata"].get("labels") or {})
+    told = explained(snapshot, args.agent, args.path, cluster=args.cluster, node_labels=labels)
+    if args.output == "json":
         places = [
             {
                 "file": s.place.file,

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options, table
+from gitops_ds.cli import arguments, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds get`."""
+
+    resource: str
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -21,35 +31,46 @@ if TYPE_CHECKING:  # --help imports none of these
 @options.connection
 @options.output("text", "wide", "json", "yaml")
 @options.common
-def get(**given: Any) -> int:
+@arguments.typed(GetArgs)
+def get(args: GetArgs) -> int:
     """The table of kubectl, and COMMIT, STAGE and HEALTH."""
-    return options.run(_get(given))
+    return options.run(_get(args))
 
 
-async def _get(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _get(args: GetArgs) -> int:
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    connection = args.connection()
     now = time.time()
-    async with connect.opened(connection) as cluster:
+    async with args.open_cluster() as cluster:
         agents = await fleet_agents.look(cluster, connection.state_namespace, now, options.say)
-    agents = tuple(agent for agent in agents if given["namespace"] in ("", agent.key.namespace))
-    if given["output"] in ("json", "yaml"):
+    agents = tuple(agent for agent in agents if args.namespace in ("", agent.key.namespace))
+    if args.output in ("json", "yaml"):
         document = {
             "apiVersion": names.API_VERSION,
             "kind": "DaemonSetStatusList",
             "items": [fleet_agents.as_json(agent) for agent in agents],
         }
-        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
         return 0
-    wide = given["output"] == "wide"
+    wide = args.output == "wide"
     click.echo(table.fleet(agents, now, wide=wide), nl=False)
     if not wide:
         for line in table.apart(agents):
-            options.say(line, quiet=given["quiet"])
+            options.say(line, quiet=args.quiet)
     return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds status`."""
+
+    name: str | None
+    nodes: bool
+    watch: bool
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -60,39 +81,39 @@ async def _get(given: dict[str, Any]) -> int:
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
-def status(**given: Any) -> int:
+@arguments.typed(StatusArgs)
+def status(args: StatusArgs) -> int:
     """One DaemonSet: its counters, its health and, with --nodes, every node."""
-    return options.run(_status(given))
+    return options.run(_status(args))
 
 
-async def _status(given: dict[str, Any]) -> int:
-    if not given["name"]:
+async def _status(args: StatusArgs) -> int:
+    if not args.name:
         raise click.UsageError(
             "NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
             "repositories"
         )
 
-    from gitops_ds.client import connect
     from gitops_ds.commands import wait
     from gitops_ds.fleet import agents as fleet_agents
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
-        if given["watch"] and given["output"] == "text":
-            which = wait.Awaited(given["name"], given["namespace"])
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
+        if args.watch and args.output == "text":
+            which = wait.Awaited(args.name, args.namespace)
             await wait.follow(
-                cluster, connection.state_namespace, which, _Printer(nodes=given["nodes"]).show
+                cluster, connection.state_namespace, which, _Printer(nodes=args.nodes).show
             )
             return 0
         agents = await fleet_agents.look(
             cluster, connection.state_namespace, time.time(), options.say
         )
-    agent = fleet_agents.find(agents, given["name"], given["namespace"])
-    if given["output"] == "text":
-        _Printer(nodes=given["nodes"]).show(agent)
+    agent = fleet_agents.find(agents, args.name, args.namespace)
+    if args.output == "text":
+        _Printer(nodes=args.nodes).show(agent)
         return 0
     document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
-    options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+    options.show_json(document) if args.output == "json" else options.show_yaml(document)
     return 0
 
 

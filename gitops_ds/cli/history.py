@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from gitops_ds.cli import options, table
+from gitops_ds.cli import arguments, options, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds history`."""
+
+    name: str
+    number: int | None
+    pair: tuple[int, int] | None
+    directory: str | None
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -24,13 +37,13 @@ from gitops_ds.cli import options, table
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
-def history(**given: Any) -> int:
+@arguments.typed(HistoryArgs)
+def history(args: HistoryArgs) -> int:
     """REVISION, COMMIT, AUTHOR, WHEN, CHANGE-CAUSE and NODES of a DaemonSet."""
-    return options.run(_history(given))
+    return options.run(_history(args))
 
 
-async def _history(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _history(args: HistoryArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names
@@ -38,26 +51,26 @@ async def _history(given: dict[str, Any]) -> int:
     from gitops_ds.plan import diff
     from gitops_ds.redaction import objects
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
         agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
-    agent = fleet_agents.find(agents, given["name"], given["namespace"])
-    if given["number"] is not None:
-        template = objects.value(commands_history.revision_of(agent, given["number"]).template)
-        options.show_json(template) if given["output"] == "json" else options.show_yaml(template)
+    agent = fleet_agents.find(agents, args.name, args.namespace)
+    if args.number is not None:
+        template = objects.value(commands_history.revision_of(agent, args.number).template)
+        options.show_json(template) if args.output == "json" else options.show_yaml(template)
         return 0
-    if given["pair"]:
+    if args.pair:
         before, after = (
-            commands_history.revision_of(agent, number).template for number in given["pair"]
+            commands_history.revision_of(agent, number).template for number in args.pair
         )
         for change in diff.compare(before, after):
             shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
         return 0
-    items = await _items(agent, given["directory"])
-    if given["output"] != "text":
+    items = await _items(agent, args.directory)
+    if args.output != "text":
         document = {"apiVersion": names.API_VERSION, "kind": "History", "items": items}
-        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
         return 0
     head = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
     rows = [

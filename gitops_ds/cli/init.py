@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitArgs(arguments.CommonArgs):
+    """The arguments and options of `gitops-ds init`."""
+
+    directory: Path
 
 
 @click.command()
@@ -15,18 +22,19 @@ from gitops_ds.cli import options
     "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
 )
 @options.common
-def init(**given: Any) -> int:
+@arguments.typed(InitArgs)
+def init(args: InitArgs) -> int:
     """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
     hook; overwrites nothing.
     """
     from gitops_ds.commands import init as commands_init
 
-    directory: Path = given["directory"]
+    directory: Path = args.directory
     for path in commands_init.write(directory, commands_init.files()):
         click.echo(f"wrote {directory / path}")
     options.say(
         _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
-        quiet=given["quiet"],
+        quiet=args.quiet,
     )
     return 0
 

@@ -8,7 +8,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,12 +21,41 @@ T = TypeVar("T")
 Command = Callable[..., Any]
 
 
-def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that is also read from GITOPS_DS_NAME."""
+class AliasedOption(click.Option):
+    """An option with a second name that `--help` hides."""
+
+    def __init__(self, names: Sequence[str], *, alias: str, **settings: Any) -> None:
+        """`alias` is the hidden name, `--` included."""
+        self.alias = alias
+        super().__init__([*names, alias], **settings)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The line of `--help`, without the alias."""
+        names = self.opts
+        self.opts = [name for name in names if name != self.alias]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+
+def option(*names: str, alias: str | None = None, **settings: Any) -> Callable[[Command], Command]:
+    """A click option that is also read from GITOPS_DS_NAME; `alias` is a hidden second name."""
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
+    if alias is None:
+        return click.option(*names, envvar=_variable(long), **settings)
     return click.option(
-        *names, envvar="GITOPS_DS_" + long[2:].upper().replace("-", "_"), **settings
+        *names,
+        long[2:].replace("-", "_"),
+        cls=AliasedOption,
+        alias=alias,
+        envvar=[_variable(long), _variable(alias)],
+        **settings,
     )
+
+
+def _variable(name: str) -> str:
+    return "GITOPS_DS_" + name[2:].upper().replace("-", "_")
 
 
 def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -181,7 +210,7 @@ def say(text: str, *, quiet: bool = False) -> None:
         click.echo(findings.harmless_block(text), err=True)
 
 
-def tell_tree(repository: RepositoryRef, *, quiet: bool) -> None:
+def report_work_tree(repository: RepositoryRef, *, quiet: bool) -> None:
     """Says that the whole work tree is meant, where a command that names no directory runs below
     its root.
     """

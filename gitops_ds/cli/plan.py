@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds plan`."""
+
+    cluster: str
+    namespace: str
+    snapshot: str | None
+    simulate: int | None
+    prune: bool
+    adopt: bool
+    force_conflicts: bool
+    exit_code: bool
+    output: str
 
 
 @click.command()
@@ -15,7 +30,10 @@ from gitops_ds.cli import options
 @options.namespace
 @options.connection
 @options.option(
-    "--inventory", help="Nodes and objects from a file, as `kubectl get … -o json` prints them."
+    "--snapshot",
+    alias="--inventory",
+    metavar="FILE",
+    help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or `kubectl get -o json`.",
 )
 @options.option(
     "--simulate", type=click.IntRange(0), help="That many generated nodes instead of a cluster."
@@ -26,36 +44,32 @@ from gitops_ds.cli import options
 @options.option("--exit-code", is_flag=True, help="Exit 1 when something would change.")
 @options.output("text", "json", "markdown")
 @options.common
-def plan(**given: Any) -> int:
+@arguments.typed(PlanArgs)
+def plan(args: PlanArgs) -> int:
     """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash.
 
     Looks at the work tree as it stands, as `check` does, or at the commit of --revision; `apply`
     takes commits only.
     """
-    return options.run(_plan(given))
+    return options.run(_plan(args))
 
 
-async def _plan(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _plan(args: PlanArgs) -> int:
     from gitops_ds.commands import apply, uncommitted_changes
     from gitops_ds.deployer import reconcile
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers, prune
 
-    repository = open_repository.named(
-        given["repository"] or given["directory"], given["path"], given["allowed"]
+    repository = args.repository_ref()
+    options.report_work_tree(
+        repository, quiet=args.quiet or bool(args.repository or args.directory)
     )
-    options.tell_tree(
-        repository, quiet=given["quiet"] or bool(given["repository"] or given["directory"])
-    )
-    snapshot = await open_repository.snapshot(repository, given["revision"])
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    snapshot = await open_repository.snapshot(repository, args.revision)
+    connection = args.connection()
     target = apply.ApplyTarget(
-        given["cluster"], given["namespace"], connection, given["inventory"], given["simulate"]
+        args.cluster, args.namespace, connection, args.snapshot, args.simulate
     )
-    asked = reconcile.ApplyOptions(
-        prune.Guards(prune=given["prune"]), given["adopt"], given["force_conflicts"]
-    )
+    asked = reconcile.ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
     made = await apply.plan(repository, snapshot, target, asked)
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (
@@ -65,16 +79,16 @@ async def _plan(given: dict[str, Any]) -> int:
         )
         options.say(
             f"warning: the work tree has changes that are not committed: {more}; {takes}",
-            quiet=given["quiet"],
+            quiet=args.quiet,
         )
-    match given["output"]:
+    match args.output:
         case "json":
             options.show_json(printers.as_json(made))
         case "markdown":
             click.echo(printers.as_markdown(made), nl=False)
         case _:
             click.echo(coloured(printers.as_text(made)), nl=False)
-    return 1 if given["exit_code"] and made.writes else 0
+    return 1 if args.exit_code and made.writes else 0
 
 
 _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}

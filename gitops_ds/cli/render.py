@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds render`."""
+
+    agents: tuple[str, ...]
+    cluster: str
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -17,25 +26,24 @@ from gitops_ds.cli import options
 @options.namespace
 @options.output("yaml", "json")
 @options.common
-def render(**given: Any) -> int:
+@arguments.typed(RenderArgs)
+def render(args: RenderArgs) -> int:
     """Print the manifests as `kubectl apply -f -` takes them."""
-    return options.run(_render(given))
+    return options.run(_render(args))
 
 
-async def _render(given: dict[str, Any]) -> int:
+async def _render(args: RenderArgs) -> int:
     from gitops_ds.pipeline import open_repository
     from gitops_ds.redaction import report
     from gitops_ds.render import bundle as rendering
     from gitops_ds.yaml import writer
 
-    repository = open_repository.named(
-        given["repository"] or given["directory"], given["path"], given["allowed"]
-    )
-    snapshot = await open_repository.snapshot(repository, given["revision"])
-    bundle = rendering.render(snapshot, cluster=given["cluster"], namespace=given["namespace"])
-    if given["agents"]:
+    repository = args.repository_ref()
+    snapshot = await open_repository.snapshot(repository, args.revision)
+    bundle = rendering.render(snapshot, cluster=args.cluster, namespace=args.namespace)
+    if args.agents:
         known = set(rendering.agents(snapshot))
-        if missing := sorted(set(given["agents"]) - known):
+        if missing := sorted(set(args.agents) - known):
             raise click.UsageError(
                 f"--agent {missing[0]}: the repository has "
                 f"{', '.join(sorted(known)) or 'no agents'}"
@@ -43,10 +51,10 @@ async def _render(given: dict[str, Any]) -> int:
         chosen = {
             key: manifest
             for key, manifest in bundle.manifests.items()
-            if manifest.agent in given["agents"]
+            if manifest.agent in args.agents
         }
         bundle = replace(bundle, manifests=chosen)
-    if given["output"] == "json":
+    if args.output == "json":
         from gitops_ds.redaction import objects
 
         items = [objects.body(manifest.body) for manifest in bundle.manifests.values()]

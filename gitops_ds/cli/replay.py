@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayArgs(arguments.CommonArgs):
+    """The arguments and options of `gitops-ds replay`."""
+
+    journal: Path
+    output: str
 
 
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path))
 @options.output("text", "json")
 @options.common
-def replay(journal: Path, **given: Any) -> int:
+@arguments.typed(ReplayArgs)
+def replay(args: ReplayArgs) -> int:
     """Take every decision of a journal again, by this version, and compare."""
     from gitops_ds.controller.journal import replay as journals
 
-    found = journals.replay(journal)
-    if given["output"] == "json":
+    found = journals.replay(args.journal)
+    if args.output == "json":
         options.show_json(journals.as_json(found))
     else:
         for line in (*found.differences, *found.unread, found):

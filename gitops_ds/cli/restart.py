@@ -4,11 +4,19 @@ not know of.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import commit_options, options
+from gitops_ds.cli import arguments, commit_options, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds restart`."""
+
+    name: str
+    output: str
 
 
 @click.command()
@@ -17,24 +25,24 @@ from gitops_ds.cli import commit_options, options
 @options.written_to
 @options.output("text", "json")
 @options.common
-def restart(**given: Any) -> int:
+@arguments.typed(RestartArgs)
+def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` would; without --push
     only show it.
     """
-    return options.run(_restart(given))
+    return options.run(_restart(args))
 
 
-async def _restart(given: dict[str, Any]) -> int:
+async def _restart(args: RestartArgs) -> int:
     from gitops_ds.commands import restart as commands_restart
-    from gitops_ds.pipeline import open_repository
 
-    proposal = commit_options.asked(given)
-    named = open_repository.named(given["directory"], given["path"], given["allowed"])
+    proposal = args.proposal()
+    named = args.repository_ref()
     wanted = commands_restart.RestartOptions(
-        given["name"], given["namespace"], given["cluster"], given["reason"], proposal
+        args.name, args.namespace, args.cluster, args.reason, proposal
     )
     done, key = await commands_restart.restart(named, wanted)
     commit_options.show(
-        given, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name}
+        args, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name}
     )
     return 0

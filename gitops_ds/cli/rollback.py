@@ -5,11 +5,27 @@ through Git.
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import commit_options, options
+from gitops_ds.cli import arguments, commit_options, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackArgs(
+    commit_options.PullRequestArgs,
+    commit_options.CommitArgs,
+    arguments.CommitTargetArgs,
+    arguments.ConnectionArgs,
+    arguments.CommonArgs,
+):
+    """The arguments and options of `gitops-ds rollback`."""
+
+    name: str
+    to_revision: int | None
+    to_commit: str | None
+    output: str
 
 
 @click.command()
@@ -26,37 +42,36 @@ from gitops_ds.cli import commit_options, options
 @options.connection
 @options.output("text", "json")
 @options.common
-def rollback(**given: Any) -> int:
+@arguments.typed(RollbackArgs)
+def rollback(args: RollbackArgs) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME, and show it
     unless told otherwise.
     """
-    if given["to_revision"] is not None and given["to_commit"] is not None:
+    if args.to_revision is not None and args.to_commit is not None:
         raise click.UsageError("say one place to go back to: --to-revision N or --to-commit SHA")
-    return options.run(_rollback(given))
+    return options.run(_rollback(args))
 
 
-async def _rollback(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _rollback(args: RollbackArgs) -> int:
     from gitops_ds.commands import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.pipeline import open_repository
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
         agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
-    agent = fleet_agents.find(agents, given["name"], given["namespace"])
+    agent = fleet_agents.find(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
-    named = open_repository.named(given["directory"], given["path"], given["allowed"])
+    named = args.repository_ref()
     asked = commands_rollback.RollbackOptions(
-        given["to_revision"],
-        given["to_commit"],
-        given["reason"],
-        given["cluster"],
-        commit_options.asked(given),
+        args.to_revision,
+        args.to_commit,
+        args.reason,
+        args.cluster,
+        args.proposal(args.named_forge()),
     )
     done = await commands_rollback.roll_back(named, agent, asked)
     way = done.way
     commit_options.show(
-        given, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores
+        args, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores
     )
     return 0

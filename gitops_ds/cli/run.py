@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.model.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.events.base import Record
+    from gitops_ds.settings.repository import RepositorySettings
+    from gitops_ds.settings.service import Service
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds run`."""
+
+    settings: str | None
+    url: str | None
+    branch: str | None
+    path: str | None
+    allowed: AllowedRenderers | None
+    interval: float | None
+    powers: str | None
+    listen: str | None
+    listen_probes: str | None
+    journal: str | None
+    log_format: str | None
+    own_node: str | None
+    cluster: str | None
 
 
 @click.command()
@@ -53,98 +79,97 @@ from gitops_ds.cli import options
 @options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
 @options.connection
 @options.common
-def run(**given: Any) -> int:
+@arguments.typed(RunArgs)
+def run(args: RunArgs) -> int:
     """The scheduled loop and the controller core, until SIGTERM."""
     from gitops_ds.service import event_loop
 
-    options.run(_run(given), event_loop.factory())
+    options.run(_run(args), event_loop.factory())
     return 0
 
 
-async def _run(given: dict[str, Any]) -> None:
+async def _run(args: RunArgs) -> None:
     import orjson
 
-    from gitops_ds.model.events.base import Record
     from gitops_ds.service import main
     from gitops_ds.telemetry import log_lines
 
-    settings = _settings(given)
+    settings = _settings(args)
 
-    as_json, quiet = settings.log_format == "json", given["quiet"]
+    as_json, quiet = settings.log_format == "json", args.quiet
 
-    def emit(told: Record) -> None:
-        if (quiet and not as_json) or not log_lines.matters(told, settings.log_level):
+    def emit(event: Record) -> None:
+        if (quiet and not as_json) or not log_lines.matters(event, settings.log_level):
             return
         if as_json:
-            if found := log_lines.as_json(told):
-                click.echo(orjson.dumps(found), err=True)
-        elif line := log_lines.dated(told):
+            if document := log_lines.as_json(event):
+                click.echo(orjson.dumps(document), err=True)
+        elif line := log_lines.dated(event):
             options.say(line)
 
-    await main.run(settings, emit, options.say, at_desk=given["settings"] is None)
+    await main.run(settings, emit, options.say, at_desk=args.settings is None)
 
 
-def _settings(given: dict[str, Any]) -> Any:
+def _settings(args: RunArgs) -> Service:
     """The file's settings with the options over them."""
-    from dataclasses import replace
-
     from gitops_ds.controller.controller import Powers
     from gitops_ds.settings import service as file
 
-    found = file.read(given["settings"]) if given["settings"] else file.Service()
-    cluster = found.cluster
-    if given["cluster"]:
-        cluster = replace(cluster, name=given["cluster"])
-    for option in ("kubeconfig", "context"):
-        if given[option]:
-            cluster = replace(cluster, **{option: given[option]})
-    if given["state_namespace"] != "gitops-ds" or not given["settings"]:
-        cluster = replace(cluster, namespace=given["state_namespace"])
+    settings = file.read(args.settings) if args.settings else file.Service()
+    cluster = settings.cluster
+    if args.cluster:
+        cluster = replace(cluster, name=args.cluster)
+    if args.kubeconfig:
+        cluster = replace(cluster, kubeconfig=args.kubeconfig)
+    if args.context:
+        cluster = replace(cluster, context=args.context)
+    if args.state_namespace != "gitops-ds" or not args.settings:
+        cluster = replace(cluster, namespace=args.state_namespace)
     return replace(
-        found,
-        repositories=_repositories(given, found.repositories),
+        settings,
+        repositories=_repositories(args, settings.repositories),
         cluster=cluster,
-        powers=Powers(given["powers"]) if given["powers"] else found.powers,
-        own_node=given["own_node"] or "",
+        powers=Powers(args.powers) if args.powers else settings.powers,
+        own_node=args.own_node or "",
         own_namespace=os.environ.get("POD_NAMESPACE", ""),
-        listen=given["listen"] or found.listen,
-        listen_probes=given["listen_probes"] or found.listen_probes,
-        journal=replace(found.journal, path=given["journal"])
-        if given["journal"]
-        else found.journal,
-        log_format=given["log_format"] or found.log_format,
-        allowed=found.allowed if given["allowed"] is None else given["allowed"],
+        listen=args.listen or settings.listen,
+        listen_probes=args.listen_probes or settings.listen_probes,
+        journal=replace(settings.journal, path=args.journal) if args.journal else settings.journal,
+        log_format=args.log_format or settings.log_format,
+        allowed=settings.allowed if args.allowed is None else args.allowed,
     )
 
 
-def _repositories(given: dict[str, Any], told: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Those of the settings, or the one that `-C` names, with the options over it."""
-    from dataclasses import replace
-
+def _repositories(
+    args: RunArgs, configured: tuple[RepositorySettings, ...]
+) -> tuple[RepositorySettings, ...]:
+    """The repositories of the settings, or the one of `-C`, with the options applied."""
     from gitops_ds.settings.repository import RepositorySettings
 
-    changes = {option: given[option] for option in ("branch", "path") if given[option] is not None}
-    if len(told) > 1 and (given["url"] or changes):
+    changes: dict[str, Any] = {} if args.branch is None else {"branch": args.branch}
+    if args.path is not None:
+        changes["path"] = args.path
+    if len(configured) > 1 and (args.url or changes):
         raise click.UsageError(
             "the settings name several repositories: -C, --branch and --path are for one"
         )
-    if url := given["url"]:
+    if url := args.url:
         from gitops_ds.pipeline import open_repository
 
-        named = open_repository.named(url, given["path"] or "")
+        named = open_repository.named(url, args.path or "")
         if named.where is None:
             raise click.UsageError(f"{url} is not in Git: the service follows commits")
-        told = told or (RepositorySettings(),)
+        configured = configured or (RepositorySettings(),)
         changes |= {"url": named.where.url, "path": named.path}
-    if given["interval"]:
-        every = given["interval"]
-        told = tuple(
+    if args.interval:
+        every = args.interval
+        configured = tuple(
             replace(
                 one,
                 interval=every,
                 jitter=every / 10,
                 retry_interval=min(one.retry_interval, every),
             )
-            for one in told
+            for one in configured
         )
-    return tuple(replace(one, **changes) for one in told)
+    return tuple(replace(one, **changes) for one in configured)

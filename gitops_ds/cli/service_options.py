@@ -5,11 +5,12 @@ is shown.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -37,17 +38,24 @@ service = options.together(
 )
 
 
-async def ask(given: dict[str, Any], work: Work) -> Body:
+@dataclass(frozen=True, kw_only=True)
+class ServiceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The service that a command steers, and its output."""
+
+    directory: str | None
+    id: str
+    output: str
+
+
+async def ask(args: ServiceArgs, work: Work) -> Body:
     """Does the work at the state that is meant, and prints its words, or all as JSON."""
-    from gitops_ds.client import connect
     from gitops_ds.commands import service_requests
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    where = service_requests.Where(connection.state_namespace, given["id"], given["directory"])
-    async with connect.opened(connection) as cluster:
+    where = service_requests.Where(args.state_namespace, args.id, args.directory)
+    async with args.open_cluster() as cluster:
         found = await service_requests.find(cluster, where)
         body, words = await work(cluster, where, found)
-    if given["output"] == "json":
+    if args.output == "json":
         options.show_json(service_requests.as_json(found, body))
     else:
         click.echo(words)

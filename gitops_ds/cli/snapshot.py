@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
 from gitops_ds.model.plural import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds snapshot`."""
+
+    hash_names: bool
 
 
 @click.command()
 @options.option("--hash-names", is_flag=True, help="Nodes go by names that say nothing.")
 @options.access
 @options.common
-def snapshot(**given: Any) -> int:
+@arguments.typed(SnapshotArgs)
+def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and what these name as JSON, for `check
     --inventory`.
     """
-    return options.run(_snapshot(given))
+    return options.run(_snapshot(args))
 
 
-async def _snapshot(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _snapshot(args: SnapshotArgs) -> int:
     from gitops_ds.commands.check import live_cluster
 
-    async with connect.opened(connect.Connection(given["kubeconfig"], given["context"])) as cluster:
+    async with args.open_cluster() as cluster:
         bodies = await live_cluster.survey(cluster)
-    options.show_json(live_cluster.published(bodies, hash_names=given["hash_names"]))
+    options.show_json(live_cluster.published(bodies, hash_names=args.hash_names))
     nodes = sum(body["kind"] == "Node" for body in bodies)
     options.say(
         f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}",
-        quiet=given["quiet"],
+        quiet=args.quiet,
     )
     return 0

@@ -5,11 +5,12 @@ commit is applied.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options, table
+from gitops_ds.cli import arguments, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.source_status import SourceStatus
@@ -18,34 +19,41 @@ HEAD = ["NAME", "REPOSITORY", "BRANCH", "NEWEST", "APPLIED", "CONDITION", "LOOKE
 WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourcesArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds sources`."""
+
+    output: str
+
+
 @click.command()
 @options.connection
 @options.output("text", "wide", "json", "yaml", "name")
 @options.common
-def sources(**given: Any) -> int:
+@arguments.typed(SourcesArgs)
+def sources(args: SourcesArgs) -> int:
     """The followed repositories: newest commit, applied commit, condition, last look."""
-    return options.run(_sources(given))
+    return options.run(_sources(args))
 
 
-async def _sources(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _sources(args: SourcesArgs) -> int:
     from gitops_ds.commands import sources as commands_sources
     from gitops_ds.model import names
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    connection = args.connection()
     now = time.time()
-    async with connect.opened(connection) as cluster:
+    async with args.open_cluster() as cluster:
         found = await commands_sources.look(cluster, connection.state_namespace, now)
-    if given["output"] in ("json", "yaml"):
+    if args.output in ("json", "yaml"):
         items = [commands_sources.as_json(status) for status in found]
         document = {"apiVersion": names.API_VERSION, "kind": "SourceStatusList", "items": items}
-        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
-    elif given["output"] == "name":
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+    elif args.output == "name":
         click.echo("".join(f"source/{status.id}\n" for status in found), nl=False)
     elif not found:
         click.echo(f"No sources found in namespace {connection.state_namespace}.")
     else:
-        click.echo(_table(found, now, wide=given["output"] == "wide"), nl=False)
+        click.echo(_table(found, now, wide=args.output == "wide"), nl=False)
     return 0
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
 from gitops_ds.model.plural import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds support-dump`."""
+
+    file: str | None
+    settings: str | None
+    logs: bool
+    output: str
 
 
 @click.command("support-dump")
@@ -26,34 +36,34 @@ from gitops_ds.model.plural import counted
 @options.connection
 @options.output("text", "json")
 @options.common
-def support_dump(**given: Any) -> int:
+@arguments.typed(SupportDumpArgs)
+def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs, without
     secrets, for a bug report.
     """
-    return options.run(_support_dump(given))
+    return options.run(_support_dump(args))
 
 
-async def _support_dump(given: dict[str, Any]) -> int:
+async def _support_dump(args: SupportDumpArgs) -> int:
     from gitops_ds import errors
-    from gitops_ds.client import connect
     from gitops_ds.client.rest import HttpCluster
     from gitops_ds.commands.support_dump import collect
 
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    file = Path(given["file"] or f"gitops-ds-support-{moment}.tar.gz")
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    wanted = collect.DumpOptions(connection.state_namespace, given["settings"])
+    file = Path(args.file or f"gitops-ds-support-{moment}.tar.gz")
+    connection = args.connection()
+    wanted = collect.DumpOptions(connection.state_namespace, args.settings)
     dump = await collect.local(wanted)
     try:
-        async with connect.opened(connection) as cluster:
-            raw = cluster.text if given["logs"] and isinstance(cluster, HttpCluster) else None
+        async with args.open_cluster() as cluster:
+            raw = cluster.text if args.logs and isinstance(cluster, HttpCluster) else None
             await collect.cluster(dump, cluster, wanted, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")
     data = collect.archive(dump, wanted.limits, now)
     collect.write(file, data)
-    if given["output"] == "json":
+    if args.output == "json":
         told = {
             "file": str(file),
             "bytes": len(data),
@@ -63,7 +73,7 @@ async def _support_dump(given: dict[str, Any]) -> int:
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **told})
         return 0
     for line in dump.missing:
-        options.say(f"not read: {line}", quiet=given["quiet"])
+        options.say(f"not read: {line}", quiet=args.quiet)
     click.echo(
         f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; read it before "
         "you send it"

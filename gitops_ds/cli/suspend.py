@@ -4,11 +4,12 @@ comparing goes on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options, service_options
+from gitops_ds.cli import arguments, options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -16,29 +17,39 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.objects import Body
 
 
+@dataclass(frozen=True, kw_only=True)
+class SuspendArgs(service_options.ServiceArgs):
+    """The arguments and options of `gitops-ds suspend`."""
+
+    agent: str | None
+    namespace: str
+
+
 @click.command()
 @click.argument("agent", required=False)
 @options.in_namespace
 @service_options.service
-def suspend(**given: Any) -> int:
+@arguments.typed(SuspendArgs)
+def suspend(args: SuspendArgs) -> int:
     """Write nothing for the repository, or for one agent, until it is resumed; what would be
     written is still told.
     """
-    return options.run(_suspend(given, suspended=True))
+    return options.run(_suspend(args, suspended=True))
 
 
 @click.command()
 @click.argument("agent", required=False)
 @options.in_namespace
 @service_options.service
-def resume(**given: Any) -> int:
+@arguments.typed(SuspendArgs)
+def resume(args: SuspendArgs) -> int:
     """Write again for the repository, or for one agent."""
-    return options.run(_suspend(given, suspended=False))
+    return options.run(_suspend(args, suspended=False))
 
 
-async def _suspend(given: dict[str, Any], *, suspended: bool) -> int:
-    if given["agent"]:
-        return await _agent(given, suspended=suspended)
+async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
+    if args.agent:
+        return await _agent(args, args.agent, suspended=suspended)
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
@@ -54,28 +65,24 @@ async def _suspend(given: dict[str, Any], *, suspended: bool) -> int:
             else f"{found.id} is resumed",
         )
 
-    await service_options.ask(given, work)
+    await service_options.ask(args, work)
     return 0
 
 
-async def _agent(given: dict[str, Any], *, suspended: bool) -> int:
-    from gitops_ds.client import connect
+async def _agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
     from gitops_ds.commands import service_requests as service
     from gitops_ds.model import names
 
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
-        key = await service.suspend_agent(
-            cluster, given["agent"], given["namespace"], suspended=suspended
-        )
-    if given["output"] == "json":
-        told = {
+    async with args.open_cluster() as cluster:
+        key = await service.suspend_agent(cluster, agent, args.namespace, suspended=suspended)
+    if args.output == "json":
+        fields = {
             "kind": "Steering",
             "namespace": key.namespace,
             "name": key.name,
             "suspended": suspended,
         }
-        options.show_json({"apiVersion": names.API_VERSION, **told})
+        options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
         click.echo(
             f"{key} is {'suspended: nothing is written for its agent' if suspended else 'resumed'}"

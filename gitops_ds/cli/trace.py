@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from gitops_ds.cli import options, table
+from gitops_ds.cli import arguments, options, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds trace`."""
+
+    what: str
+    directory: str | None
+    path: str
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -23,26 +35,26 @@ from gitops_ds.cli import options, table
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
-def trace(**given: Any) -> int:
+@arguments.typed(TraceArgs)
+def trace(args: TraceArgs) -> int:
     """From pod/NAME, node/NAME, ds/NAME or commit/SHA: pod, node, revision, commit, author, file
     and line.
     """
-    return options.run(_trace(given))
+    return options.run(_trace(args))
 
 
-async def _trace(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _trace(args: TraceArgs) -> int:
     from gitops_ds.commands import trace as commands_trace
     from gitops_ds.fleet import agents as fleet_agents
 
-    kind, name = commands_trace.asked(given["what"])
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
-    async with connect.opened(connection) as cluster:
+    kind, name = commands_trace.asked(args.what)
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
         agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
-    items = await _items(commands_trace.found(agents, kind, name, given["namespace"]), given)
-    if given["output"] != "text":
+    items = await _items(commands_trace.found(agents, kind, name, args.namespace), args)
+    if args.output != "text":
         document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
-        options.show_json(document) if given["output"] == "json" else options.show_yaml(document)
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
         return 0
     head = [
         "NODE",
@@ -75,12 +87,12 @@ def _row(item: dict[str, Any]) -> list[str]:
     ]
 
 
-async def _items(entries: Any, given: dict[str, Any]) -> list[dict[str, Any]]:
+async def _items(entries: Any, args: TraceArgs) -> list[dict[str, Any]]:
     from gitops_ds import errors
     from gitops_ds.commands import trace as commands_trace
     from gitops_ds.pipeline import open_repository
 
-    named = open_repository.named(given["directory"], given["path"])
+    named = open_repository.named(args.directory, args.path)
     if named.where is None:
         return await commands_trace.traced(entries, commands_trace.CommitLookup())
     try:

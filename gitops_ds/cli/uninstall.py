@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
 from gitops_ds.model.plural import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class UninstallArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds uninstall`."""
+
+    owner: str
+    all_owners: bool
+    dry_run: bool
+    yes: bool
+    output: str
 
 
 @click.command()
@@ -25,25 +37,24 @@ from gitops_ds.model.plural import counted
 @options.connection
 @options.output("text", "json")
 @options.common
-def uninstall(**given: Any) -> int:
+@arguments.typed(UninstallArgs)
+def uninstall(args: UninstallArgs) -> int:
     """Take our labels, annotations, ownership of fields and memory off the cluster; no pod
     restarts.
     """
-    return options.run(_uninstall(given))
+    return options.run(_uninstall(args))
 
 
-async def _uninstall(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _uninstall(args: UninstallArgs) -> int:
     from gitops_ds.commands import uninstall as commands_uninstall
 
-    namespace = given["state_namespace"]
-    connection = connect.Connection(given["kubeconfig"], given["context"], namespace)
-    async with connect.opened(connection) as cluster:
-        what = await commands_uninstall.look(cluster, namespace, given["owner"])
-        if given["dry_run"]:
-            _show(given, what, handed_back=0)
+    namespace = args.state_namespace
+    async with args.open_cluster() as cluster:
+        what = await commands_uninstall.look(cluster, namespace, args.owner)
+        if args.dry_run:
+            _show(args, what, handed_back=0)
             return 0
-        if len(what.owners) > 1 and not given["all_owners"]:
+        if len(what.owners) > 1 and not args.all_owners:
             owners = ", ".join(sorted(what.owners))
             raise click.UsageError(
                 f"several repositories have objects here: name one with --owner ({owners}), or "
@@ -54,19 +65,19 @@ async def _uninstall(given: dict[str, Any]) -> int:
             f"Hand back {counted(len(what.objects), 'object')} of "
             f"{', '.join(sorted(what.owners)) or 'nobody'}?"
         )
-        if not given["yes"] and not (sys.stdin.isatty() and click.confirm(question, err=True)):
+        if not args.yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
             raise click.UsageError("nothing was changed: say --yes")
         changed = await commands_uninstall.hand_back(
-            cluster, namespace, what, lambda news: options.say(news, quiet=given["quiet"])
+            cluster, namespace, what, lambda news: options.say(news, quiet=args.quiet)
         )
-        if not given["owner"]:
+        if not args.owner:
             await commands_uninstall.clear(cluster, namespace)
-        _show(given, what, handed_back=changed)
+        _show(args, what, handed_back=changed)
     return 0
 
 
-def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
-    if given["output"] == "json":
+def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
+    if args.output == "json":
         told = {
             "owners": sorted(what.owners),
             "objects": [str(key) for key in what.objects],
@@ -74,7 +85,7 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
         }
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **told})
         return
-    for key in what.objects if given["dry_run"] else ():
+    for key in what.objects if args.dry_run else ():
         click.echo(f"would hand back {key}")
     for key in what.unknown:
         options.say(f"{key}: the cluster serves no such kind any more")
@@ -83,7 +94,7 @@ def _show(given: dict[str, Any], what: Any, *, handed_back: int) -> None:
             f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner "
             f"{owner} hands back what has its label"
         )
-    if not given["dry_run"]:
+    if not args.dry_run:
         click.echo(
             f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl "
             "delete -k deploy/"

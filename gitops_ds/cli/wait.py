@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli import arguments, options
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds wait`."""
+
+    name: str
+    commit: str
+    timeout: float
+    directory: str | None
+    namespace: str
+    output: str
 
 
 @click.command()
@@ -31,39 +43,33 @@ from gitops_ds.cli import options
 @options.connection
 @options.output("text", "json")
 @options.common
-def wait(**given: Any) -> int:
+@arguments.typed(WaitArgs)
+def wait(args: WaitArgs) -> int:
     """0 when every eligible node runs ds/NAME and it is available there; 1 when it failed, or time
     is up.
     """
-    return options.run(_wait(given))
+    return options.run(_wait(args))
 
 
-async def _wait(given: dict[str, Any]) -> int:
-    from gitops_ds.client import connect
+async def _wait(args: WaitArgs) -> int:
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents
     from gitops_ds.pipeline import open_repository
 
-    seconds = given["timeout"]
-    commit = (
-        await open_repository.commit_named(given["commit"], given["directory"])
-        if given["commit"]
-        else ""
-    )
-    connection = connect.Connection(given["kubeconfig"], given["context"], given["state_namespace"])
+    seconds = args.timeout
+    commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
+    connection = args.connection()
     includes = (
-        open_repository.includes(open_repository.named(given["directory"]), commit)
-        if commit
-        else None
+        open_repository.includes(open_repository.named(args.directory), commit) if commit else None
     )
-    awaited = commands_wait.Awaited(given["name"], given["namespace"], commit, seconds, includes)
+    awaited = commands_wait.Awaited(args.name, args.namespace, commit, seconds, includes)
 
     def say(news: str) -> None:
-        options.say(news, quiet=given["quiet"])
+        options.say(news, quiet=args.quiet)
 
-    async with connect.opened(connection) as cluster:
+    async with args.open_cluster() as cluster:
         agent = await commands_wait.attend(cluster, connection.state_namespace, awaited, say)
-    if given["output"] == "json":
+    if args.output == "json":
         options.show_json(
             {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}
         )

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli
-from gitops_ds.commands.check.report_cache import Question
+from gitops_ds.commands.check import report_cache, result_cache
+from gitops_ds.commands.check.report_cache import CachedReport
 from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.model.objects import Key, ListMember
@@ -51,28 +52,34 @@ FILES = Snapshot(None, {PurePosixPath("a.yaml"): b"a: b\n"})
 
 
 @pytest.fixture
-def question(tmp_path: Path) -> Question:
-    return Question(ResultCache(tmp_path / "checks", "name", b"secret", few=0), ("eu-1",), FILES)
+def question(tmp_path: Path) -> CachedReport:
+    return CachedReport(
+        ResultCache(tmp_path / "checks", "name", b"secret", few=0), ("eu-1",), FILES
+    )
 
 
-def test_a_report_is_given_back_as_it_was(question: Question) -> None:
-    assert question.answer() is None
-    question.keep(REPORT, FILES)
-    assert question.answer() == REPORT
+def test_a_report_is_given_back_as_it_was(question: CachedReport) -> None:
+    assert question.load() is None
+    question.save(REPORT, FILES)
+    assert question.load() == REPORT
 
 
 @pytest.mark.parametrize(
     "otherwise",
     [
-        lambda asked: replace(asked, words=("eu-2",)),
-        lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("a.yaml"): b"a: c\n"})),
-        lambda asked: replace(asked, standing=Snapshot(None, {PurePosixPath("b.yaml"): b"a: b\n"})),
+        lambda asked: replace(asked, inputs=("eu-2",)),
         lambda asked: replace(
-            asked, standing=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
+            asked, work_tree=Snapshot(None, {PurePosixPath("a.yaml"): b"a: c\n"})
         ),
-        lambda asked: replace(asked, standing=Snapshot(None, FILES.files, (FINDING,))),
-        lambda asked: replace(asked, memory=replace(asked.memory, secret=b"another")),
-        lambda asked: replace(asked, memory=replace(asked.memory, name="another")),
+        lambda asked: replace(
+            asked, work_tree=Snapshot(None, {PurePosixPath("b.yaml"): b"a: b\n"})
+        ),
+        lambda asked: replace(
+            asked, work_tree=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
+        ),
+        lambda asked: replace(asked, work_tree=Snapshot(None, FILES.files, (FINDING,))),
+        lambda asked: replace(asked, cache=replace(asked.cache, secret=b"another")),
+        lambda asked: replace(asked, cache=replace(asked.cache, name="another")),
     ],
     ids=[
         "words",
@@ -85,10 +92,10 @@ def test_a_report_is_given_back_as_it_was(question: Question) -> None:
     ],
 )
 def test_another_question_has_no_answer(
-    question: Question, otherwise: Callable[[Question], Question]
+    question: CachedReport, otherwise: Callable[[CachedReport], CachedReport]
 ) -> None:
-    question.keep(REPORT, FILES)
-    assert otherwise(question).answer() is None
+    question.save(REPORT, FILES)
+    assert otherwise(question).load() is None
 
 
 @pytest.mark.parametrize(
@@ -111,10 +118,10 @@ def test_another_question_has_no_answer(
     ],
 )
 def test_what_could_be_told_otherwise_or_to_others_is_not_kept(
-    question: Question, report: Report, seen: Snapshot
+    question: CachedReport, report: Report, seen: Snapshot
 ) -> None:
-    question.keep(report, seen)
-    assert question.answer() is None
+    question.save(report, seen)
+    assert question.load() is None
 
 
 class Desk:
@@ -193,3 +200,9 @@ def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: 
     path = desk.repository / "8.yaml"
     path.write_bytes(path.read_bytes() + b"#")
     assert desk.told() == whole
+
+
+def test_the_version_of_a_report_covers_packages_that_exist() -> None:
+    packages = Path(cli.__file__).parents[1]
+    for name in (*report_cache._PACKAGES, *result_cache._JUDGES):
+        assert (packages / name).is_dir(), name

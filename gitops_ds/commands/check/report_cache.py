@@ -1,8 +1,6 @@
-"""The whole report of a check, kept for the next one: a repository in which nothing changed is
-read, and not judged again.
+"""The cached report of the last check: a repository without changes is read, not checked again.
 
-It is sealed as what `remembering` keeps. A repository has one, the last: whoever asks otherwise in
-turns is answered from scratch.
+The entry is sealed as those of `result_cache`. A repository has one entry, the last.
 """
 
 from __future__ import annotations
@@ -19,51 +17,51 @@ from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report
 
-# What a report hangs on beside the files and what was asked.
-_TELLERS: Final = (
-    "app",
+# The packages that a report depends on.
+_PACKAGES: Final = (
+    "apimachinery",
+    "checks",
     "cli",
-    "kinds",
+    "commands",
+    "git",
     "model",
     "pipeline",
+    "plan",
+    "redaction",
     "render",
+    "renderers",
     "report",
     "schemas",
-    "source",
-    "validate",
+    "yaml",
 )
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _NO_SECRETS: Final = ReportSecrets()
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked of which files: `words` are all that a report hangs on beside them, the day
-    too.
-    """
+class CachedReport:
+    """The report of a work tree; `inputs` are all inputs of the report other than the files, the day included."""
 
-    memory: ResultCache
-    words: tuple[str, ...]
-    standing: Snapshot
+    cache: ResultCache
+    inputs: tuple[str, ...]
+    work_tree: Snapshot
 
-    def answer(self) -> Report | None:
-        """The report of an earlier check of the same; None where there is none."""
-        data = disk_cache.read(self.memory.directory, self._name, self.memory.secret)
+    def load(self) -> Report | None:
+        """The report of an earlier check with the same inputs and files; None if not cached."""
+        data = disk_cache.read(self.cache.directory, self._name, self.cache.secret)
         if data is None or not data.startswith(self._state):
             return None
         return replace(
-            msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.standing)
+            msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.work_tree)
         )
 
-    def keep(self, report: Report, seen: Snapshot) -> None:
-        """Keeps the report of what was seen, where its files are all that it was made of, and JSON
-        gives it back as it is.
-        """
+    def save(self, report: Report, tree: Snapshot) -> None:
+        """Caches the report if it depends on the files of `tree` alone and JSON preserves it."""
         if (
-            len(seen.files) < self.memory.few
-            or seen.expanded
-            or seen.charts
-            or seen.consumed
+            len(tree.files) < self.cache.few
+            or tree.expanded
+            or tree.charts
+            or tree.consumed
             or report.hidden != _NO_SECRETS
         ):
             return
@@ -79,18 +77,18 @@ class Question:
             return
         if is_kept:
             disk_cache.write(
-                self.memory.directory, self._name, [self._state, data], self.memory.secret
+                self.cache.directory, self._name, [self._state, data], self.cache.secret
             )
 
     @property
     def _name(self) -> str:
-        return disk_cache.key("report", self.memory.name)
+        return disk_cache.key("report", self.cache.name)
 
     @property
     def _state(self) -> bytes:
-        files = (part for path, data in self.standing.files.items() for part in (str(path), data))
+        files = (part for path, data in self.work_tree.files.items() for part in (str(path), data))
         return disk_cache.key(
-            result_cache.version(_TELLERS), repr((self.words, self.standing.findings)), *files
+            result_cache.version(_PACKAGES), repr((self.inputs, self.work_tree.findings)), *files
         ).encode()
 
 
