@@ -46,10 +46,12 @@ def version(args: VersionArgs) -> int:
     """Print the version of gitops-ds, of Python, and of the Kubernetes schemas inside."""
     import platform
 
+    from gitops_ds.apimachinery import kubernetes_versions
+
     told = {
         "gitops-ds": __version__,
         "python": platform.python_version(),
-        "kubernetes": "1.34 to 1.37",
+        "kubernetes": kubernetes_versions.RANGE,
     }
     if args.output == "json":
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **told})

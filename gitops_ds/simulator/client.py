@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import (
     EVERYTHING,
@@ -36,7 +37,7 @@ from gitops_ds.simulator.faults import (
 from gitops_ds.simulator.server import Ending, Server
 from gitops_ds.simulator.store import StoredChange
 
-VERSION = "v1.37.1"
+VERSION = f"v{kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]}"
 
 
 @dataclass(frozen=True, slots=True)

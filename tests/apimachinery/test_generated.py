@@ -1,5 +1,5 @@
-"""What `make schemas` generates is all of the versions that scripts/modules.py names, and each
-script runs without arguments.
+"""What `make schemas` generates covers the supported versions of Kubernetes, and each script runs
+without arguments.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from pathlib import Path
 
 import orjson
 
-from gitops_ds.apimachinery import builtin_resources, openapi
+from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = (ROOT / "scripts/modules.py").read_text()
-VERSIONS = dict(re.findall(r'"(1\.\d+)": "([\d.]+)"', MODULES))
-NEWEST = VERSIONS["1." + str(max(int(version.partition(".")[2]) for version in VERSIONS))]
+NEWEST = kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]
 
 
 def test_what_is_generated_is_of_the_versions_that_are_named() -> None:
@@ -22,12 +20,12 @@ def test_what_is_generated_is_of_the_versions_that_are_named() -> None:
         file.name.removesuffix(".json.gz").removeprefix("v")
         for file in (ROOT / "schemas/kubernetes").glob("v*.json.gz")
     }
-    assert schemas == set(VERSIONS) == set(openapi.VERSIONS)
+    assert schemas == set(kubernetes_versions.VERSIONS)
     assert (
         orjson.loads((ROOT / "schemas/kubernetes/types.json").read_bytes())["version"]
-        == f"0.{NEWEST}"
+        == f"0.{NEWEST.removeprefix('1.')}"
     )
-    assert f"Kubernetes v1.{NEWEST} " in str(builtin_resources.__doc__)
+    assert f"Kubernetes v{NEWEST} " in str(builtin_resources.__doc__)
 
 
 def test_no_script_of_the_target_takes_an_argument_that_the_target_does_not_give() -> None:

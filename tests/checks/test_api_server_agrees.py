@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.checks.schema import manifests
 from gitops_ds.model.objects import Resource, group_of
@@ -26,7 +26,11 @@ OF_THIS_CLUSTER = ("failed to allocate IP", "label on the containing namespace")
 
 
 def refused_by_us(body: dict[str, Any]) -> bool:
-    shape = [complaint for complaint in manifests.check(body, ("1.37",)) if complaint.refused]
+    shape = [
+        complaint
+        for complaint in manifests.check(body, (kubernetes_versions.NEWEST,))
+        if complaint.refused
+    ]
     return bool(shape) or any(hit.rule.refused for hit in rule_table.check(body))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import openapi
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, fastcheck, kubernetes
 from gitops_ds.yaml import parser
 
@@ -20,7 +20,8 @@ BODIES = [
     one.value
     for path in sorted(Path(__file__).parent.glob("cases/*/input.yaml"))
     for one in parser.read(path.name, path.read_bytes()).documents
-    if f"{one.value['apiVersion']}/{one.value['kind']}" in kubernetes.schemas(openapi.NEWEST).kinds
+    if f"{one.value['apiVersion']}/{one.value['kind']}"
+    in kubernetes.schemas(kubernetes_versions.NEWEST).kinds
 ]
 RIGHT = (
     parser.read("right", (Path(__file__).parent / "cases/right/input.yaml").read_bytes())
@@ -103,7 +104,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 def agree(body: Any) -> tuple[bool, bool]:
-    schemas = kubernetes.schemas(openapi.NEWEST)
+    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
     name = schemas.kinds[f"{body['apiVersion']}/{body['kind']}"]
     return schemas.passes(body["apiVersion"], body["kind"], body), error_messages.validator(
         schemas.definitions, name
@@ -126,7 +127,7 @@ def test_a_keyword_without_a_closure_is_an_error_at_once() -> None:
         fastcheck.Checks({"a": {"type": "string", "pattern": "x"}}).of("a")
 
 
-@pytest.mark.parametrize("version", openapi.VERSIONS)
+@pytest.mark.parametrize("version", kubernetes_versions.VERSIONS)
 def test_every_definition_of_every_version_compiles(version: str) -> None:
     schemas = kubernetes.schemas(version)
     for name in schemas.definitions:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine.rule import Rule
 from gitops_ds.checks.schema import manifests, parse_rules
 from gitops_ds.yaml import parser
 from tests.checks.test_rule_pages import over, parsed
 
-VERSIONS = ("1.34", "1.37")
+VERSIONS = (kubernetes_versions.OLDEST, kubernetes_versions.NEWEST)
 
 
 def found(example: str) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.schema import manifests
@@ -86,7 +87,9 @@ def found(rule: str, example: str) -> list[Any]:
     """
     body = manifest(example)
     shape = [
-        complaint.problem for complaint in manifests.check(body, ("1.37",)) if complaint.refused
+        complaint.problem
+        for complaint in manifests.check(body, (kubernetes_versions.NEWEST,))
+        if complaint.refused
     ]
     assert {problem.rule for problem in shape} <= {rule}, "another rule sees it first"
     return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
@@ -106,7 +109,7 @@ def said(example: int, path: objects.Path, message: str, fix: Fix | None = None)
 
 def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_of() -> None:
     body = parsed(GOOD)
-    assert not list(manifests.check(body, ("1.37",)))
+    assert not list(manifests.check(body, (kubernetes_versions.NEWEST,)))
     assert not [
         (rule.id, list(rule.check(body))) for rule in rule_table.RULES if list(rule.check(body))
     ]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gitops_ds.apimachinery import kubernetes_versions
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
     "kubernetes",
@@ -98,7 +100,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert '"error": 0' in run(program, "check", "fleet", "-o", "json")
     assert "kind: DaemonSet" in run(program, "render", "fleet")
     packaged = Path(where.strip()).parent
-    assert (packaged / "schemas/kubernetes/v1.37.json.gz").is_file()
+    assert (packaged / f"schemas/kubernetes/v{kubernetes_versions.NEWEST}.json.gz").is_file()
     assert (packaged / "examples-repo/gitops-ds.yaml").is_file()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
 from gitops_ds.commands.doctor import checks as doctor_checks
 from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.model.objects import Key
@@ -131,13 +131,17 @@ def test_git_is_new_enough_from_2_39(
     assert doctor_checks._git(version).verdict is verdict
 
 
+def _next(minor: str, step: int) -> str:
+    return f"1.{int(minor.removeprefix('1.')) + step}"
+
+
 @pytest.mark.parametrize(
     ("version", "verdict"),
     [
-        ("v1.33.9", CheckVerdict.WARNING),
-        ("v1.34.0", CheckVerdict.OK),
-        ("v1.37.1", CheckVerdict.OK),
-        ("v1.38.0-alpha.1", CheckVerdict.WARNING),
+        (f"v{_next(kubernetes_versions.OLDEST, -1)}.9", CheckVerdict.WARNING),
+        (f"v{kubernetes_versions.OLDEST}.0", CheckVerdict.OK),
+        (f"v{kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]}", CheckVerdict.OK),
+        (f"v{_next(kubernetes_versions.NEWEST, 1)}.0-alpha.1", CheckVerdict.WARNING),
     ],
 )
 def test_the_versions_of_kubernetes_that_were_tested_are_ok(
@@ -183,7 +187,7 @@ def test_all_is_well_on_a_real_cluster(
     )
     assert told.returncode == 0, told.stdout
     found = checks(told.stdout)
-    assert found["cluster"]["message"].startswith("Kubernetes v1.37")
+    assert found["cluster"]["message"].startswith(f"Kubernetes v{kubernetes_versions.NEWEST}")
     assert {check["verdict"] for name, check in found.items() if name.startswith("rights")} == {
         "ok"
     }

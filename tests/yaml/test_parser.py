@@ -14,7 +14,7 @@ from gitops_ds.model.finding import Mend
 from gitops_ds.model.objects import Path
 from gitops_ds.yaml import nodes, parser
 
-DOUBT = "to kubectl and something else to other YAML readers"
+DOUBT = "in kubectl and differs in other YAML parsers"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
     for old, new in zip("abcde", "bcdef", strict=True)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from gitops_ds.apimachinery import openapi
-from gitops_ds.apimachinery.openapi import NEWEST, VERSIONS
+from gitops_ds.apimachinery.kubernetes_versions import NEWEST, VERSIONS
 from gitops_ds.checks.schema import fastcheck
 
 

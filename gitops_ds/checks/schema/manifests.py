@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gitops_ds.apimachinery import openapi
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.schema import error_messages, kubernetes
 from gitops_ds.checks.schema.error_messages import Problem
@@ -98,7 +98,7 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
     a slip of the pen.
     """
     wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (
-        openapi.NEWEST,
+        kubernetes_versions.NEWEST,
     )
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     schemas = [kubernetes.schemas(version) for version in wanted]

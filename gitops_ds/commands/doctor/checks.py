@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gitops_ds import __version__, errors
-from gitops_ds.apimachinery import builtin_resources, openapi
+from gitops_ds.apimachinery import builtin_resources, kubernetes_versions, openapi
 from gitops_ds.checks.schema import kubernetes
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import repositories
@@ -86,7 +86,7 @@ def _yaml() -> Line:
 
 def _schemas() -> Line:
     try:
-        counts = {version: len(openapi.kinds(version)) for version in openapi.VERSIONS}
+        counts = {version: len(openapi.kinds(version)) for version in kubernetes_versions.VERSIONS}
     except (OSError, ValueError, KeyError) as error:
         return Line(
             "schemas",
@@ -201,12 +201,11 @@ async def _live(
 
 def _version(version: str) -> Line:
     minor = ".".join(version.removeprefix("v").split(".")[:2])
-    if minor in openapi.VERSIONS:
+    if minor in kubernetes_versions.VERSIONS:
         return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
-    oldest, newest = openapi.VERSIONS[0], openapi.NEWEST
     advice = (
         f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are "
-        f"{oldest} to {newest}"
+        f"{kubernetes_versions.RANGE}"
     )
     return Line(
         "cluster",
