@@ -247,7 +247,8 @@ def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | Non
     rollout = change.rollout
     base, head = sides.base[change.key], sides.head[change.key]
     obstacles = tuple(
-        message for _, message in regressions.no_way_back(change.key, base.body, head.body, sides)
+        violation.message
+        for violation in regressions.no_way_back(change.key, base.body, head.body, sides)
     )
     if rollout is None or not (rollout.rolls or obstacles):
         return None

@@ -91,7 +91,8 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
     argument = pod(initContainers=[{"name": "init", "command": ["run", f"--{name}={value}"]}])
     config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {name: value}}
     for body in (with_env(name, value), argument, config):
-        ((path, message, *_),) = hardcoded_secrets.no_secrets(body)
+        (violation,) = hardcoded_secrets.no_secrets(body)
+        path, message = violation.path, violation.message
         assert value not in message
         assert value not in str(path)
 
@@ -203,6 +204,11 @@ def test_every_fix_names_a_step_and_can_be_kept_in_a_set() -> None:
             }
         ],
     )
-    fixes = [told[2] for rule in rule_table.RULES for told in rule.check(body) if len(told) == 3]
+    fixes = [
+        violation.fix
+        for rule in rule_table.RULES
+        for violation in rule.check(body)
+        if violation.fix
+    ]
     assert len(set(fixes)) > 10
     assert all(fix.words and fix.mends for fix in fixes)

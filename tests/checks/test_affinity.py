@@ -46,7 +46,7 @@ def can_be_met(conditions: list[dict[str, Any]]) -> bool:
 
 
 def told(body: dict[str, Any]) -> list[str]:
-    return [hit[1] for hit in affinity.terms_can_be_met(body)]
+    return [violation.message for violation in affinity.terms_can_be_met(body)]
 
 
 @given(st.lists(listing | being, min_size=1, max_size=4))

@@ -12,7 +12,7 @@ def test_a_limit_of_null_is_a_limit_of_zero() -> None:
     body = daemonset("agent", "registry.example.com/agent:1", "default")
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"memory": "1Mi"}, "limits": {"memory": None}}
-    ((path, _),) = (said[:2] for said in resources.requests_within_limits(body))
+    (path,) = (violation.path for violation in resources.requests_within_limits(body))
     assert path[-3:] == ("resources", "requests", "memory")
     container["resources"]["requests"] = {"memory": None}
     assert list(resources.requests_within_limits(body)) == []

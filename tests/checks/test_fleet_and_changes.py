@@ -11,7 +11,7 @@ from gitops_ds.checks.change import object_changes
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue
 from gitops_ds.checks.engine.change_context import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.cluster_context import FleetRule
+from gitops_ds.checks.engine.cluster_context import ClusterRule
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
@@ -204,7 +204,7 @@ def test_changes(
 @pytest.mark.parametrize(
     "rule", [*cluster_rules.RULES, *object_changes.RULES], ids=lambda rule: rule.id
 )
-def test_each_has_a_page(rule: FleetRule | ChangeRule) -> None:
+def test_each_has_a_page(rule: ClusterRule | ChangeRule) -> None:
     page = rule_pages.of(rule.id)
     assert page is not None
     first = next(row for row in catalogue.rows() if row.id == rule.id)

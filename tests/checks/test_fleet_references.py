@@ -109,7 +109,7 @@ CONTAINER = {"name": "agent", "image": "x:1"}
     ],
 )
 def test_what_pods_name_is_in_the_repository(spec: dict[str, Any], missing: list[str]) -> None:
-    told = [message for _, _, message in cluster_rules.known_references(of(agent(**spec)))]
+    told = [one.message for one in cluster_rules.known_references(of(agent(**spec)))]
     assert [message.split("has no ")[1].split(":")[0] for message in told] == missing
     there = [named(*text.replace("logging/", "").split()) for text in missing]
     assert not list(cluster_rules.known_references(of(agent(**spec), *there)))
@@ -216,7 +216,8 @@ def test_the_namespace_says_which_level_it_enforces() -> None:
         "name": "logging",
         "labels": {"pod-security.kubernetes.io/enforce": "baseline"},
     }
-    ((_, _, message, _),) = cluster_rules.admitted(of(wanting, space))
+    (violation,) = cluster_rules.admitted(of(wanting, space))
+    message = violation.message
     assert (
         message
         == "the namespace enforces baseline, and no pod can be made: it does not take hostPID"

@@ -23,9 +23,7 @@ def found(example: str) -> set[str]:
     for one in file.documents:
         body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
         told |= {
-            complaint.problem.rule
-            for complaint in manifests.check(body, VERSIONS)
-            if complaint.refused
+            complaint.rule for complaint in manifests.check(body, VERSIONS) if complaint.refused
         }
     return told
 

@@ -13,9 +13,8 @@ import pytest
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue, rule_table
+from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
-from gitops_ds.model import objects
-from gitops_ds.model.finding import Fix
 from gitops_ds.model.objects import show_path
 from gitops_ds.yaml import parser
 from tests import goldens
@@ -87,18 +86,18 @@ def found(rule: str, example: str) -> list[Any]:
     """
     body = manifest(example)
     shape = [
-        complaint.problem
+        complaint
         for complaint in manifests.check(body, (kubernetes_versions.NEWEST,))
         if complaint.refused
     ]
-    assert {problem.rule for problem in shape} <= {rule}, "another rule sees it first"
+    assert {error.rule for error in shape} <= {rule}, "another rule sees it first"
     return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
 
 
-def said(example: int, path: objects.Path, message: str, fix: Fix | None = None) -> str:
-    """A hit, and how it would be mended: `safe fix` or `proposal`."""
-    lines = [f"{example} {show_path(path)}: {message}"]
-    if fix:
+def said(example: int, violation: Violation) -> str:
+    """A violation and its fix: `safe fix` or `proposal`."""
+    lines = [f"{example} {show_path(violation.path)}: {violation.message}"]
+    if fix := violation.fix:
         lines.append(f"  {'safe fix' if fix.safe else 'proposal'}: {fix.words}")
         lines += [
             f"    {show_path(one.path)} {f'is called {one.key}' if one.key else one.value}"
@@ -129,7 +128,7 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
     for number, example in enumerate(page.wrong, 1):
         hits = found(rule, example)
         assert hits, f"not found in:\n{example}"
-        told += [said(number, *hit) for hit in hits if isinstance(hit, tuple)]
+        told += [said(number, hit) for hit in hits if isinstance(hit, Violation)]
     if any(row.id == rule and not row.refused for row in rule_table.RULES):
         goldens.check(ADVICE / f"{rule}.txt", "".join(told))
     for example in page.right:

@@ -285,6 +285,6 @@ def test_a_switch_without_a_rule_is_told() -> None:
         (
             "gitops-ds.yaml:4:3",
             False,
-            'there is no rule "DS4111" to switch: did you mean "DS411"? (docs/rules.md lists them)',
+            'rule "DS4111" not found: did you mean "DS411"? (see docs/rules.md)',
         )
     ]

@@ -227,9 +227,9 @@ def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
     body = bodies(1)[0]
     container = body["spec"]["template"]["spec"]["containers"][0]
     complained: list[Any] = []
-    for path, _ in hardcoded_secrets.no_secrets(body):
+    for violation in hardcoded_secrets.no_secrets(body):
         found: Any = body
-        for step in path:
+        for step in violation.path:
             found = found[step]
         complained.append(found)
     assert len(complained) >= 5

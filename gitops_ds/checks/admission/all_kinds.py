@@ -16,11 +16,11 @@ from gitops_ds.checks.admission import (
     resources,
     volumes,
 )
-from gitops_ds.checks.engine.rule import pod_path
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import Violation, pod_path
+from gitops_ds.model.objects import Body
 
 
-def missing(body: Body) -> Iterator[tuple[Path, str]]:
+def missing(body: Body) -> Iterator[Violation]:
     """DS005: an empty text is an absent field to the API server, and some fields are asked for by
     others.
     """
@@ -32,7 +32,7 @@ def missing(body: Body) -> Iterator[tuple[Path, str]]:
         yield from volumes.missing(body)
 
 
-def values(body: Body) -> Iterator[tuple[Path, str]]:
+def values(body: Body) -> Iterator[Violation]:
     """DS006: a value out of range, or one that excludes another."""
     yield from companions.values(body)
     if pod_path(body) is not None:
@@ -42,7 +42,7 @@ def values(body: Body) -> Iterator[tuple[Path, str]]:
         yield from resources.claims(body)
 
 
-def names(body: Body) -> Iterator[tuple[Path, str]]:
+def names(body: Body) -> Iterator[Violation]:
     """DS011: the names of the object, and those in it."""
     yield from object_names.names(body)
     yield from embedded_names.names(body)

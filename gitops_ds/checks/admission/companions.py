@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.admission import containers, object_names, pods
-from gitops_ds.checks.engine.rule import items, section
-from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
+from gitops_ds.checks.engine.rule import Spec, Violation, items, section
+from gitops_ds.model.objects import Body
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _NAMED_AT_MOST: Final = 1_000_000_000
@@ -23,15 +20,15 @@ _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 _BYTES_AT_MOST: Final = 1024 * 1024
 
 
-def missing(body: Body) -> Iterator[Said]:
+def missing(body: Body) -> Iterator[Violation]:
     """DS005: what an object can't do without."""
     metadata = section(body.get("metadata"))
     if metadata.get("name") == "":
-        yield ("metadata", "name"), "the name is empty: it is required"
+        yield Violation(("metadata", "name"), "the name is empty: it is required")
     for index, owner in enumerate(items(metadata.get("ownerReferences"))):
         for field in ("apiVersion", "kind", "name", "uid"):
             if owner.get(field) == "":
-                yield (
+                yield Violation(
                     ("metadata", "ownerReferences", index, field),
                     f"{field} is empty: it is required",
                 )
@@ -40,93 +37,94 @@ def missing(body: Body) -> Iterator[Said]:
         yield from look(body)
 
 
-def values(body: Body) -> Iterator[Said]:
+def values(body: Body) -> Iterator[Violation]:
     """DS006: values that a field does not take, alone or beside another."""
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
-        yield ("metadata", "uid"), "a uid means one object of one cluster: remove it"
+        yield Violation(("metadata", "uid"), "a uid means one object of one cluster: remove it")
     if (version := metadata.get("resourceVersion")) and not (
         version.isascii() and version.isdigit()
     ):
-        yield ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
+        yield Violation(
+            ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
+        )
     # The API server counts the generations of workloads itself.
     if (metadata.get("generation") or 0) < 0 and body.get("kind") in _UNCOUNTED:
-        yield ("metadata", "generation"), "the generation is below 0: remove it"
+        yield Violation(("metadata", "generation"), "the generation is below 0: remove it")
     look = _VALUES.get(str(body.get("kind")))
     if look:
         yield from look(body)
 
 
-def _missing_of_service(body: Body) -> Iterator[Said]:
+def _missing_of_service(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     ports = items(spec.get("ports"))
     if spec.get("type") == "ExternalName":
         if not str(spec.get("externalName") or "").removesuffix("."):
-            yield ("spec", "externalName"), "a Service of type ExternalName needs an externalName"
+            yield Violation(
+                ("spec", "externalName"), "a Service of type ExternalName needs an externalName"
+            )
     elif not ports and not _headless(spec):
-        yield (
-            ("spec", "ports"),
-            "a Service needs ports; without any it is headless: clusterIP: None",
+        yield Violation(
+            ("spec", "ports"), "a Service needs ports; without any it is headless: clusterIP: None"
         )
     for index, port in enumerate(ports):
         if len(ports) > 1 and not port.get("name"):
-            yield ("spec", "ports", index), "of several ports each needs a name"
+            yield Violation(("spec", "ports", index), "of several ports each needs a name")
 
 
-def _missing_of_role(body: Body) -> Iterator[Said]:
+def _missing_of_role(body: Body) -> Iterator[Violation]:
     for index, rule in enumerate(items(body.get("rules"))):
         place = ("rules", index)
         if not rule.get("verbs"):
-            yield (*place, "verbs"), "the rule needs verbs"
+            yield Violation((*place, "verbs"), "the rule needs verbs")
         if not rule.get("nonResourceURLs"):
             for field in ("apiGroups", "resources"):
                 if not rule.get(field):
-                    yield (
+                    yield Violation(
                         (*place, field),
-                        (
-                            "the rule needs "
-                            f"{field}{' (the core group is an empty text)' * (field == 'apiGroups')}"
-                        ),
+                        "the rule needs "
+                        f"{field}{' (the core group is an empty text)' * (field == 'apiGroups')}",
                     )
     if (aggregation := body.get("aggregationRule")) is not None and not aggregation.get(
         "clusterRoleSelectors"
     ):
-        yield ("aggregationRule",), "aggregationRule needs clusterRoleSelectors"
+        yield Violation(("aggregationRule",), "aggregationRule needs clusterRoleSelectors")
 
 
-def _missing_of_binding(body: Body) -> Iterator[Said]:
+def _missing_of_binding(body: Body) -> Iterator[Violation]:
     if section(body.get("roleRef")).get("name") == "":
-        yield ("roleRef", "name"), "the role has no name"
+        yield Violation(("roleRef", "name"), "the role has no name")
     for index, one in enumerate(items(body.get("subjects"))):
         if one.get("name") == "":
-            yield ("subjects", index, "name"), "the subject has no name"
+            yield Violation(("subjects", index, "name"), "the subject has no name")
 
 
-def _missing_of_account(body: Body) -> Iterator[Said]:
+def _missing_of_account(body: Body) -> Iterator[Violation]:
     for index, one in enumerate(items(body.get("secrets"))):
         if one.get("name") is None:
-            yield ("secrets", index), "the secret has no name"
+            yield Violation(("secrets", index), "the secret has no name")
 
 
-def _headless(spec: Part) -> bool:
+def _headless(spec: Spec) -> bool:
     return spec.get("clusterIP") == "None" or "None" in (spec.get("clusterIPs") or ())
 
 
 _EXTERNAL: Final = ("NodePort", "LoadBalancer")
 
 
-def _values_of_service(body: Body) -> Iterator[Said]:
+def _values_of_service(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     kind = spec.get("type") or "ClusterIP"
     if kind in _EXTERNAL and _headless(spec):
-        yield ("spec", "clusterIP"), f"clusterIP None does not go with type {kind}"
+        yield Violation(("spec", "clusterIP"), f"clusterIP None does not go with type {kind}")
     if kind == "ExternalName":
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(field):
-                yield ("spec", field), f"a Service of type ExternalName takes no {field}"
+                yield Violation(("spec", field), f"a Service of type ExternalName takes no {field}")
         name = str(spec.get("externalName") or "").removesuffix(".")
         if name and not object_names.subdomain(name):
-            yield ("spec", "externalName"), f'"{name}" is no name of a host'
+            yield Violation(("spec", "externalName"), f'"{name}" is no name of a host')
     yield from _service_ports(spec, kind)
     yield from _service_addresses(spec, kind)
     if kind != "LoadBalancer":
@@ -136,17 +134,19 @@ def _values_of_service(body: Body) -> Iterator[Said]:
             "allocateLoadBalancerNodePorts",
         ):
             if spec.get(field) not in (None, []):
-                yield ("spec", field), f"{field} goes with type LoadBalancer, not with {kind}"
+                yield Violation(
+                    ("spec", field), f"{field} goes with type LoadBalancer, not with {kind}"
+                )
     reachable = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
     if spec.get("externalTrafficPolicy") and not reachable:
-        yield (
+        yield Violation(
             ("spec", "externalTrafficPolicy"),
             "externalTrafficPolicy is for Services that are reached from outside",
         )
     if spec.get("healthCheckNodePort") and not (
         kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     ):
-        yield (
+        yield Violation(
             ("spec", "healthCheckNodePort"),
             "healthCheckNodePort needs type LoadBalancer and externalTrafficPolicy: Local",
         )
@@ -154,15 +154,13 @@ def _values_of_service(body: Body) -> Iterator[Said]:
     if len(set(families)) < len(families) or (
         len(families) > 1 and spec.get("ipFamilyPolicy") in (None, "SingleStack")
     ):
-        yield (
+        yield Violation(
             ("spec", "ipFamilies"),
-            (
-                "each family once, and two of them with ipFamilyPolicy PreferDualStack or "
-                "RequireDualStack"
-            ),
+            "each family once, and two of them with ipFamilyPolicy PreferDualStack or "
+            "RequireDualStack",
         )
     if (spread := spec.get("trafficDistribution")) is not None and spread not in _SPREADS:
-        yield (
+        yield Violation(
             ("spec", "trafficDistribution"),
             f'trafficDistribution is "{spread}": write {", ".join(_SPREADS)}',
         )
@@ -174,7 +172,7 @@ def _values_of_service(body: Body) -> Iterator[Said]:
         and seconds is not None
         and not 0 < seconds <= 86400
     ):
-        yield (
+        yield Violation(
             ("spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"),
             f"{seconds} s: write 1 to 86400",
         )
@@ -183,35 +181,35 @@ def _values_of_service(body: Body) -> Iterator[Said]:
 _SPREADS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
-def _service_ports(spec: Part, kind: str) -> Iterator[Said]:
+def _service_ports(spec: Spec, kind: str) -> Iterator[Violation]:
     names, numbers, on_nodes = set[str](), set[tuple[str, Any]](), set[tuple[str, Any]]()
     for index, port in enumerate(items(spec.get("ports"))):
         place = ("spec", "ports", index)
         name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
         if problem := containers.wrong_port(port.get("port") or 0):
-            yield (*place, "port"), problem
+            yield Violation((*place, "port"), problem)
         target = port.get("targetPort")
         if target not in (None, 0, "") and (problem := containers.wrong_port(target)):
-            yield (*place, "targetPort"), problem
+            yield Violation((*place, "targetPort"), problem)
         if name and name in names:
-            yield (*place, "name"), f'the name "{name}" is here a second time'
+            yield Violation((*place, "name"), f'the name "{name}" is here a second time')
         names.add(name)
         on_node = port.get("nodePort") or 0
         if on_node and kind == "ClusterIP":
-            yield (*place, "nodePort"), "nodePort does not go with type ClusterIP"
+            yield Violation((*place, "nodePort"), "nodePort does not go with type ClusterIP")
         if on_node and (protocol, on_node) in on_nodes:
-            yield (*place, "nodePort"), f"{protocol} {on_node} is here a second time"
+            yield Violation((*place, "nodePort"), f"{protocol} {on_node} is here a second time")
         on_nodes.add((protocol, on_node))
         if (protocol, port.get("port")) in numbers:
-            yield place, f"{protocol} {port.get('port')} is here a second time"
+            yield Violation(place, f"{protocol} {port.get('port')} is here a second time")
         numbers.add((protocol, port.get("port")))
         if (protocol := port.get("appProtocol")) is not None and not object_names.qualified(
             protocol
         ):
-            yield (*place, "appProtocol"), f'"{protocol}" is no name of a protocol'
+            yield Violation((*place, "appProtocol"), f'"{protocol}" is no name of a protocol')
 
 
-def _service_addresses(spec: Part, kind: str) -> Iterator[Said]:
+def _service_addresses(spec: Spec, kind: str) -> Iterator[Violation]:
     own, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
     if kind != "ExternalName":
         for place, one in [
@@ -219,18 +217,18 @@ def _service_addresses(spec: Part, kind: str) -> Iterator[Said]:
             *((("spec", "clusterIPs", at), one) for at, one in enumerate(several)),
         ]:
             if one not in ("", "None") and not pods.is_address(one):
-                yield place, f'"{one}" is no IP address, and not None'
+                yield Violation(place, f'"{one}" is no IP address, and not None')
         if several and several[0] != own and (own or len(several) > 2):
-            yield ("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP"
+            yield Violation(("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP")
     for index, one in enumerate(spec.get("externalIPs") or ()):
         if not pods.is_address(one or "") or not _from_outside(one):
-            yield (
+            yield Violation(
                 ("spec", "externalIPs", index),
                 f'"{one}" is no address that can be reached from outside',
             )
     for index, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         if not _is_range(str(one or "").strip()):
-            yield (
+            yield Violation(
                 ("spec", "loadBalancerSourceRanges", index),
                 f'"{one}" is no range of addresses, such as 10.0.0.0/8',
             )
@@ -253,16 +251,16 @@ def _is_range(text: str) -> bool:
     return bits == "0" or not bits.startswith("0")
 
 
-def _values_of_role(body: Body) -> Iterator[Said]:
+def _values_of_role(body: Body) -> Iterator[Violation]:
     for index, rule in enumerate(items(body.get("rules"))):
         if rule.get("nonResourceURLs"):
             if body.get("kind") == "Role":
-                yield (
+                yield Violation(
                     ("rules", index, "nonResourceURLs"),
                     "a Role knows no nonResourceURLs: write a ClusterRole",
                 )
             if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-                yield (
+                yield Violation(
                     ("rules", index),
                     "a rule is about resources or about nonResourceURLs: make two of it",
                 )
@@ -272,12 +270,14 @@ def _values_of_role(body: Body) -> Iterator[Said]:
         yield from pods.selector(("aggregationRule", "clusterRoleSelectors", index), one)
 
 
-def _values_of_binding(body: Body) -> Iterator[Said]:
+def _values_of_binding(body: Body) -> Iterator[Violation]:
     role = section(body.get("roleRef"))
     if role.get("apiGroup") not in (None, "", _GROUP):
-        yield ("roleRef", "apiGroup"), f'the group of roles is {_GROUP}, not "{role["apiGroup"]}"'
+        yield Violation(
+            ("roleRef", "apiGroup"), f'the group of roles is {_GROUP}, not "{role["apiGroup"]}"'
+        )
     if body.get("kind") == "ClusterRoleBinding" and role.get("kind") == "Role":
-        yield (
+        yield Violation(
             ("roleRef", "kind"),
             "a ClusterRoleBinding gives a ClusterRole: for a Role write a RoleBinding",
         )
@@ -285,48 +285,50 @@ def _values_of_binding(body: Body) -> Iterator[Said]:
         group, wanted = one.get("apiGroup"), "" if one.get("kind") == "ServiceAccount" else _GROUP
         if group is not None and group != wanted and group:
             shown = f"is {wanted}" if wanted else "is empty"
-            yield (
+            yield Violation(
                 ("subjects", index, "apiGroup"),
                 f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"',
             )
 
 
-def _values_of_priority(body: Body) -> Iterator[Said]:
+def _values_of_priority(body: Body) -> Iterator[Violation]:
     value, name = body.get("value"), str(section(body.get("metadata")).get("name") or "")
     if name.startswith("system-"):
         if _SYSTEM.get(name) != value or body.get("globalDefault"):
-            yield (
+            yield Violation(
                 ("metadata", "name"),
                 f'"{name}": names that begin with system- are Kubernetes\' own',
             )
     elif isinstance(value, int) and value > _NAMED_AT_MOST:
-        yield (
+        yield Violation(
             ("value",),
             f"{value} is more than {_NAMED_AT_MOST}, the most that a class of one's own can have",
         )
 
 
-def _values_of_config(body: Body) -> Iterator[Said]:
+def _values_of_config(body: Body) -> Iterator[Violation]:
     texts, blobs = section(body.get("data")), section(body.get("binaryData"))
     for key in texts:
         if key in blobs:
-            yield ("data", key), f'"{key}" is in binaryData too'
+            yield Violation(("data", key), f'"{key}" is in binaryData too')
     size = sum(len((text or "").encode()) for text in texts.values()) + sum(
         len(blob or "") * 3 // 4 for blob in blobs.values()
     )
     if size > _BYTES_AT_MOST + 2 * len(blobs):
-        yield ("data",), f"the ConfigMap holds {size:,} bytes: at most {_BYTES_AT_MOST:,} are taken"
+        yield Violation(
+            ("data",), f"the ConfigMap holds {size:,} bytes: at most {_BYTES_AT_MOST:,} are taken"
+        )
 
 
-def _values_of_daemonset(body: Body) -> Iterator[Said]:
+def _values_of_daemonset(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     for field in ("minReadySeconds", "revisionHistoryLimit"):
         if (spec.get(field) or 0) < 0:
-            yield ("spec", field), f"{field} is {spec[field]}: it can't be below 0"
+            yield Violation(("spec", field), f"{field} is {spec[field]}: it can't be below 0")
     yield from pods.selector(("spec", "selector"), spec.get("selector"))
 
 
-Look = Callable[[Body], Iterator[Said]]
+Look = Callable[[Body], Iterator[Violation]]
 
 _MISSING: Final[Mapping[str, Look]] = {
     "Service": _missing_of_service,

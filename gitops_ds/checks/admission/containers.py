@@ -8,16 +8,13 @@ An empty text is an absent field there, and 0 is where a default stands in for i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS: Final = ("postStart", "preStop")
@@ -33,38 +30,42 @@ _COUNTS: Final = (
 _USER_AT_MOST: Final = (1 << 31) - 1
 
 
-def missing(body: Body) -> Iterator[Said]:
+def missing(body: Body) -> Iterator[Violation]:
     """DS005: what a container can't do without."""
     for way, container in containers(body):
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
-                yield (*way, field), f"the container has no {field}"
+                yield Violation((*way, field), f"the container has no {field}")
         if "env" in container or "envFrom" in container:
             yield from _missing_of_variables(way, container)
         for place, handler in _handlers(way, container):
             if not any(handler.get(one) is not None for one in _HANDLERS):
-                yield place, f"{place[-1]} does nothing: give it one of {', '.join(_HANDLERS[:4])}"
+                yield Violation(
+                    place, f"{place[-1]} does nothing: give it one of {', '.join(_HANDLERS[:4])}"
+                )
             elif (command := handler.get("exec")) is not None and not command.get("command"):
-                yield (*place, "exec"), "exec needs a command"
+                yield Violation((*place, "exec"), "exec needs a command")
         for field, place_of in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
             for index, mount in enumerate(container.get(field) or ()):
                 if mount and (mount.get("name") == "" or mount.get(place_of) == ""):
-                    yield (*way, field, index), f"a mount needs a name and a {place_of}"
+                    yield Violation((*way, field, index), f"a mount needs a name and a {place_of}")
         if context := container.get("securityContext"):
             for field in ("seccompProfile", "appArmorProfile"):
                 yield from missing_of_profile((*way, "securityContext"), context, field)
 
 
-def _missing_of_variables(way: Path, container: Part) -> Iterator[Said]:
+def _missing_of_variables(way: Path, container: Spec) -> Iterator[Violation]:
     for index, one in enumerate(items(container.get("env"))):
         if one.get("name") == "":
-            yield (*way, "env", index, "name"), "the variable has no name"
+            yield Violation((*way, "env", index, "name"), "the variable has no name")
         source = one.get("valueFrom")
         if source is None:
             continue
         place = (*way, "env", index, "valueFrom")
         if not any(source.get(field) is not None for field in _SOURCES):
-            yield place, f"valueFrom names no source: give it one of {', '.join(_SOURCES[:4])}"
+            yield Violation(
+                place, f"valueFrom names no source: give it one of {', '.join(_SOURCES[:4])}"
+            )
         for field, keys in (
             ("configMapKeyRef", ("name", "key")),
             ("secretKeyRef", ("name", "key")),
@@ -74,32 +75,32 @@ def _missing_of_variables(way: Path, container: Part) -> Iterator[Said]:
             if (reference := source.get(field)) is not None:
                 for key in keys:
                     if not reference.get(key):
-                        yield (*place, field), f"{field} needs a {key}"
+                        yield Violation((*place, field), f"{field} needs a {key}")
     for index, one in enumerate(items(container.get("envFrom"))):
         place = (*way, "envFrom", index)
         named = [field for field in ("configMapRef", "secretRef") if one.get(field) is not None]
         if not named:
-            yield place, "envFrom names no source: give it a configMapRef or a secretRef"
+            yield Violation(place, "envFrom names no source: give it a configMapRef or a secretRef")
         for field in named:
             if not one[field].get("name"):
-                yield (*place, field), f"{field} needs a name"
+                yield Violation((*place, field), f"{field} needs a name")
 
 
-def missing_of_profile(way: Path, context: Part, field: str) -> Iterator[Said]:
+def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
     """A security profile of a container or a pod names its type, and its file where it is one."""
     profile = context.get(field)
     if profile is None:
         return
     if not profile.get("type"):
-        yield (*way, field), f"{field} needs a type"
+        yield Violation((*way, field), f"{field} needs a type")
     file = profile.get("localhostProfile")
     if profile.get("type") == "Localhost" and (
         file is None or (field == "appArmorProfile" and not file.strip())
     ):
-        yield (*way, field), "the type Localhost needs a localhostProfile"
+        yield Violation((*way, field), "the type Localhost needs a localhostProfile")
 
 
-def _handlers(way: Path, container: Part) -> Iterator[tuple[Path, Part]]:
+def _handlers(way: Path, container: Spec) -> Iterator[tuple[Path, Spec]]:
     """The probes and hooks of a container."""
     for name in _PROBES:
         if (probe := container.get(name)) is not None:
@@ -110,7 +111,7 @@ def _handlers(way: Path, container: Part) -> Iterator[tuple[Path, Part]]:
                 yield (*way, "lifecycle", name), hook
 
 
-def values(body: Body) -> Iterator[Said]:
+def values(body: Body) -> Iterator[Violation]:
     """DS006: values that a field of a container does not take, alone or beside another."""
     for _, spec in pod_specs(body):
         windows = section(spec.get("os")).get("name") == "windows"
@@ -138,7 +139,7 @@ def values(body: Body) -> Iterator[Said]:
                     yield from _not_of_windows(place, context)
 
 
-def _variables(way: Path, container: Part) -> Iterator[Said]:
+def _variables(way: Path, container: Spec) -> Iterator[Violation]:
     for index, one in enumerate(items(container.get("env"))):
         source = one.get("valueFrom")
         if source is None:
@@ -146,16 +147,16 @@ def _variables(way: Path, container: Part) -> Iterator[Said]:
         place = (*way, "env", index, "valueFrom")
         given = [field for field in _SOURCES if source.get(field) is not None]
         if given and one.get("value"):
-            yield place, "a variable has a value or a valueFrom, not both"
+            yield Violation(place, "a variable has a value or a valueFrom, not both")
         elif len(given) > 1:
-            yield place, f"valueFrom has {' and '.join(given)}: it takes one of them"
+            yield Violation(place, f"valueFrom has {' and '.join(given)}: it takes one of them")
         if reference := source.get("fieldRef"):
             yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
         if reference := source.get("resourceFieldRef"):
             yield from resource_of_container((*place, "resourceFieldRef"), reference)
     for index, one in enumerate(items(container.get("envFrom"))):
         if one.get("configMapRef") is not None and one.get("secretRef") is not None:
-            yield (
+            yield Violation(
                 (*way, "envFrom", index),
                 "envFrom has configMapRef and secretRef: it takes one of them",
             )
@@ -201,11 +202,11 @@ _DIVISORS: Final = frozenset(
 )
 
 
-def field_of_pod(place: Path, reference: Part, fields: Iterable[str]) -> Iterator[Said]:
+def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterator[Violation]:
     """A fieldRef: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
     path = str(reference.get("fieldPath") or "")
     if (reference.get("apiVersion") or "v1") != "v1":
-        yield (
+        yield Violation(
             (*place, "apiVersion"),
             f'the fields of a pod are those of v1, not of "{reference["apiVersion"]}"',
         )
@@ -214,21 +215,19 @@ def field_of_pod(place: Path, reference: Part, fields: Iterable[str]) -> Iterato
         if part[1] not in ("metadata.labels", "metadata.annotations") or not object_names.qualified(
             key
         ):
-            yield (
+            yield Violation(
                 (*place, "fieldPath"),
-                (
-                    f"\"{path}\" names no field: write metadata.labels['KEY'] or "
-                    "metadata.annotations['KEY']"
-                ),
+                f"\"{path}\" names no field: write metadata.labels['KEY'] or "
+                "metadata.annotations['KEY']",
             )
     elif path and path not in fields:
-        yield (
+        yield Violation(
             (*place, "fieldPath"),
             f'"{path}" can\'t be asked for here: only {", ".join(sorted(fields))}',
         )
 
 
-def resource_of_container(place: Path, reference: Part) -> Iterator[Said]:
+def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
     """A resourceFieldRef."""
     resource = str(reference.get("resource") or "")
     if (
@@ -236,35 +235,33 @@ def resource_of_container(place: Path, reference: Part) -> Iterator[Said]:
         and resource not in _OF_CONTAINERS
         and not resource.startswith(("limits.hugepages-", "requests.hugepages-"))
     ):
-        yield (
+        yield Violation(
             (*place, "resource"),
-            (
-                f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and '
-                "the like"
-            ),
+            f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and '
+            "the like",
         )
     try:
         divisor = quantities.canonical(reference.get("divisor") or 0)
     except ValueError as wrong:
-        yield (*place, "divisor"), str(wrong)
+        yield Violation((*place, "divisor"), str(wrong))
         return
     if divisor != "0" and divisor not in (("1", "1m") if resource.endswith(".cpu") else _DIVISORS):
         known = "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
-        yield (*place, "divisor"), f"the divisor of {resource} is {known}, not {divisor}"
+        yield Violation((*place, "divisor"), f"the divisor of {resource} is {known}, not {divisor}")
 
 
-def _handler(place: Path, handler: Part) -> Iterator[Said]:
+def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
     name = str(place[-1])
     given = [one for one in _HANDLERS if handler.get(one) is not None]
     if len(given) > 1:
-        yield place, f"{name} has {' and '.join(given)}: it takes one of them"
+        yield Violation(place, f"{name} has {' and '.join(given)}: it takes one of them")
     for one in ("httpGet", "tcpSocket", "grpc"):
         port = section(handler.get(one)).get("port")
         if port is not None and (problem := wrong_port(port, named=one != "grpc")):
-            yield (*place, one, "port"), problem
+            yield Violation((*place, one, "port"), problem)
     for index, header in enumerate(items(section(handler.get("httpGet")).get("httpHeaders"))):
         if not _HEADER.match(str(header.get("name") or "")):
-            yield (
+            yield Violation(
                 (*place, "httpGet", "httpHeaders", index, "name"),
                 f'"{header.get("name")}" is no name of a header',
             )
@@ -275,18 +272,18 @@ def _handler(place: Path, handler: Part) -> Iterator[Said]:
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
 
 
-def _counts_of_probe(place: Path, probe: Part) -> Iterator[Said]:
+def _counts_of_probe(place: Path, probe: Spec) -> Iterator[Violation]:
     for field in _COUNTS:
         if (probe.get(field) or 0) < 0:
-            yield (*place, field), f"{field} is {probe[field]}: it can't be below 0"
+            yield Violation((*place, field), f"{field} is {probe[field]}: it can't be below 0")
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and place[-1] == "readinessProbe":
-        yield (
+        yield Violation(
             (*place, "terminationGracePeriodSeconds"),
             "a readinessProbe ends nothing: remove terminationGracePeriodSeconds",
         )
     elif grace is not None and grace <= 0:
-        yield (
+        yield Violation(
             (*place, "terminationGracePeriodSeconds"),
             f"terminationGracePeriodSeconds is {grace}: it must be above 0",
         )
@@ -303,7 +300,7 @@ def wrong_port(port: Any, *, named: bool = True) -> str:
     )
 
 
-def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
+def _only_in_those_that_run_on(way: Path, container: Spec) -> Iterator[Violation]:
     """Init containers end; only those with restartPolicy Always, sidecars, are watched while they
     run.
     """
@@ -311,43 +308,49 @@ def _only_in_those_that_run_on(way: Path, container: Part) -> Iterator[Said]:
         return
     for field in (*_PROBES, "lifecycle"):
         if container.get(field) is not None:
-            yield (*way, field), f"an init container takes {field} only with restartPolicy: Always"
+            yield Violation(
+                (*way, field), f"an init container takes {field} only with restartPolicy: Always"
+            )
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         if policy.get("restartPolicy") == "RestartContainer":
-            yield (
+            yield Violation(
                 (*way, "resizePolicy", index),
                 "an init container is not started again: write restartPolicy: NotRequired",
             )
 
 
-def _restarts(way: Path, container: Part) -> Iterator[Said]:
+def _restarts(way: Path, container: Spec) -> Iterator[Violation]:
     rules = items(container.get("restartPolicyRules"))
     if rules and container.get("restartPolicy") is None:
-        yield (*way, "restartPolicyRules"), "restartPolicyRules need a restartPolicy beside them"
+        yield Violation(
+            (*way, "restartPolicyRules"), "restartPolicyRules need a restartPolicy beside them"
+        )
     if len(rules) > 20:
-        yield (*way, "restartPolicyRules"), f"{len(rules)} rules are too many: at most 20"
+        yield Violation(
+            (*way, "restartPolicyRules"), f"{len(rules)} rules are too many: at most 20"
+        )
     for index, rule in enumerate(rules):
         if rule.get("exitCodes") is None:
-            yield (*way, "restartPolicyRules", index), "the rule needs exitCodes"
+            yield Violation((*way, "restartPolicyRules", index), "the rule needs exitCodes")
     resources = set[str]()
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         name = str(policy.get("resourceName"))
         if name not in ("cpu", "memory") or name in resources:
-            yield (
+            yield Violation(
                 (*way, "resizePolicy", index),
                 f'"{name}" can\'t be resized here: only cpu and memory, each once',
             )
         resources.add(name)
 
 
-def _ports(way: Path, container: Part) -> Iterator[Said]:
+def _ports(way: Path, container: Spec) -> Iterator[Violation]:
     for index, port in enumerate(items(container.get("ports"))):
         for field in ("containerPort", "hostPort"):
             number = port.get(field)
             if number is not None and not (
                 0 < number < 65536 or (field == "hostPort" and number == 0)
             ):
-                yield (
+                yield Violation(
                     (*way, "ports", index, field),
                     f"{number} is no port: write a number from 1 to 65535",
                 )
@@ -356,7 +359,7 @@ def _ports(way: Path, container: Part) -> Iterator[Said]:
 _ALWAYS_FINE: Final = frozenset(("name", "mountPath", "readOnly"))
 
 
-def _mounts(way: Path, container: Part) -> Iterator[Said]:
+def _mounts(way: Path, container: Spec) -> Iterator[Violation]:
     privileged = section(container.get("securityContext")).get("privileged") is True
     for index, mount in enumerate(items(container.get("volumeMounts"))):
         if mount.keys() <= _ALWAYS_FINE:
@@ -365,20 +368,22 @@ def _mounts(way: Path, container: Part) -> Iterator[Said]:
         below = {field: str(mount.get(field) or "") for field in ("subPath", "subPathExpr")}
         for field, path in below.items():
             if path and (problem := wrong_descent(path)):
-                yield (*place, field), problem
+                yield Violation((*place, field), problem)
         if all(below.values()):
-            yield place, "a mount has a subPath or a subPathExpr, not both"
+            yield Violation(place, "a mount has a subPath or a subPathExpr, not both")
         spread = mount.get("mountPropagation")
         if spread == "Bidirectional" and not privileged:
-            yield (
+            yield Violation(
                 (*place, "mountPropagation"),
                 "mountPropagation Bidirectional is for privileged containers only",
             )
         if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
             if not mount.get("readOnly"):
-                yield (*place, "recursiveReadOnly"), "recursiveReadOnly needs readOnly: true"
+                yield Violation(
+                    (*place, "recursiveReadOnly"), "recursiveReadOnly needs readOnly: true"
+                )
             if spread not in (None, "None"):
-                yield (
+                yield Violation(
                     (*place, "recursiveReadOnly"),
                     f"recursiveReadOnly and mountPropagation {spread} exclude each other",
                 )
@@ -391,12 +396,12 @@ def wrong_descent(path: str) -> str:
     return f'"{path}" must not lead up with ".."' if ".." in path.split("/") else ""
 
 
-def users(place: Path, context: Part, fields: Iterable[str]) -> Iterator[Said]:
+def users(place: Path, context: Spec, fields: Iterable[str]) -> Iterator[Violation]:
     """Numbers of users and groups."""
     for field in fields:
         number = context.get(field)
         if number is not None and (problem := wrong_user(number)):
-            yield (*place, field), problem
+            yield Violation((*place, field), problem)
 
 
 def wrong_user(number: int) -> str:
@@ -408,7 +413,7 @@ def wrong_user(number: int) -> str:
     )
 
 
-def profiles(place: Path, context: Part) -> Iterator[Said]:
+def profiles(place: Path, context: Spec) -> Iterator[Violation]:
     """The security profiles of a container or a pod: a file goes with the type Localhost, and with
     no other.
     """
@@ -419,35 +424,37 @@ def profiles(place: Path, context: Part) -> Iterator[Said]:
             continue
         where = (*place, field, "localhostProfile")
         if profile.get("type") != "Localhost":
-            yield (
+            yield Violation(
                 where,
                 f"a localhostProfile goes with the type Localhost, not with {profile.get('type')}",
             )
         elif field == "seccompProfile" and (problem := wrong_descent(file)):
-            yield where, problem
+            yield Violation(where, problem)
         elif field == "appArmorProfile" and (file != file.strip() or len(file.encode()) > 4095):
-            yield where, "the name of the profile has blanks around it, or more than 4,095 bytes"
+            yield Violation(
+                where, "the name of the profile has blanks around it, or more than 4,095 bytes"
+            )
 
 
-def _privileges(place: Path, context: Part, spec: Part) -> Iterator[Said]:
+def _privileges(place: Path, context: Spec, spec: Spec) -> Iterator[Violation]:
     if context.get("allowPrivilegeEscalation") is False:
         added = section(context.get("capabilities")).get("add") or ()
         if context.get("privileged"):
-            yield (
+            yield Violation(
                 (*place, "allowPrivilegeEscalation"),
                 "a privileged container can't have allowPrivilegeEscalation: false",
             )
         if "CAP_SYS_ADMIN" in added:
-            yield (
+            yield Violation(
                 (*place, "allowPrivilegeEscalation"),
-                (
-                    "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each "
-                    "other"
-                ),
+                "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each "
+                "other",
             )
     mount = context.get("procMount")
     if mount == "Unmasked" and spec.get("hostUsers") is not False:
-        yield (*place, "procMount"), "procMount Unmasked needs hostUsers: false in the pod"
+        yield Violation(
+            (*place, "procMount"), "procMount Unmasked needs hostUsers: false in the pod"
+        )
 
 
 NOT_OF_WINDOWS: Final = (
@@ -467,13 +474,13 @@ _NOT_OF_WINDOWS: Final = (
 )
 
 
-def _not_of_windows(place: Path, context: Part) -> Iterator[Said]:
+def _not_of_windows(place: Path, context: Spec) -> Iterator[Violation]:
     for field in _NOT_OF_WINDOWS:
         if context.get(field) is not None:
-            yield (*place, field), f"{field} can't be set in a pod for Windows"
+            yield Violation((*place, field), f"{field} can't be set in a pod for Windows")
 
 
-def _files_of_variables(way: Path, container: Part, spec: Part) -> Iterator[Said]:
+def _files_of_variables(way: Path, container: Spec, spec: Spec) -> Iterator[Violation]:
     """A variable out of a file: the file is in an emptyDir of the pod."""
     for index, one in enumerate(items(container.get("env"))):
         reference = (one.get("valueFrom") or {}).get("fileKeyRef")
@@ -483,7 +490,7 @@ def _files_of_variables(way: Path, container: Part, spec: Part) -> Iterator[Said
                 volume for volume in items(spec.get("volumes")) if volume.get("name") == name
             )
             if next((volume.get("emptyDir") for volume in volumes), None) is None:
-                yield (
+                yield Violation(
                     (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"),
                     f'"{name}" is no emptyDir of the pod',
                 )

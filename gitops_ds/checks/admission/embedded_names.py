@@ -7,11 +7,13 @@ pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernete
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import (
+    Spec,
+    Violation,
     containers,
     items,
     pod_path,
@@ -19,9 +21,6 @@ from gitops_ds.checks.engine.rule import (
     section,
 )
 from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
 
 # Printable ASCII without "=", since Kubernetes 1.32.
 _VARIABLE: Final = re.compile(r"[ -<>-~]+\Z")
@@ -37,7 +36,7 @@ _LABELS: Final = ("hostname", "subdomain")
 _GATES: Final = (("readinessGates", "conditionType"), ("schedulingGates", "name"))
 
 
-def names(body: Body) -> Iterator[Said]:
+def names(body: Body) -> Iterator[Violation]:
     """Every name in an object that the API server looks at, but those of itself."""
     path = pod_path(body)
     if path is not None:
@@ -52,17 +51,17 @@ def names(body: Body) -> Iterator[Said]:
         yield from look(body)
 
 
-def _of_pod(way: Path, spec: Part) -> Iterator[Said]:
+def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
     for field in _SUBDOMAINS:
         name = spec.get(field)
         if field == "serviceAccount" and spec.get("serviceAccountName"):
             continue  # it is not read then
         empty_is_a_name = field == "runtimeClassName" and name == ""
         if (name or empty_is_a_name) and not object_names.subdomain(name):
-            yield (*way, field), f'"{name}" is no name of an object'
+            yield Violation((*way, field), f'"{name}" is no name of an object')
     for field in _LABELS:
         if (name := spec.get(field)) and not object_names.label(name):
-            yield (
+            yield Violation(
                 (*way, field),
                 f'"{name}" is no name of a host: lower-case letters, digits and dashes',
             )
@@ -71,27 +70,31 @@ def _of_pod(way: Path, spec: Part) -> Iterator[Said]:
     yield from _of_lists(way, spec)
 
 
-def _of_lists(way: Path, spec: Part) -> Iterator[Said]:
+def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
     for field, key in _GATES:
         for index, one in enumerate(items(spec.get(field))):
             if not object_names.qualified(str(one.get(key) or "")):
-                yield (*way, field, index, key), f'"{one.get(key)}" is no name of a condition'
+                yield Violation(
+                    (*way, field, index, key), f'"{one.get(key)}" is no name of a condition'
+                )
     for index, alias in enumerate(items(spec.get("hostAliases"))):
         for number, name in enumerate(alias.get("hostnames") or ()):
             if not object_names.subdomain(name or ""):
-                yield (
+                yield Violation(
                     (*way, "hostAliases", index, "hostnames", number),
                     f'"{name}" is no name of a host',
                 )
     for index, one in enumerate(items(spec.get("resourceClaims"))):
         if not object_names.label(str(one.get("name") or "")):
-            yield (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is no name'
+            yield Violation(
+                (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is no name'
+            )
 
 
-def _of_variables(way: Path, container: Part) -> Iterator[Said]:
+def _of_variables(way: Path, container: Spec) -> Iterator[Violation]:
     for index, one in enumerate(items(container.get("env"))):
         if (name := one.get("name")) and not _VARIABLE.match(name):
-            yield (
+            yield Violation(
                 (*way, "env", index, "name"),
                 f'"{name}" is no name of a variable: printable ASCII without "="',
             )
@@ -101,7 +104,7 @@ def _of_variables(way: Path, container: Part) -> Iterator[Said]:
                     yield from _reference((*way, "env", index, "valueFrom", field), reference)
     for index, one in enumerate(items(container.get("envFrom"))):
         if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
-            yield (
+            yield Violation(
                 (*way, "envFrom", index, "prefix"),
                 f'"{prefix}" can\'t begin the name of a variable: printable ASCII without "="',
             )
@@ -111,13 +114,13 @@ def _of_variables(way: Path, container: Part) -> Iterator[Said]:
 
 
 def _reference(
-    place: Path, reference: Part, fields: tuple[str, ...] = ("name", "key")
-) -> Iterator[Said]:
+    place: Path, reference: Spec, fields: tuple[str, ...] = ("name", "key")
+) -> Iterator[Violation]:
     name, key = reference.get("name"), reference.get("key")
     if name and not object_names.subdomain(name):
-        yield (*place, "name"), f'"{name}" is no name of an object'
+        yield Violation((*place, "name"), f'"{name}" is no name of an object')
     if "key" in fields and key and not key_of_data(key):
-        yield (
+        yield Violation(
             (*place, "key"),
             f'"{key}" is no key of a ConfigMap or Secret: letters, digits, ".", "-" and "_"',
         )
@@ -130,38 +133,42 @@ def key_of_data(key: str) -> bool:
     )
 
 
-def _of_data(body: Body) -> Iterator[Said]:
+def _of_data(body: Body) -> Iterator[Violation]:
     for field in ("data", "binaryData", "stringData"):
         for key in section(body.get(field)):
             if not key_of_data(key):
-                yield (
+                yield Violation(
                     (field, key),
                     f'"{key}" is no key: letters, digits, ".", "-" and "_", at most 253 of them',
                 )
 
 
-def _of_service(body: Body) -> Iterator[Said]:
+def _of_service(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     yield from object_names.pairs(("spec", "selector"), section(spec.get("selector")))
     for index, port in enumerate(items(spec.get("ports"))):
         if (name := port.get("name")) and not object_names.label(name):
-            yield (
+            yield Violation(
                 ("spec", "ports", index, "name"),
                 f'"{name}" is no name of a port: lower-case letters, digits and dashes',
             )
 
 
-def _of_binding(body: Body) -> Iterator[Said]:
+def _of_binding(body: Body) -> Iterator[Violation]:
     name = str(section(body.get("roleRef")).get("name") or "")
     if name in (".", "..") or "/" in name or "%" in name:
-        yield ("roleRef", "name"), f'"{name}" is no name of a role: it may not hold "/" or "%"'
+        yield Violation(
+            ("roleRef", "name"), f'"{name}" is no name of a role: it may not hold "/" or "%"'
+        )
     for index, one in enumerate(items(body.get("subjects"))):
         if (
             one.get("kind") == "ServiceAccount"
             and one.get("name")
             and not object_names.subdomain(one["name"])
         ):
-            yield ("subjects", index, "name"), f'"{one["name"]}" is no name of a service account'
+            yield Violation(
+                ("subjects", index, "name"), f'"{one["name"]}" is no name of a service account'
+            )
 
 
 _OF_KIND: Final = {

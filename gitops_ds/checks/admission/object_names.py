@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.checks.engine.rule import (
+    Violation,
     at,
     containers,
     items,
@@ -32,7 +33,7 @@ _ONE_LABEL: Final = frozenset({"Namespace", "Service"})
 _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 
-def names(body: Body) -> Iterator[tuple[Path, str]]:
+def names(body: Body) -> Iterator[Violation]:
     """Names of the object, its namespace, containers, ports and volumes; keys and values of labels;
     size of annotations.
     """
@@ -48,7 +49,7 @@ def names(body: Body) -> Iterator[tuple[Path, str]]:
         )
     for way, container in containers(body):
         if problem := _no_label(container.get("name")):
-            yield (*way, "name"), problem
+            yield Violation((*way, "name"), problem)
         for index, port in enumerate(items(container.get("ports"))):
             name = port.get("name")
             if name and not port_name(name):
@@ -56,11 +57,13 @@ def names(body: Body) -> Iterator[tuple[Path, str]]:
                     "at most 15 lower-case letters, digits and single dashes, with a letter among "
                     "them"
                 )
-                yield (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
+                yield Violation(
+                    (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
+                )
     for way, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             if problem := _no_label(volume.get("name")):
-                yield (*way, "volumes", index, "name"), problem
+                yield Violation((*way, "volumes", index, "name"), problem)
 
 
 _FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
@@ -72,41 +75,43 @@ def _is_of_whole_cluster(body: Body) -> bool:
     return known is not None and not known.namespaced
 
 
-def _metadata(body: Body) -> Iterator[tuple[Path, str]]:
+def _metadata(body: Body) -> Iterator[Violation]:
     metadata = section(body.get("metadata"))
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if isinstance(name, str) and str(body.get("apiVersion", "")).startswith(_RBAC):
         if name in (".", "..") or "/" in name or "%" in name:
-            yield ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
+            yield Violation(
+                ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
+            )
     elif body.get("kind") in _ONE_LABEL:
         if problem := _no_label(name):
-            yield ("metadata", "name"), problem
+            yield Violation(("metadata", "name"), problem)
     elif name and isinstance(name, str) and not subdomain(name):
         hint = (
             "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at "
             "each end"
         )
-        yield ("metadata", "name"), f'"{name}" is no name: {hint}'
+        yield Violation(("metadata", "name"), f'"{name}" is no name: {hint}')
     prefix = metadata.get("generateName")
     of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
     if prefix and (
         "/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))
     ):
-        yield ("metadata", "generateName"), f'"{prefix}" can\'t begin a name'
+        yield Violation(("metadata", "generateName"), f'"{prefix}" can\'t begin a name')
     if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
-        yield ("metadata", "namespace"), problem
+        yield Violation(("metadata", "namespace"), problem)
     for index, one in enumerate(metadata.get("finalizers") or ()):
         if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
-            yield ("metadata", "finalizers", index), f'"{one}" is no name of a finalizer'
+            yield Violation(("metadata", "finalizers", index), f'"{one}" is no name of a finalizer')
     yield from _labels(("metadata",), metadata)
 
 
-def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
+def _labels(path: Path, metadata: Any) -> Iterator[Violation]:
     yield from pairs((*path, "labels"), section(metadata.get("labels")))
     annotations = section(metadata.get("annotations"))
     for key in annotations:
         if not qualified(key.lower()):
-            yield (
+            yield Violation(
                 (*path, "annotations", key),
                 f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}',
             )
@@ -114,23 +119,23 @@ def _labels(path: Path, metadata: Any) -> Iterator[tuple[Path, str]]:
         [len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()]
     )
     if size > _ANNOTATIONS_AT_MOST:
-        yield (
+        yield Violation(
             (*path, "annotations"),
             f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken",
         )
 
 
-def pairs(path: Path, labels: Any) -> Iterator[tuple[Path, str]]:
+def pairs(path: Path, labels: Any) -> Iterator[Violation]:
     """What is wrong with the keys and values of labels."""
     for key, value in labels.items():
         if not qualified(key):
-            yield (*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}'
+            yield Violation((*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}')
         if not label_value(value or ""):
             hint = (
                 "at most 63 letters, digits, dashes, dots and underscores, with a letter or digit "
                 "at each end"
             )
-            yield (*path, key), f'"{value}" is no value of a label: {hint}'
+            yield Violation((*path, key), f'"{value}" is no value of a label: {hint}')
 
 
 _QUALIFIED_HINT: Final = "at most 63 letters, digits, dashes, dots and underscores, after a domain and a slash if need be"

@@ -38,13 +38,13 @@ def amounts(body: Body) -> Iterator[Violation]:
         except ValueError as wrong:
             meant = _meant(str(value))
             yield (
-                (path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),)))
+                Violation(path, str(wrong), Fix(f"write {meant}", (Mend(path, meant),)))
                 if meant
-                else (path, str(wrong))
+                else Violation(path, str(wrong))
             )
         else:
             if amount.numerator < 0:  # comparing fractions takes ten times as long
-                yield path, f"{value} is below nothing"
+                yield Violation(path, f"{value} is below nothing")
 
 
 _SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
@@ -105,13 +105,13 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 one.get("value") or "",
             )
             if key and not object_names.qualified(key):
-                yield (*way, "key"), f'"{key}" is no key of a taint'
+                yield Violation((*way, "key"), f'"{key}" is no key of a taint')
             if not key and operator != "Exists":
                 message = "a toleration without a key needs operator: Exists"
                 yield (
-                    (way, message)
+                    Violation(way, message)
                     if value
-                    else (way, message, _written((*way, "operator"), "Exists"))
+                    else Violation(way, message, _written((*way, "operator"), "Exists"))
                 )
             if operator == "Exists" and value:
                 message = (
@@ -119,14 +119,20 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 )
                 # What was said of the value still holds: no more taints are tolerated than that.
                 equal = _written((*way, "operator"), "Equal")
-                yield (*way, "value"), message, equal if key else _written((*way, "value"), None)
+                yield Violation(
+                    (*way, "value"), message, equal if key else _written((*way, "value"), None)
+                )
             if operator == "Equal" and not object_names.label_value(value):
-                yield (*way, "value"), f'"{value}" is no value of a taint'
+                yield Violation((*way, "value"), f'"{value}" is no value of a taint')
             if operator in ("Gt", "Lt") and not _INTEGER.match(value):
-                yield (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
+                yield Violation(
+                    (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
+                )
             if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
                 seconds = (*way, "tolerationSeconds")
-                yield seconds, "tolerationSeconds needs effect: NoExecute", _written(seconds, None)
+                yield Violation(
+                    seconds, "tolerationSeconds needs effect: NoExecute", _written(seconds, None)
+                )
 
 
 def _written(path: Path, value: str | None) -> Fix:
@@ -149,10 +155,12 @@ def host_ports(body: Body) -> Iterator[Violation]:
                         f"with hostNetwork the hostPort must be the containerPort, {own}, not "
                         f"{host}"
                     )
-                    yield path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
+                    yield Violation(
+                        path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
+                    )
 
 
-def volumes(body: Body) -> Iterator[tuple[Path, str]]:
+def volumes(body: Body) -> Iterator[Violation]:
     """DS415: every mount has its volume, and every volume one source."""
     claims = {
         section(one.get("metadata")).get("name")
@@ -165,12 +173,10 @@ def volumes(body: Body) -> Iterator[tuple[Path, str]]:
                 field for field, value in volume.items() if field != "name" and value is not None
             ]
             if len(sources) > 1:
-                yield (
+                yield Violation(
                     (*path, "volumes", index),
-                    (
-                        f'the volume "{volume.get("name")}" has {" and ".join(sources)}: it takes one '
-                        "of them"
-                    ),
+                    f'the volume "{volume.get("name")}" has {" and ".join(sources)}: it takes one '
+                    "of them",
                 )
         for way, container in containers(body):
             for field in ("volumeMounts", "volumeDevices"):
@@ -178,10 +184,10 @@ def volumes(body: Body) -> Iterator[tuple[Path, str]]:
                     if mount.get("name") not in named:
                         known = ", ".join(sorted(str(name) for name in named)) or "none"
                         message = f'there is no volume "{mount.get("name")}": the pod has {known}'
-                        yield (*way, field, index, "name"), message
+                        yield Violation((*way, field, index, "name"), message)
 
 
-def once(body: Body) -> Iterator[tuple[Path, str]]:
+def once(body: Body) -> Iterator[Violation]:
     """DS414: names of containers and ports, ports of the host and places of mounts are one's own
     (twins in a list: the schema).
     """
@@ -190,7 +196,7 @@ def once(body: Body) -> Iterator[tuple[Path, str]]:
         ports: set[tuple[Any, ...]] = set()
         for index, one in enumerate(items(spec.get("containers"))):
             if one.get("name") in seen:
-                yield (
+                yield Violation(
                     (*path, "containers", index, "name"),
                     f'an init container is called "{one.get("name")}" too: rename one of them',
                 )
@@ -201,30 +207,36 @@ def once(body: Body) -> Iterator[tuple[Path, str]]:
 
 def _ports_once(
     way: Path, container: Mapping[str, Any], taken: set[tuple[Any, ...]]
-) -> Iterator[tuple[Path, str]]:
+) -> Iterator[Violation]:
     names = set[str]()
     for index, port in enumerate(items(container.get("ports"))):
         name, place = port.get("name"), (*way, "ports", index)
         if name and name in names:
-            yield (*place, "name"), f'another port is called "{name}" too: rename one of them'
+            yield Violation(
+                (*place, "name"), f'another port is called "{name}" too: rename one of them'
+            )
         names.add(name)
         if not (host := port.get("hostPort")):
             continue
         which = (port.get("protocol") or "TCP", port.get("hostIP") or "", host)
         if which in taken:
-            yield (*place, "hostPort"), f"the pod takes the port {host} of the host a second time"
+            yield Violation(
+                (*place, "hostPort"), f"the pod takes the port {host} of the host a second time"
+            )
         taken.add(which)
 
 
-def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[Violation]:
     places, named = set[str](), set[str]()
     for field, key in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
         for index, mount in enumerate(items(container.get(field))):
             path, name = mount.get(key), mount.get("name")
             if path and path in places:
-                yield (*way, field, index, key), f'"{path}" is taken by another volume already'
+                yield Violation(
+                    (*way, field, index, key), f'"{path}" is taken by another volume already'
+                )
             if field == "volumeDevices" and name in named:
-                yield (
+                yield Violation(
                     (*way, field, index, "name"),
                     f'the volume "{name}" is mounted already: a device is used once',
                 )

@@ -14,6 +14,8 @@ from typing import Any, Final
 from gitops_ds.checks.admission import containers as admission_containers
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import (
+    Spec,
+    Violation,
     at,
     containers,
     items,
@@ -22,10 +24,6 @@ from gitops_ds.checks.engine.rule import (
     section,
 )
 from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
-
 
 # Fields that most pods don't have: what is not there costs nothing.
 _SELDOM_MISSING: Final = frozenset(
@@ -46,46 +44,48 @@ _SELDOM_WRONG: Final = frozenset(
 )
 
 
-def missing(body: Body) -> Iterator[Said]:
+def missing(body: Body) -> Iterator[Violation]:
     """DS005: what a pod can't do without."""
     template = pod_path(body)
     if template is not None and not pod_specs(body) and isinstance(at(body, template), Mapping):
-        yield template, "the template has no spec, so no container"
+        yield Violation(template, "the template has no spec, so no container")
     for path, spec in pod_specs(body):
         if spec.get("containers") == []:
-            yield (*path, "containers"), "the pod has no container"
+            yield Violation((*path, "containers"), "the pod has no container")
         if _SELDOM_MISSING.isdisjoint(spec):
             continue
         if spec.get("dnsPolicy") == "None" and not section(spec.get("dnsConfig")).get(
             "nameservers"
         ):
-            yield (*path, "dnsConfig"), "dnsPolicy None needs dnsConfig with nameservers"
+            yield Violation((*path, "dnsConfig"), "dnsPolicy None needs dnsConfig with nameservers")
         if (config := spec.get("dnsConfig")) is not None:
             for index, option in enumerate(items(config.get("options"))):
                 if not option.get("name"):
-                    yield (*path, "dnsConfig", "options", index), "the option has no name"
+                    yield Violation(
+                        (*path, "dnsConfig", "options", index), "the option has no name"
+                    )
         for index, one in enumerate(items(spec.get("topologySpreadConstraints"))):
             for field in ("topologyKey", "whenUnsatisfiable"):
                 if one.get(field) == "":
-                    yield (
+                    yield Violation(
                         (*path, "topologySpreadConstraints", index, field),
                         f"{field} is empty: it is required",
                     )
         if section(spec.get("os")).get("name") == "":
-            yield (*path, "os", "name"), "os needs a name: linux or windows"
+            yield Violation((*path, "os", "name"), "os needs a name: linux or windows")
         if (context := spec.get("securityContext")) is not None:
             yield from _missing_of_security((*path, "securityContext"), context)
 
 
-def _missing_of_security(way: Path, context: Part) -> Iterator[Said]:
+def _missing_of_security(way: Path, context: Spec) -> Iterator[Violation]:
     for field in ("seccompProfile", "appArmorProfile"):
         yield from admission_containers.missing_of_profile(way, context, field)
     for index, one in enumerate(items(context.get("sysctls"))):
         if one.get("name") == "":
-            yield (*way, "sysctls", index, "name"), "the sysctl has no name"
+            yield Violation((*way, "sysctls", index, "name"), "the sysctl has no name")
 
 
-def values(body: Body) -> Iterator[Said]:
+def values(body: Body) -> Iterator[Violation]:
     """DS006: values that a field of a pod does not take, alone or beside another."""
     for path, spec in pod_specs(body):
         metadata = (*path[:-1], "metadata")
@@ -99,7 +99,9 @@ def values(body: Body) -> Iterator[Said]:
             yield from _dns((*path, "dnsConfig"), config)
         for index, alias in enumerate(items(spec.get("hostAliases"))):
             if not is_address(str(alias.get("ip") or "")):
-                yield (*path, "hostAliases", index, "ip"), f'"{alias.get("ip")}" is no IP address'
+                yield Violation(
+                    (*path, "hostAliases", index, "ip"), f'"{alias.get("ip")}" is no IP address'
+                )
         if (context := spec.get("securityContext")) is not None:
             yield from _security((*path, "securityContext"), context)
             yield from _sysctls(
@@ -111,31 +113,29 @@ def values(body: Body) -> Iterator[Said]:
         if (system := section(spec.get("os")).get("name")) is not None:
             yield from _of_system(path, spec, system, body)
         if spec.get("ephemeralContainers") and path:
-            yield (
+            yield Violation(
                 (*path, "ephemeralContainers"),
                 "ephemeral containers are added to a pod that runs: a template can't have any",
             )
 
 
-def _host(path: Path, spec: Part) -> Iterator[Said]:
+def _host(path: Path, spec: Spec) -> Iterator[Violation]:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        yield (
-            (*path, "shareProcessNamespace"),
-            "shareProcessNamespace and hostPID exclude each other",
+        yield Violation(
+            (*path, "shareProcessNamespace"), "shareProcessNamespace and hostPID exclude each other"
         )
     if spec.get("hostUsers") is False:
         for field in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(field):
-                yield (*path, field), f"hostUsers: false and {field} exclude each other"
+                yield Violation((*path, field), f"hostUsers: false and {field} exclude each other")
     if (name := spec.get("hostnameOverride")) is not None:
         for field in ("setHostnameAsFQDN", "hostNetwork"):
             if spec.get(field):
-                yield (
-                    (*path, "hostnameOverride"),
-                    f"hostnameOverride and {field} exclude each other",
+                yield Violation(
+                    (*path, "hostnameOverride"), f"hostnameOverride and {field} exclude each other"
                 )
         if len(name) > 64 or not object_names.subdomain(name):
-            yield (*path, "hostnameOverride"), f'"{name}" is no name of a host'
+            yield Violation((*path, "hostnameOverride"), f'"{name}" is no name of a host')
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -146,7 +146,7 @@ _SECCOMP: Final = (
 _OLD_WORDS: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
 
-def _apparmor_of(name: str, spec: Part, body: Body) -> str | None:
+def _apparmor_of(name: str, spec: Spec, body: Body) -> str | None:
     """The profile that a container has by its field or its pod's, as the annotation would say it."""
     own = next(
         (
@@ -167,7 +167,7 @@ def _apparmor_of(name: str, spec: Part, body: Body) -> str | None:
 _COST: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 
 
-def _annotations(way: Path, annotations: Part, spec: Part, body: Body) -> Iterator[Said]:
+def _annotations(way: Path, annotations: Spec, spec: Spec, body: Body) -> Iterator[Violation]:
     """Annotations of pods that mean something to the API server, most of them older than the
     fields.
     """
@@ -175,52 +175,52 @@ def _annotations(way: Path, annotations: Part, spec: Part, body: Body) -> Iterat
         text, place = str(value or ""), (*way, key)
         if key.startswith(_APPARMOR):
             if key.removeprefix(_APPARMOR) not in {one.get("name") for _, one in containers(body)}:
-                yield place, f'the pod has no container "{key.removeprefix(_APPARMOR)}"'
+                yield Violation(place, f'the pod has no container "{key.removeprefix(_APPARMOR)}"')
             if text not in ("", "runtime/default", "unconfined") and not text.startswith(
                 "localhost/"
             ):
-                yield place, f'"{text}" is no AppArmor profile'
+                yield Violation(place, f'"{text}" is no AppArmor profile')
             elif (field := _apparmor_of(key.removeprefix(_APPARMOR), spec, body)) not in (
                 None,
                 text,
             ):
-                yield (
+                yield Violation(
                     place,
-                    (
-                        f"the annotation says {text}, the appArmorProfile {field}: remove the "
-                        "annotation"
-                    ),
+                    f"the annotation says {text}, the appArmorProfile {field}: remove the "
+                    "annotation",
                 )
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
             local = text.startswith("localhost/") and not admission_containers.wrong_descent(
                 text.removeprefix("localhost/")
             )
             if text not in ("runtime/default", "docker/default", "unconfined") and not local:
-                yield place, f'"{text}" is no seccomp profile'
+                yield Violation(place, f'"{text}" is no seccomp profile')
         elif key == "controller.kubernetes.io/pod-deletion-cost":
             if not _COST.match(text) or not -(1 << 31) <= int(text) < 1 << 31:
-                yield place, f'"{text}" is no whole number of 32 bits'
+                yield Violation(place, f'"{text}" is no whole number of 32 bits')
         elif key == "kubernetes.io/config.mirror" and not spec.get("nodeName"):
-            yield place, "only the pod of a node itself is a mirror: remove it"
+            yield Violation(place, "only the pod of a node itself is a mirror: remove it")
 
 
-def _dns(way: Path, config: Part) -> Iterator[Said]:
+def _dns(way: Path, config: Spec) -> Iterator[Violation]:
     servers = config.get("nameservers") or ()
     if len(servers) > 3:
-        yield (*way, "nameservers"), f"{len(servers)} name servers are too many: at most 3"
+        yield Violation(
+            (*way, "nameservers"), f"{len(servers)} name servers are too many: at most 3"
+        )
     for index, server in enumerate(servers):
         if not is_address(server or ""):
-            yield (*way, "nameservers", index), f'"{server}" is no IP address'
+            yield Violation((*way, "nameservers", index), f'"{server}" is no IP address')
     searches = [one or "" for one in config.get("searches") or ()]
     if len(searches) > 32 or len(" ".join(searches).encode()) > 2048:
-        yield (
+        yield Violation(
             (*way, "searches"),
             "the search list is too long: at most 32 domains, with 2,048 characters in all",
         )
     for index, search in enumerate(searches):
         name = search.removesuffix(".")
         if search != "." and (len(name) > 253 or not _SEARCH.match(name)):
-            yield (*way, "searches", index), f'"{search}" is no domain'
+            yield Violation((*way, "searches", index), f'"{search}" is no domain')
 
 
 _SEARCH: Final = re.compile(
@@ -244,67 +244,69 @@ _SYSCTL: Final = re.compile(
 )
 
 
-def _security(way: Path, context: Part) -> Iterator[Said]:
+def _security(way: Path, context: Spec) -> Iterator[Violation]:
     yield from admission_containers.users(way, context, ("runAsUser", "runAsGroup", "fsGroup"))
     yield from admission_containers.profiles(way, context)
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         if problem := admission_containers.wrong_user(group):
-            yield (*way, "supplementalGroups", index), problem
+            yield Violation((*way, "supplementalGroups", index), problem)
 
 
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
-def _sysctls(way: Path, sysctls: Sequence[Part], spec: Part) -> Iterator[Said]:
+def _sysctls(way: Path, sysctls: Sequence[Spec], spec: Spec) -> Iterator[Violation]:
     seen = set[str]()
     for index, one in enumerate(sysctls):
         name, place = str(one.get("name") or ""), (*way, index, "name")
         if name and (len(name) > 253 or not _SYSCTL.match(name)):
-            yield place, f'"{name}" is no sysctl'
+            yield Violation(place, f'"{name}" is no sysctl')
         elif name in seen:
-            yield place, f'the sysctl "{name}" is here a second time'
+            yield Violation(place, f'the sysctl "{name}" is here a second time')
         seen.add(name)
         dotted = name.replace("/", ".")
         if dotted.startswith("net.") and spec.get("hostNetwork"):
-            yield place, f"{name} would be the node's: it does not go with hostNetwork"
+            yield Violation(place, f"{name} would be the node's: it does not go with hostNetwork")
         if dotted.startswith(_OF_IPC) and spec.get("hostIPC"):
-            yield place, f"{name} would be the node's: it does not go with hostIPC"
+            yield Violation(place, f"{name} would be the node's: it does not go with hostIPC")
 
 
-def _spreading(way: Path, constraints: Sequence[Part]) -> Iterator[Said]:
+def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
     seen = set[tuple[Any, Any]]()
     for index, one in enumerate(constraints):
         place = (*way, index)
         if (one.get("maxSkew") or 0) <= 0:
-            yield (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: it must be above 0"
+            yield Violation(
+                (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: it must be above 0"
+            )
         domains = one.get("minDomains")
         if domains is not None and (
             domains <= 0 or one.get("whenUnsatisfiable") != "DoNotSchedule"
         ):
-            yield (
+            yield Violation(
                 (*place, "minDomains"),
                 "minDomains must be above 0, and needs whenUnsatisfiable: DoNotSchedule",
             )
         which = (one.get("topologyKey"), one.get("whenUnsatisfiable"))
         if which in seen:
-            yield place, f"{which[0]} and {which[1]} are here a second time"
+            yield Violation(place, f"{which[0]} and {which[1]} are here a second time")
         seen.add(which)
         yield from selector((*place, "labelSelector"), one.get("labelSelector"))
         yield from label_keys(place, one)
 
 
-def label_keys(place: Path, term: Part) -> Iterator[Said]:
+def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
     """The matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint: they add to its
     labelSelector.
     """
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field) or ()
         if keys and term.get("labelSelector") is None:
-            yield (*place, field), f"{field} need a labelSelector beside them"
+            yield Violation((*place, field), f"{field} need a labelSelector beside them")
             continue
         for index, key in enumerate(keys):
             if not object_names.qualified(str(key or "")):
-                yield (*place, field, index), f'"{key}" is no key of a label'
+                yield Violation((*place, field, index), f'"{key}" is no key of a label')
     chosen = section(term.get("labelSelector"))
     said = {
         *section(chosen.get("matchLabels")),
@@ -312,10 +314,12 @@ def label_keys(place: Path, term: Part) -> Iterator[Said]:
     }
     both = {*(term.get("matchLabelKeys") or ())} & (said | {*(term.get("mismatchLabelKeys") or ())})
     if both:
-        yield (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is asked for twice"
+        yield Violation(
+            (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is asked for twice"
+        )
 
 
-def selector(way: Path, chosen: Any) -> Iterator[Said]:
+def selector(way: Path, chosen: Any) -> Iterator[Violation]:
     """The conditions of a label selector.
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     """
@@ -323,25 +327,25 @@ def selector(way: Path, chosen: Any) -> Iterator[Said]:
         place = (*way, "matchExpressions", index)
         values, operator = one.get("values") or (), one.get("operator")
         if not object_names.qualified(str(one.get("key") or "")):
-            yield (*place, "key"), f'"{one.get("key")}" is no key of a label'
+            yield Violation((*place, "key"), f'"{one.get("key")}" is no key of a label')
         if operator in ("In", "NotIn") and not values:
-            yield place, f"operator {operator} needs values"
+            yield Violation(place, f"operator {operator} needs values")
         elif operator in ("Exists", "DoesNotExist") and values:
-            yield (
+            yield Violation(
                 (*place, "values"),
                 f"operator {operator} takes no values: remove them, or write In or NotIn",
             )
         for number, value in enumerate(values):
             if not object_names.label_value(value or ""):
-                yield (*place, "values", number), f'"{value}" is no value of a label'
+                yield Violation((*place, "values", number), f'"{value}" is no value of a label')
 
 
-def _containers(spec: Part) -> Iterator[Part]:
+def _containers(spec: Spec) -> Iterator[Spec]:
     for group in ("containers", "initContainers"):
         yield from items(spec.get(group))
 
 
-def _windows(path: Path, spec: Part, body: Body) -> Iterator[Said]:
+def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
     """Options for Windows: containers that are processes of the host are all of a pod's, on the
     host's network.
     """
@@ -361,34 +365,35 @@ def _windows(path: Path, spec: Part, body: Body) -> Iterator[Said]:
     for place, options in [((*path, "securityContext", "windowsOptions"), own), *each]:
         for field in ("runAsUserName", "gmsaCredentialSpec", "gmsaCredentialSpecName"):
             if options.get(field) == "":
-                yield (*place, field), f"{field} is empty: remove it"
+                yield Violation((*place, field), f"{field} is empty: remove it")
         if (name := options.get("gmsaCredentialSpecName")) and not object_names.subdomain(name):
-            yield (*place, "gmsaCredentialSpecName"), f'"{name}" is no name of an object'
+            yield Violation((*place, "gmsaCredentialSpecName"), f'"{name}" is no name of an object')
     said = own.get("hostProcess")
     for place, options in each:
         if said is not None and options.get("hostProcess") not in (None, said):
-            yield (*place, "hostProcess"), f"the pod says hostProcess: {str(said).lower()}"
+            yield Violation(
+                (*place, "hostProcess"), f"the pod says hostProcess: {str(said).lower()}"
+            )
     hosts = [
         said if options.get("hostProcess") is None else options["hostProcess"]
         for _, options in each
     ]
     if any(hosts):
         if not all(hosts):
-            yield (
+            yield Violation(
                 (*path, "containers"),
                 "where one container is a process of the host (hostProcess), all must be",
             )
         if not spec.get("hostNetwork"):
-            yield (
-                (*path, "hostNetwork"),
-                "processes of the host (hostProcess) need hostNetwork: true",
+            yield Violation(
+                (*path, "hostNetwork"), "processes of the host (hostProcess) need hostNetwork: true"
             )
 
 
 _ONLY_LINUX: Final = ("hostUsers", "shareProcessNamespace", "resources")
 
 
-def _of_system(path: Path, spec: Part, system: str, body: Body) -> Iterator[Said]:
+def _of_system(path: Path, spec: Spec, system: str, body: Body) -> Iterator[Violation]:
     contexts = [((*path, "securityContext"), section(spec.get("securityContext")))]
     contexts += [
         ((*way, "securityContext"), section(one.get("securityContext")))
@@ -397,7 +402,9 @@ def _of_system(path: Path, spec: Part, system: str, body: Body) -> Iterator[Said
     if system == "linux":
         for place, context in contexts:
             if context.get("windowsOptions") is not None:
-                yield (*place, "windowsOptions"), "windowsOptions can't be set in a pod for Linux"
+                yield Violation(
+                    (*place, "windowsOptions"), "windowsOptions can't be set in a pod for Linux"
+                )
     if system == "windows":
         of_linux = (
             *admission_containers.NOT_OF_WINDOWS,
@@ -412,10 +419,12 @@ def _of_system(path: Path, spec: Part, system: str, body: Body) -> Iterator[Said
         )
         for field in of_linux:
             if contexts[0][1].get(field) not in (None, []):
-                yield (*contexts[0][0], field), f"{field} can't be set in a pod for Windows"
+                yield Violation(
+                    (*contexts[0][0], field), f"{field} can't be set in a pod for Windows"
+                )
         for field in ("hostPID", "hostIPC"):
             if spec.get(field):
-                yield (*path, field), f"{field} can't be set in a pod for Windows"
+                yield Violation((*path, field), f"{field} can't be set in a pod for Windows")
         for field in _ONLY_LINUX:
             if spec.get(field) is not None:
-                yield (*path, field), f"{field} can't be set in a pod for Windows"
+                yield Violation((*path, field), f"{field} can't be set in a pod for Windows")

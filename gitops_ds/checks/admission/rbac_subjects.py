@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gitops_ds.checks.engine import rule
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import Violation
+from gitops_ds.model.objects import Body
 
 
-def accounts_have_a_namespace(body: Body) -> Iterator[tuple[Path, str]]:
+def accounts_have_a_namespace(body: Body) -> Iterator[Violation]:
     """A service account names its namespace; in a RoleBinding that of the binding stands in for one
     that is not said.
     """
@@ -19,7 +20,7 @@ def accounts_have_a_namespace(body: Body) -> Iterator[tuple[Path, str]]:
     for at, subject in enumerate(rule.items(body.get("subjects"))):
         told = rule.section(subject)
         if told.get("kind") == "ServiceAccount" and not told.get("namespace"):
-            yield (
+            yield Violation(
                 ("subjects", at),
                 f'the service account "{told.get("name", "")}" needs its namespace here',
             )

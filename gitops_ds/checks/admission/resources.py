@@ -7,17 +7,14 @@ Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final
 
 from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
 
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 _OF_PODS: Final = frozenset(("cpu", "memory"))
@@ -38,7 +35,7 @@ def known(amounts: Any) -> dict[str, Fraction]:
     return found
 
 
-def requests_within_limits(body: Body) -> Iterator[Said]:
+def requests_within_limits(body: Body) -> Iterator[Violation]:
     """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for
     as it is limited.
     """
@@ -54,23 +51,23 @@ def requests_within_limits(body: Body) -> Iterator[Said]:
             yield from _of_whole_pod(path, spec, resources)
 
 
-def _asked(way: Path, resources: Part) -> Iterator[Said]:
+def _asked(way: Path, resources: Spec) -> Iterator[Violation]:
     requests, limits = known(resources.get("requests")), known(resources.get("limits"))
     for name, wanted in requests.items():
         limit, path = limits.get(name), (*way, "requests", name)
         if limit is None:
             if whole(name):
-                yield path, f"{name} can't be shared: give it a limit of the same amount"
+                yield Violation(path, f"{name} can't be shared: give it a limit of the same amount")
         elif wanted > limit:
             said = resources["requests"][name], resources["limits"][name]
-            yield path, f"the request of {said[0]} {name} is more than its limit of {said[1]}"
+            yield Violation(
+                path, f"the request of {said[0]} {name} is more than its limit of {said[1]}"
+            )
         elif whole(name) and wanted != limit:
-            yield (
+            yield Violation(
                 path,
-                (
-                    f"{name} can't be shared: its request must be its limit, "
-                    f"{resources['limits'][name]}"
-                ),
+                f"{name} can't be shared: its request must be its limit, "
+                f"{resources['limits'][name]}",
             )
     for field, amounts in (("requests", requests), ("limits", limits)):
         for name, amount in amounts.items():
@@ -80,32 +77,30 @@ def _asked(way: Path, resources: Part) -> Iterator[Said]:
     if not _OF_PODS & {*requests, *limits} and any(
         name.startswith(_HUGE) for name in (*requests, *limits)
     ):
-        yield way, "huge pages need cpu or memory beside them"
+        yield Violation(way, "huge pages need cpu or memory beside them")
 
 
-def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Said]:
+def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Violation]:
     if name.startswith(_HUGE):
         try:
             page = quantities.parse(name.removeprefix(_HUGE))
         except ValueError:
-            yield path, f'"{name}" names no size of a page, such as hugepages-2Mi'
+            yield Violation(path, f'"{name}" names no size of a page, such as hugepages-2Mi')
             return
         if page <= 0 or page.denominator != 1 or amount % page:
-            yield path, f"{name} comes in whole pages"
+            yield Violation(path, f"{name} comes in whole pages")
     elif "/" not in name:
-        yield (
+        yield Violation(
             path,
-            (
-                f'a container has no resource "{name}": cpu, memory, ephemeral-storage, '
-                "hugepages-SIZE, or DOMAIN/NAME for a device"
-            ),
+            f'a container has no resource "{name}": cpu, memory, ephemeral-storage, '
+            "hugepages-SIZE, or DOMAIN/NAME for a device",
         )
     elif not object_names.qualified(name) or (
         "kubernetes.io/" not in name and not _is_device(name)
     ):
-        yield path, f'"{name}" is no name of a resource'
+        yield Violation(path, f'"{name}" is no name of a resource')
     elif whole(name) and (amount * 1000) % 1000:
-        yield path, f"{name} comes in whole pieces"
+        yield Violation(path, f"{name} comes in whole pieces")
 
 
 def _is_device(name: str) -> bool:
@@ -117,11 +112,11 @@ def whole(name: str) -> bool:
     return name.startswith(_HUGE) or ("/" in name and "kubernetes.io/" not in name)
 
 
-def _of_whole_pod(path: Path, spec: Part, resources: Part) -> Iterator[Said]:
+def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation]:
     for field in ("requests", "limits"):
         for name in section(resources.get(field)):
             if name not in _OF_PODS and not name.startswith(_HUGE):
-                yield (
+                yield Violation(
                     (*path, "resources", field, name),
                     f"a pod as a whole has cpu, memory and hugepages-SIZE, not {name}",
                 )
@@ -129,7 +124,7 @@ def _of_whole_pod(path: Path, spec: Part, resources: Part) -> Iterator[Said]:
     for index, one in enumerate(items(spec.get("containers"))):
         for name, limit in known(section(one.get("resources")).get("limits")).items():
             if name in limits and limit > limits[name]:
-                yield (
+                yield Violation(
                     (*path, "containers", index, "resources", "limits", name),
                     f"the limit of {name} is more than that of the pod",
                 )
@@ -140,22 +135,22 @@ def _of_whole_pod(path: Path, spec: Part, resources: Part) -> Iterator[Said]:
             for one in items(spec.get("containers"))
         )
         if sum(asked) > requests[name]:
-            yield (
+            yield Violation(
                 (*path, "resources", "requests", name),
                 f"the containers ask for more {name} than the pod",
             )
     if resources.get("claims"):
-        yield (*path, "resources", "claims"), "claims are a container's, not a pod's"
+        yield Violation((*path, "resources", "claims"), "claims are a container's, not a pod's")
 
 
-def claims(body: Body) -> Iterator[Said]:
+def claims(body: Body) -> Iterator[Violation]:
     """DS006: claims that a pod has, each meant once."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("resourceClaims"))):
             if (one.get("resourceClaimName") is None) == (
                 one.get("resourceClaimTemplateName") is None
             ):
-                yield (
+                yield Violation(
                     (*path, "resourceClaims", index),
                     "a claim has a resourceClaimName or a resourceClaimTemplateName, one of them",
                 )
@@ -169,7 +164,7 @@ def claims(body: Body) -> Iterator[Said]:
         for way, container in containers(body):
             for index, one in enumerate(items(section(container.get("resources")).get("claims"))):
                 if one.get("name") not in named:
-                    yield (
+                    yield Violation(
                         (*way, "resources", "claims", index),
                         f'the pod has no claim "{one.get("name")}" in resourceClaims',
                     )

@@ -9,11 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.admission import containers, object_names
-from gitops_ds.checks.engine.rule import items, pod_specs, section
+from gitops_ds.checks.engine.rule import Spec, Violation, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
-
-Said = tuple[Path, str]
-Part = Mapping[str, Any]
 
 # What each source can't do without, as far as an empty text passes its schema.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -47,7 +44,7 @@ _WITH_FILES: Final = ("configMap", "secret", "downwardAPI", "projected")
 _FILE_MODE: Final = 0o777
 
 
-def _sources(body: Body) -> Iterator[tuple[Path, str, Part]]:
+def _sources(body: Body) -> Iterator[tuple[Path, str, Spec]]:
     """Every source of every volume of an object's pods: the way to it, and its name."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
@@ -56,12 +53,12 @@ def _sources(body: Body) -> Iterator[tuple[Path, str, Part]]:
                     yield (*path, "volumes", index, name), name, source
 
 
-def missing(body: Body) -> Iterator[Said]:
+def missing(body: Body) -> Iterator[Violation]:
     """DS005: what a volume can't do without."""
     for way, name, source in _sources(body):
         for field in _NEEDED.get(name, ()):
             if not source.get(field):
-                yield (*way, field), f"a volume of {name} needs {field}"
+                yield Violation((*way, field), f"a volume of {name} needs {field}")
         if name in _WITH_FILES:
             yield from _missing_of_files(way, name, source)
         elif (
@@ -69,52 +66,56 @@ def missing(body: Body) -> Iterator[Said]:
             and source.get("nodePublishSecretRef") is not None
             and not source["nodePublishSecretRef"].get("name")
         ):
-            yield (*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name"
+            yield Violation((*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name")
         elif name == "ephemeral":
             yield from _missing_of_claim(way, section(source.get("volumeClaimTemplate")))
 
 
-def _missing_of_files(way: Path, name: str, source: Part) -> Iterator[Said]:
+def _missing_of_files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
     for place, kind, part in _parts(way, name, source):
         if place != way and kind in ("configMap", "secret") and not part.get("name"):
-            yield (*place, "name"), f"{kind} needs a name"
+            yield Violation((*place, "name"), f"{kind} needs a name")
         for index, item in enumerate(items(part.get("items"))):
             for field in ("path",) if kind == "downwardAPI" else ("key", "path"):
                 if not item.get(field):
-                    yield (*place, "items", index, field), f"a file needs its {field}"
+                    yield Violation((*place, "items", index, field), f"a file needs its {field}")
             if kind == "downwardAPI":
                 yield from _missing_of_field((*place, "items", index), item)
         if kind == "serviceAccountToken" and not part.get("path"):
-            yield (*place, "path"), "the token needs a path"
+            yield Violation((*place, "path"), "the token needs a path")
         if kind == "clusterTrustBundle" and not part.get("path"):
-            yield (*place, "path"), "the bundle needs a path"
+            yield Violation((*place, "path"), "the bundle needs a path")
 
 
-def _missing_of_field(place: Path, item: Part) -> Iterator[Said]:
+def _missing_of_field(place: Path, item: Spec) -> Iterator[Violation]:
     if item.get("fieldRef") is None and item.get("resourceFieldRef") is None:
-        yield place, "a file needs a fieldRef or a resourceFieldRef"
+        yield Violation(place, "a file needs a fieldRef or a resourceFieldRef")
     elif item.get("fieldRef") is not None and not item["fieldRef"].get("fieldPath"):
-        yield (*place, "fieldRef"), "fieldRef needs a fieldPath"
+        yield Violation((*place, "fieldRef"), "fieldRef needs a fieldPath")
     elif item.get("fieldRef") is None and not item["resourceFieldRef"].get("containerName"):
-        yield (*place, "resourceFieldRef"), "in a volume resourceFieldRef needs a containerName"
+        yield Violation(
+            (*place, "resourceFieldRef"), "in a volume resourceFieldRef needs a containerName"
+        )
 
 
-def _missing_of_claim(way: Path, template: Part) -> Iterator[Said]:
+def _missing_of_claim(way: Path, template: Spec) -> Iterator[Violation]:
     spec = section(template.get("spec"))
     place = (*way, "volumeClaimTemplate", "spec")
     if not spec.get("accessModes"):
-        yield (*place, "accessModes"), "the claim needs accessModes, such as [ReadWriteOnce]"
+        yield Violation(
+            (*place, "accessModes"), "the claim needs accessModes, such as [ReadWriteOnce]"
+        )
     if section(section(spec.get("resources")).get("requests")).get("storage") is None:
-        yield (
+        yield Violation(
             (*place, "resources"),
             "the claim says how much it wants: resources: {requests: {storage: 1Gi}}",
         )
     for field in ("dataSource", "dataSourceRef"):
         if section(spec.get(field)).get("name") == "":
-            yield (*place, field, "name"), f"{field} needs a name"
+            yield Violation((*place, field, "name"), f"{field} needs a name")
 
 
-def _parts(way: Path, name: str, source: Part) -> Iterator[tuple[Path, str, Part]]:
+def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec]]:
     """The parts with files of a source: itself, or what it projects."""
     if name != "projected":
         yield way, name, source
@@ -125,63 +126,65 @@ def _parts(way: Path, name: str, source: Part) -> Iterator[tuple[Path, str, Part
                 yield (*way, "sources", index, kind), kind, part
 
 
-def values(body: Body) -> Iterator[Said]:
+def values(body: Body) -> Iterator[Violation]:
     """DS006: values that the sources of volumes do not take."""
     for way, name, source in _sources(body):
         if name in _WITH_FILES:
             yield from _files(way, name, source)
         elif name == "hostPath":
             if ".." in str(source.get("path")).split("/"):
-                yield (*way, "path"), f'"{source["path"]}" must not lead up with ".."'
+                yield Violation((*way, "path"), f'"{source["path"]}" must not lead up with ".."')
         elif name == "nfs":
             if source.get("path") and not str(source["path"]).startswith("/"):
-                yield (*way, "path"), f'"{source["path"]}" must be absolute'
+                yield Violation((*way, "path"), f'"{source["path"]}" must be absolute')
         elif name == "csi":
             yield from _driver(way, str(source.get("driver") or ""))
         elif name == "ephemeral":
             yield from _claim(way, section(source.get("volumeClaimTemplate")))
 
 
-def _mode(way: Path, part: Part, field: str) -> Iterator[Said]:
+def _mode(way: Path, part: Spec, field: str) -> Iterator[Violation]:
     mode = part.get(field)
     if mode is not None and not 0 <= mode <= _FILE_MODE:
-        yield (*way, field), f"{field} is {mode}: it goes from 0 to 0777 (511)"
+        yield Violation((*way, field), f"{field} is {mode}: it goes from 0 to 0777 (511)")
 
 
-def _driver(way: Path, driver: str) -> Iterator[Said]:
+def _driver(way: Path, driver: str) -> Iterator[Violation]:
     if driver and (len(driver) > 63 or not object_names.subdomain(driver.lower())):
-        yield (*way, "driver"), f'"{driver}" is no name of a CSI driver'
+        yield Violation((*way, "driver"), f'"{driver}" is no name of a CSI driver')
 
 
-def _claim(way: Path, template: Part) -> Iterator[Said]:
+def _claim(way: Path, template: Spec) -> Iterator[Violation]:
     for field, value in section(template.get("metadata")).items():
         if field not in ("labels", "annotations") and value is not None:
-            yield (
+            yield Violation(
                 (*way, "volumeClaimTemplate", "metadata", field),
                 f"the claim is named after the pod: {field} can't be set",
             )
     for field in ("storageClassName", "volumeAttributesClassName"):
         name = section(template.get("spec")).get(field)
         if name and not object_names.subdomain(name):
-            yield (*way, "volumeClaimTemplate", "spec", field), f'"{name}" is no name of an object'
+            yield Violation(
+                (*way, "volumeClaimTemplate", "spec", field), f'"{name}" is no name of an object'
+            )
     for field in ("dataSource", "dataSourceRef"):
         source = section(section(template.get("spec")).get(field))
         if source and not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
             place = (*way, "volumeClaimTemplate", "spec", field, "kind")
-            yield (
+            yield Violation(
                 place,
                 f'without an apiGroup it is a PersistentVolumeClaim, not "{source.get("kind")}"',
             )
 
 
-def _files(way: Path, name: str, source: Part) -> Iterator[Said]:
+def _files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
     if source.get("defaultMode") is not None:
         yield from _mode(way, source, "defaultMode")
     seen = set[str]()
     for index, one in enumerate(items(source.get("sources"))):
         kinds = [kind for kind, part in one.items() if part is not None]
         if len(kinds) > 1:
-            yield (
+            yield Violation(
                 (*way, "sources", index),
                 f"the source has {' and '.join(kinds)}: it takes one of them",
             )
@@ -198,13 +201,13 @@ def _files(way: Path, name: str, source: Part) -> Iterator[Said]:
             yield from _once(seen, (*place, "path"), part.get("path"))
 
 
-def _once(seen: set[str], where: Path, path: Any) -> Iterator[Said]:
+def _once(seen: set[str], where: Path, path: Any) -> Iterator[Violation]:
     if path and path in seen:
-        yield where, f'"{path}" is there already: every file has a path of its own'
+        yield Violation(where, f'"{path}" is there already: every file has a path of its own')
     seen.add(str(path))
 
 
-def _file(where: Path, kind: str, item: Part) -> Iterator[Said]:
+def _file(where: Path, kind: str, item: Spec) -> Iterator[Violation]:
     yield from _local(where, str(item.get("path") or ""))
     if item.get("mode") is not None:
         yield from _mode(where, item, "mode")
@@ -212,30 +215,34 @@ def _file(where: Path, kind: str, item: Part) -> Iterator[Said]:
         return
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None and resource is not None:
-        yield where, "a file has a fieldRef or a resourceFieldRef, not both"
+        yield Violation(where, "a file has a fieldRef or a resourceFieldRef, not both")
     elif field is not None:
         yield from containers.field_of_pod((*where, "fieldRef"), field, containers.FIELDS_OF_FILES)
     elif resource is not None:
         yield from containers.resource_of_container((*where, "resourceFieldRef"), resource)
 
 
-def _local(where: Path, path: str) -> Iterator[Said]:
+def _local(where: Path, path: str) -> Iterator[Violation]:
     problem = containers.wrong_descent(path)
     if problem or path.startswith(".."):
-        yield (*where, "path"), problem or f'"{path}" must not start with ".."'
+        yield Violation((*where, "path"), problem or f'"{path}" must not start with ".."')
 
 
-def _token(place: Path, part: Part) -> Iterator[Said]:
+def _token(place: Path, part: Spec) -> Iterator[Violation]:
     yield from _local(place, str(part.get("path") or ""))
     seconds = part.get("expirationSeconds")
     if seconds is not None and not 600 <= seconds <= 1 << 32:
-        yield (*place, "expirationSeconds"), f"a token is good for 600 s at least, not {seconds} s"
+        yield Violation(
+            (*place, "expirationSeconds"), f"a token is good for 600 s at least, not {seconds} s"
+        )
 
 
-def _bundle(place: Path, part: Part) -> Iterator[Said]:
+def _bundle(place: Path, part: Spec) -> Iterator[Violation]:
     yield from _local(place, str(part.get("path") or ""))
     named, signed = part.get("name") is not None, part.get("signerName") is not None
     if named == signed:
-        yield place, "a clusterTrustBundle has a name or a signerName, one of them"
+        yield Violation(place, "a clusterTrustBundle has a name or a signerName, one of them")
     if named and part.get("labelSelector") is not None:
-        yield (*place, "labelSelector"), "a labelSelector goes with a signerName, not with a name"
+        yield Violation(
+            (*place, "labelSelector"), "a labelSelector goes with a signerName, not with a name"
+        )

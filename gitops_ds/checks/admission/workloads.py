@@ -38,7 +38,7 @@ def selector_matches(body: Body) -> Iterator[Violation]:
         if (labels.get(key) or "") != (value or "") or key not in labels:
             says = f'says "{labels[key]}"' if key in labels else "does not have it"
             message = f"the selector wants the label {key}: {value}, the pod template {says}"
-            yield (*_SELECTOR, "matchLabels", key), message, _labelled(key, value or "")
+            yield Violation((*_SELECTOR, "matchLabels", key), message, _labelled(key, value or ""))
     held = {key: str(value or "") for key, value in labels.items()}
     for index, entry in enumerate(selector.get("matchExpressions") or ()):
         asked = label_selector.from_body(entry)
@@ -46,9 +46,9 @@ def selector_matches(body: Body) -> Iterator[Violation]:
             path = (*_SELECTOR, "matchExpressions", index)
             message = "the labels of the pod template do not meet this condition of the selector"
             if asked.operator == "In" and len(asked.values) == 1 and asked.key not in wanted:
-                yield path, message, _labelled(asked.key, asked.values[0])
+                yield Violation(path, message, _labelled(asked.key, asked.values[0]))
             else:
-                yield path, message
+                yield Violation(path, message)
 
 
 def _labelled(key: str, value: str) -> Fix:
@@ -65,11 +65,11 @@ def selector_is_said(body: Body) -> Iterator[Violation]:
     key = next((one for one in _NAMING if labels.get(one)), None)
     name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
     if not name:
-        yield _SELECTOR, message
+        yield Violation(_SELECTOR, message)
         return
     key = key or _NAME
     mends = (Mend((*_SELECTOR, "matchLabels", key), name), Mend((*_LABELS, key), name))
-    yield _SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends)
+    yield Violation(_SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends))
 
 
 def rollout_moves(body: Body) -> Iterator[Violation]:
@@ -79,7 +79,7 @@ def rollout_moves(body: Body) -> Iterator[Violation]:
         message = (
             "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
         )
-        yield _UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),))
+        yield Violation(_UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),)))
 
 
 def one_budget(body: Body) -> Iterator[Violation]:
@@ -89,10 +89,10 @@ def one_budget(body: Body) -> Iterator[Violation]:
         said = section(at(body, _ROLLING)).get("maxUnavailable") is not None
         why = "" if said else ", which is 1 where it is not said"
         fix = Fix("maxUnavailable: 0", (Mend(_UNAVAILABLE, 0),), safe=True)
-        yield (*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}", fix
+        yield Violation((*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}", fix)
 
 
-def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
+def rollout_numbers(body: Body) -> Iterator[Violation]:
     """DS204: a count, or per cent up to 100."""
     if (
         body.get("kind") != "DaemonSet"
@@ -102,7 +102,7 @@ def rollout_numbers(body: Body) -> Iterator[tuple[Path, str]]:
     for field in ("maxUnavailable", "maxSurge"):
         value = section(at(body, _ROLLING)).get(field)
         if value is not None and _amount(value) is None:
-            yield (
+            yield Violation(
                 (*_ROLLING, field),
                 f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%',
             )
@@ -115,7 +115,9 @@ def always_restarts(body: Body) -> Iterator[Violation]:
         if body.get("kind") in _SELECTING and policy != "Always":
             way = (*path, "restartPolicy")
             message = f"restartPolicy {policy}: the pods of a {body['kind']} can only have Always"
-            yield way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
+            yield Violation(
+                way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
+            )
 
 
 def no_deadline(body: Body) -> Iterator[Violation]:
@@ -124,7 +126,9 @@ def no_deadline(body: Body) -> Iterator[Violation]:
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
             way = (*path, "activeDeadlineSeconds")
             message = f"a {body['kind']} does not take activeDeadlineSeconds: remove it"
-            yield way, message, Fix("remove activeDeadlineSeconds", (Mend(way),), safe=True)
+            yield Violation(
+                way, message, Fix("remove activeDeadlineSeconds", (Mend(way),), safe=True)
+            )
 
 
 def _has_conditions(selector: Any) -> bool:

@@ -9,7 +9,7 @@ Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
@@ -17,6 +17,7 @@ from gitops_ds.checks.admission import object_names, pods
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.engine.rule import (
     POD,
+    Spec,
     Violation,
     of_daemonsets,
     pod_specs,
@@ -24,8 +25,6 @@ from gitops_ds.checks.engine.rule import (
 )
 from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Path
-
-Spec = Mapping[str, Any]
 
 _NAME: Final = "metadata.name"
 _BY_FIELD: Final = (
@@ -46,7 +45,7 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
             at = (*way, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
             terms = required.get("nodeSelectorTerms") or ()
             if not terms:
-                yield at, "no term: write what a node must be, or remove the affinity"
+                yield Violation(at, "no term: write what a node must be, or remove the affinity")
             for index, term in enumerate(terms):
                 yield from _term((*at, index), section(term), values_too=True)
         for index, wish in enumerate(
@@ -65,7 +64,9 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
 
 def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
     if not 0 < (wish.get("weight") or 0) <= 100:
-        yield (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
+        yield Violation(
+            (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
+        )
 
 
 def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
@@ -87,10 +88,12 @@ def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
 
 def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
     if not object_names.qualified(str(term.get("topologyKey") or "")):
-        yield (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
+        yield Violation(
+            (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
+        )
     for index, name in enumerate(term.get("namespaces") or ()):
         if not object_names.label(name or ""):
-            yield (*place, "namespaces", index), f'"{name}" is no name of a namespace'
+            yield Violation((*place, "namespaces", index), f'"{name}" is no name of a namespace')
     for field in ("labelSelector", "namespaceSelector"):
         yield from pods.selector((*place, field), term.get(field))
         yield from object_names.pairs(
@@ -104,32 +107,36 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
         at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
         yield from _values(at, str(section(one).get("operator")), values)
         if not object_names.qualified(str(section(one).get("key"))):
-            yield (*at, "key"), f'"{one.get("key")}" is no key of a label'
+            yield Violation((*at, "key"), f'"{one.get("key")}" is no key of a label')
         for number, value in enumerate(values if values_too else ()):
             if not object_names.label_value(value):
-                yield (*at, "values", number), f'"{value}" is no value of a label: no node has it'
+                yield Violation(
+                    (*at, "values", number), f'"{value}" is no value of a label: no node has it'
+                )
     for index, one in enumerate(term.get("matchFields") or ()):
         at, field = (*way, "matchFields", index), section(one)
         if field.get("key") != "metadata.name":
-            yield (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
+            yield Violation(
+                (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
+            )
         if field.get("operator") not in ("In", "NotIn") or len(field.get("values") or ()) != 1:
-            yield at, "matchFields takes In or NotIn with one value"
+            yield Violation(at, "matchFields takes In or NotIn with one value")
         elif not object_names.subdomain(str(field["values"][0] or "")):
-            yield (*at, "values", 0), f'"{field["values"][0]}" is no name of a node'
+            yield Violation((*at, "values", 0), f'"{field["values"][0]}" is no name of a node')
 
 
 def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Violation]:
     count = len(list(values))
     match operator:
         case "In" | "NotIn" if not count:
-            yield at, f"operator {operator} needs values"
+            yield Violation(at, f"operator {operator} needs values")
         case "Exists" | "DoesNotExist" if count:
-            yield (
+            yield Violation(
                 (*at, "values"),
                 f"operator {operator} takes no values: remove them, or write In or NotIn",
             )
         case "Gt" | "Lt" if count != 1:
-            yield at, f"operator {operator} takes one value, not {count}"
+            yield Violation(at, f"operator {operator} takes one value, not {count}")
 
 
 @of_daemonsets
@@ -137,7 +144,7 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
-            yield (
+            yield Violation(
                 (*POD, "nodeSelector", key),
                 "nodeSelector knows labels, and metadata.name is none: no node has it; "
                 + _BY_FIELD,
@@ -147,7 +154,7 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for way, term in scheduling.required_terms(pod):
         for index, one in enumerate(term.get("matchExpressions") or ()):
             if section(one).get("key") == _NAME:
-                yield (
+                yield Violation(
                     (*way, "matchExpressions", index, "key"),
                     "matchExpressions knows labels, and metadata.name is none; " + _BY_FIELD,
                 )
@@ -170,7 +177,9 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()
         ]
         if not conditions and not term.get("matchFields"):
-            yield way, "an empty term matches no node: remove it, or write what a node must be"
+            yield Violation(
+                way, "an empty term matches no node: remove it, or write what a node must be"
+            )
             continue
         wrong = next(
             (
@@ -183,19 +192,19 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             None,
         )
         if wrong:
-            yield (
+            yield Violation(
                 way,
                 f"{wrong.operator} compares whole numbers, not {wrong.values[0]}: no node meets it",
             )
         elif key := _contradiction([*chosen, *conditions]):
-            yield way, f"no node can meet all that is asked of its label {key}"
+            yield Violation(way, f"no node can meet all that is asked of its label {key}")
     if len(terms) > 1 and all(_only_refuses(term) for _, term in terms):
         message = (
             "a node needs to meet only one of the terms, and each merely leaves some nodes out: "
             "those the other lets in."
             " Write all into one term"
         )
-        yield terms[0][0][:-1], message
+        yield Violation(terms[0][0][:-1], message)
 
 
 def _only_refuses(term: Spec) -> bool:

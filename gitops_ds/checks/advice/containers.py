@@ -15,6 +15,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.rule import (
+    Violation,
     class_of,
     containers,
     items,
@@ -31,7 +32,7 @@ _PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
-def requests(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def requests(body: Body) -> Iterator[Violation]:
     """DS401: a request, or a limit, which stands in for it."""
     for _, spec in pod_specs(body):
         whole = _asked(spec)
@@ -50,10 +51,10 @@ def requests(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                 mends = tuple(
                     Mend((*way, "resources", "requests", name), _PROPOSED[name]) for name in missing
                 )
-                yield (*way, "resources"), message, Fix("ask for what it uses", mends)
+                yield Violation((*way, "resources"), message, Fix("ask for what it uses", mends))
 
 
-def memory_limits(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def memory_limits(body: Body) -> Iterator[Violation]:
     """DS402: a limit for memory, of the container or of the pod."""
     for _, spec in pod_specs(body):
         if _limit(spec, "memory"):
@@ -72,7 +73,7 @@ def memory_limits(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                     f'"{container.get("name")}" has no memory limit: a leak of it takes the '
                     "memory of every node; set one"
                 )
-                yield (*way, "resources"), message, fix
+                yield Violation((*way, "resources"), message, fix)
 
 
 def _twice(amount: Any) -> str:
@@ -82,7 +83,7 @@ def _twice(amount: Any) -> str:
         return "128Mi"
 
 
-def no_cpu_limit(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def no_cpu_limit(body: Body) -> Iterator[Violation]:
     """DS404: what others wait for is not throttled."""
     if class_of(body) in _LATENCY:
         for way, container in containers(body):
@@ -92,38 +93,34 @@ def no_cpu_limit(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                     "the CPU limit throttles an agent that every pod of the node waits for; a "
                     "request is enough"
                 )
-                yield path, message, Fix("remove the limit", (Mend(path),))
+                yield Violation(path, message, Fix("remove the limit", (Mend(path),)))
 
 
-def readiness(body: Body) -> Iterator[tuple[Path, str]]:
+def readiness(body: Body) -> Iterator[Violation]:
     """DS405: some container of the agent tells when it is ready."""
     if body.get("kind") != "DaemonSet":
         return
     for path, _ in pod_specs(body):
         if not any(container.get("readinessProbe") for _, container in containers(body)):
-            yield (
+            yield Violation(
                 (*path, "containers", 0),
-                (
-                    "no container has a readiness probe: a pod is ready once it has started, and a "
-                    "rollout goes on whatever it does"
-                ),
+                "no container has a readiness probe: a pod is ready once it has started, and a "
+                "rollout goes on whatever it does",
             )
 
 
-def liveness(body: Body) -> Iterator[tuple[Path, str]]:
+def liveness(body: Body) -> Iterator[Violation]:
     """DS406: a container that hangs is started again."""
     for way, container in _running(body):
         if not container.get("livenessProbe"):
-            yield (
+            yield Violation(
                 way,
-                (
-                    f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it '
-                    "again"
-                ),
+                f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it '
+                "again",
             )
 
 
-def probes_differ(body: Body) -> Iterator[tuple[Path, str]]:
+def probes_differ(body: Body) -> Iterator[Violation]:
     """DS407: what takes a pod out of service does not restart it as soon."""
     for way, container in _running(body):
         ready, alive = (
@@ -141,7 +138,7 @@ def probes_differ(body: Body) -> Iterator[tuple[Path, str]]:
                 "what slows all agents down restarts"
                 " all of them at once; let it wait longer, or ask something else"
             )
-            yield (*way, "livenessProbe"), message
+            yield Violation((*way, "livenessProbe"), message)
 
 
 def _handler(probe: Mapping[str, Any]) -> Any:
@@ -153,7 +150,7 @@ def _patience(probe: Mapping[str, Any]) -> int:
     return int(probe.get("periodSeconds") or 10) * int(probe.get("failureThreshold") or 3)
 
 
-def named_ports(body: Body) -> Iterator[tuple[Path, str] | tuple[Path, str, Fix]]:
+def named_ports(body: Body) -> Iterator[Violation]:
     """DS408: a probe's port, by its name, is a port of its container."""
     for way, container in containers(body):
         for path, port in _asked_ports(way, container):
@@ -167,12 +164,14 @@ def named_ports(body: Body) -> Iterator[tuple[Path, str] | tuple[Path, str, Fix]
                     )
                     meant = named[0] if len(named) == 1 else phrases.nearest(port, named)
                     if meant:
-                        yield path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
+                        yield Violation(
+                            path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
+                        )
                     else:
-                        yield path, message
+                        yield Violation(path, message)
 
 
-def numbered_ports(body: Body) -> Iterator[tuple[Path, str]]:
+def numbered_ports(body: Body) -> Iterator[Violation]:
     """DS408, by number: it works, and is likely a slip where the container declares others."""
     for way, container in containers(body):
         declared = [one.get("containerPort") for one in items(container.get("ports"))]
@@ -182,12 +181,10 @@ def numbered_ports(body: Body) -> Iterator[tuple[Path, str]]:
             }
             for port, path in undeclared.items():
                 if isinstance(port, int):
-                    yield (
+                    yield Violation(
                         path,
-                        (
-                            f"the port {port} is not among those that the container declares "
-                            f"({', '.join(map(str, declared))})"
-                        ),
+                        f"the port {port} is not among those that the container declares "
+                        f"({', '.join(map(str, declared))})",
                     )
 
 
@@ -203,21 +200,21 @@ def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path
                     yield (*way, name, handler, "port"), told.get("port")
 
 
-def one_success(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def one_success(body: Body) -> Iterator[Violation]:
     """DS409: only a readiness probe may ask for more than one success."""
     for way, container in containers(body):
         for name in ("livenessProbe", "startupProbe"):
             wanted = section(container.get(name)).get("successThreshold")
             if wanted not in (None, 0, 1):
                 path = (*way, name, "successThreshold")
-                yield (
+                yield Violation(
                     path,
                     f"the successThreshold of a {name} can only be 1, not {wanted}",
                     Fix("remove it", (Mend(path),), safe=True),
                 )
 
 
-def timeouts_within_periods(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def timeouts_within_periods(body: Body) -> Iterator[Violation]:
     """DS409: a probe ends before the next one starts."""
     for way, container in containers(body):
         for name in _PROBES:
@@ -229,7 +226,9 @@ def timeouts_within_periods(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                     f"a probe may take {timeout} s and comes every {period} s: give it less time "
                     "than that"
                 )
-                yield path, message, Fix("wait no longer than the period", (Mend(path, period),))
+                yield Violation(
+                    path, message, Fix("wait no longer than the period", (Mend(path, period),))
+                )
 
 
 # A loop of a shell around a sleep of minutes: `while true; do collect; sleep 3600; done`.
@@ -238,7 +237,7 @@ _LOOP: Final = re.compile(
 )
 
 
-def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
+def periodic_work(body: Body) -> Iterator[Violation]:
     """DS319: work that comes at times is a CronJob's, or a timer's of the node."""
     if body.get("kind") != "DaemonSet":
         return
@@ -250,10 +249,10 @@ def periodic_work(body: Body) -> Iterator[tuple[Path, str]]:
                     "times: a CronJob where any node"
                     " will do, a timer of the node's operating system where each must"
                 )
-                yield (*way, field), message
+                yield Violation((*way, field), message)
 
 
-def used_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def used_volumes(body: Body) -> Iterator[Violation]:
     """DS415: every volume of the pod is mounted somewhere."""
     for path, spec in pod_specs(body):
         if not spec.get("volumes"):
@@ -268,10 +267,10 @@ def used_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
             if volume.get("name") not in used:
                 way = (*path, "volumes", index)
                 message = f'no container mounts the volume "{volume.get("name")}": remove it'
-                yield way, message, Fix("remove the volume", (Mend(way),), safe=True)
+                yield Violation(way, message, Fix("remove the volume", (Mend(way),), safe=True))
 
 
-def bounded_memory_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
     """DS420: a volume in memory says how large it may become."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
@@ -282,7 +281,9 @@ def bounded_memory_volumes(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                     f'the volume "{volume.get("name")}" is memory without a bound, on every node: '
                     "set a sizeLimit"
                 )
-                yield way, message, Fix("set a bound", (Mend((*way, "sizeLimit"), "64Mi"),))
+                yield Violation(
+                    way, message, Fix("set a bound", (Mend((*way, "sizeLimit"), "64Mi"),))
+                )
 
 
 def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:

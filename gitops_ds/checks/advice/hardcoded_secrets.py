@@ -21,7 +21,7 @@ def no_secrets(body: Body) -> Iterator[Violation]:
         data = body.get("data")
         for name, value in data.items() if isinstance(data, Mapping) else ():
             if isinstance(value, str) and patterns.certain(str(name), value):
-                yield (
+                yield Violation(
                     ("data", str(name)),
                     f"{name} looks like a secret, and the repository keeps it for ever: {_INSTEAD}",
                 )
@@ -34,7 +34,7 @@ def no_secrets(body: Body) -> Iterator[Violation]:
                     f"the variable {variable.get('name')} looks like a secret, and the repository "
                     f"keeps it for ever: {_INSTEAD}"
                 )
-                yield (*way, "env", index, "value"), message
+                yield Violation((*way, "env", index, "value"), message)
         for field in ("command", "args"):
             yield from _arguments((*way, field), container.get(field))
 
@@ -48,10 +48,8 @@ def _arguments(way: Path, given: Any) -> Iterator[Violation]:
         name, value = option.groups() if option else ("", argument)
         if isinstance(value, str) and patterns.certain(name, value):
             what = f"the option {name}" if name else "the argument"
-            yield (
+            yield Violation(
                 (*way, index),
-                (
-                    f"{what} holds what looks like a secret, and the repository keeps it for ever: "
-                    f"{_INSTEAD}"
-                ),
+                f"{what} holds what looks like a secret, and the repository keeps it for ever: "
+                f"{_INSTEAD}",
             )

@@ -69,7 +69,7 @@ def cluster_names(body: Body) -> Iterator[Violation]:
                 " Default if it needs none"
             )
             said = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
-            yield (
+            yield Violation(
                 said,
                 message,
                 Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),)),
@@ -96,7 +96,7 @@ def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
     for path, spec in pod_specs(body):
         if spec.get(field):
             way = (*path, field)
-            yield way, f"{field}: {why}", Fix(f"remove {field}", (Mend(way),))
+            yield Violation(way, f"{field}: {why}", Fix(f"remove {field}", (Mend(way),)))
 
 
 def sensitive_paths(body: Body) -> Iterator[Violation]:
@@ -106,7 +106,9 @@ def sensitive_paths(body: Body) -> Iterator[Violation]:
         if what:
             written = list(_written(body, way[:-2])) if what != _SOCKET else ()
             message = f"{path} of the host is {what}; mount only what the agent needs of it"
-            yield (way, message, _read_only(written)) if written else (way, message)
+            yield (
+                Violation(way, message, _read_only(written)) if written else Violation(way, message)
+            )
 
 
 _SOCKET: Final = "the socket of the container runtime: who can write to it is root on the node"
@@ -147,7 +149,7 @@ def writable_paths(body: Body) -> Iterator[Violation]:
                     f"{who} can write to {path} of the host: write readOnly: true where it is "
                     "only read"
                 )
-                yield written[0][0], message, _read_only(written)
+                yield Violation(written[0][0], message, _read_only(written))
 
 
 def _read_only(mounts: Iterable[tuple[Path, str]]) -> Fix:
@@ -164,7 +166,9 @@ def typed_paths(body: Body) -> Iterator[Violation]:
                 " or fail; write its type"
             )
             kind = (*way[:-1], "type")
-            yield kind, message, Fix("say what must be there", (Mend(kind, _kind(path)),))
+            yield Violation(
+                kind, message, Fix("say what must be there", (Mend(kind, _kind(path)),))
+            )
 
 
 def _kind(path: str) -> str:

@@ -4,16 +4,14 @@ on to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.checks.engine.rule import SPEC, Violation, of_daemonsets, section
+from gitops_ds.checks.engine.rule import SPEC, Spec, Violation, of_daemonsets, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path, group_of
-
-Spec = Mapping[str, Any]
 
 _LABELS: Final[Path] = ("metadata", "labels")
 _SELECTOR: Final[Path] = (*SPEC, "selector")
@@ -45,12 +43,10 @@ def own_namespace(body: Body) -> Iterator[Violation]:
     if section(body.get("metadata")).get("namespace") == "default":
         kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
         if kind is None or kind.namespaced:
-            yield (
+            yield Violation(
                 ("metadata", "namespace"),
-                (
-                    "it goes to the namespace default, where everything lands that names none; give "
-                    "it one of its own"
-                ),
+                "it goes to the namespace default, where everything lands that names none; give "
+                "it one of its own",
             )
 
 
@@ -74,7 +70,7 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             else (Mend(_LABELS, missing),)
         )
         message = f"recommended labels are missing: {', '.join(missing)}"
-        yield (_LABELS if labels else ("metadata",)), message, Fix(words, mends, safe=True)
+        yield Violation(_LABELS if labels else ("metadata",), message, Fix(words, mends, safe=True))
 
 
 @of_daemonsets
@@ -98,7 +94,7 @@ def _told(path: Path, key: str) -> Violation:
         f"the label {key} changes with time, and a selector can't be changed: leave it to the "
         "labels of the pod template"
     )
-    return (
+    return Violation(
         path,
         message,
         Fix(

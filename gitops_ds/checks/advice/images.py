@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from gitops_ds.checks.engine.rule import Check, containers, items
+from gitops_ds.checks.engine.rule import Check, Violation, containers, items
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 
@@ -52,7 +52,7 @@ def _images(body: Body) -> Iterator[tuple[Path, Reference, Mapping[str, Any]]]:
             yield (*way, "image"), parse(image), container
 
 
-def one_version(body: Body) -> Iterator[tuple[Path, str]]:
+def one_version(body: Body) -> Iterator[Violation]:
     """DS410: the reference says which version, so that all nodes run the same."""
     for path, image, container in _images(body):
         if not image.digest and image.tag in ("", "latest"):
@@ -61,23 +61,21 @@ def one_version(body: Body) -> Iterator[tuple[Path, str]]:
                 f"{container['image']} has {what}: each node runs what that was when the node "
                 "pulled it; name a version"
             )
-            yield path, message
+            yield Violation(path, message)
 
 
-def by_digest(body: Body) -> Iterator[tuple[Path, str]]:
+def by_digest(body: Body) -> Iterator[Violation]:
     """DS411: a tag can be moved between two nodes of one rollout."""
     for path, image, container in _images(body):
         if not image.digest:
-            yield (
+            yield Violation(
                 path,
-                (
-                    f"{container['image']} has no digest: its tag can be moved while a rollout goes "
-                    "on; add @sha256:…"
-                ),
+                f"{container['image']} has no digest: its tag can be moved while a rollout goes "
+                "on; add @sha256:…",
             )
 
 
-def pulled_once(body: Body) -> Iterator[tuple[Path, str, Fix]]:
+def pulled_once(body: Body) -> Iterator[Violation]:
     """DS412: what can't change is not asked for at every start."""
     for path, image, container in _images(body):
         if container.get("imagePullPolicy") == "Always" and (
@@ -88,10 +86,12 @@ def pulled_once(body: Body) -> Iterator[tuple[Path, str, Fix]]:
                 "every start of a container asks the registry for an image that is fixed: without "
                 "the registry none starts"
             )
-            yield way, message, Fix("pull it where it is missing", (Mend(way, "IfNotPresent"),))
+            yield Violation(
+                way, message, Fix("pull it where it is missing", (Mend(way, "IfNotPresent"),))
+            )
 
 
-def named_registry(body: Body) -> Iterator[tuple[Path, str]]:
+def named_registry(body: Body) -> Iterator[Violation]:
     """DS413: the reference says which registry."""
     for path, image, container in _images(body):
         if not image.registry:
@@ -99,10 +99,10 @@ def named_registry(body: Body) -> Iterator[tuple[Path, str]]:
                 f"{container['image']} names no registry: each node's settings decide which one "
                 "is asked; write it out"
             )
-            yield path, message
+            yield Violation(path, message)
 
 
-def from_registries(settings: Mapping[str, Any]) -> Check:
+def from_registries(settings: Mapping[str, Any]) -> Check[Body]:
     """DS413 with `registries`: the reference begins with one of them, which may go on with a part
     of the path (`ghcr.io/acme`).
     """
@@ -110,17 +110,15 @@ def from_registries(settings: Mapping[str, Any]) -> Check:
     if not allowed:
         return named_registry
 
-    def known_registry(body: Body) -> Iterator[tuple[Path, str]]:
+    def known_registry(body: Body) -> Iterator[Violation]:
         yield from named_registry(body)
         for path, image, container in _images(body):
             name = f"{image.registry}/{image.repository}/"
             if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
-                yield (
+                yield Violation(
                     path,
-                    (
-                        f"{container['image']} comes from none of the registries that gitops-ds.yaml "
-                        f"allows: {', '.join(allowed)}"
-                    ),
+                    f"{container['image']} comes from none of the registries that gitops-ds.yaml "
+                    f"allows: {', '.join(allowed)}",
                 )
 
     return known_registry

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.apimachinery import capacity
-from gitops_ds.checks.engine.rule import POD, items, of_daemonsets
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import POD, Violation, items, of_daemonsets
+from gitops_ds.model.objects import Body
 
 # https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and what most nodes run
 # beside that.
@@ -30,7 +30,7 @@ _SERVICES: Final = {
 @of_daemonsets
 def free_of_services(
     body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]
-) -> Iterator[tuple[Path, str]]:
+) -> Iterator[Violation]:
     """DS609: no port of the node that a service of the node has; the service itself may be an
     agent.
     """
@@ -44,4 +44,4 @@ def free_of_services(
                 f"{port}/{protocol} of the node is {service}'s: where that runs, the container "
                 "can't listen; take another port"
             )
-            yield (*POD, "containers"), message
+            yield Violation((*POD, "containers"), message)

@@ -7,13 +7,14 @@ https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import (
     POD,
     SPEC,
+    Spec,
     Violation,
     class_of,
     containers,
@@ -24,8 +25,6 @@ from gitops_ds.checks.engine.rule import (
 )
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
-
-Spec = Mapping[str, Any]
 
 _STRATEGY: Final[Path] = (*SPEC, "updateStrategy")
 _ROLLING: Final[Path] = (*_STRATEGY, "rollingUpdate")
@@ -59,7 +58,7 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         " stays Pending, and the rollout hangs. Use maxUnavailable"
     )
     mends = (Mend((*_ROLLING, "maxUnavailable"), surge), Mend((*_ROLLING, "maxSurge")))
-    yield (
+    yield Violation(
         (*_ROLLING, "maxSurge"),
         message,
         Fix(f"maxUnavailable: {surge} in place of maxSurge", mends),
@@ -84,7 +83,7 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write "
             f"{min(most, 10)}% or less"
         )
-        yield (
+        yield Violation(
             (*_ROLLING, "maxUnavailable"),
             message,
             Fix("maxUnavailable: 10%", (Mend((*_ROLLING, "maxUnavailable"), "10%"),)),
@@ -99,7 +98,7 @@ def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate "
             "rolls it out"
         )
-        yield (
+        yield Violation(
             (*_STRATEGY, "type"),
             message,
             Fix("type: RollingUpdate", (Mend((*_STRATEGY, "type"), "RollingUpdate"),)),
@@ -117,7 +116,7 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             "a pod counts from its first ready moment on, so one that crashes soon after does not "
             "stop the rollout; write 10 to 30"
         )
-        yield _READY_SECONDS, message, _WAIT
+        yield Violation(_READY_SECONDS, message, _WAIT)
 
 
 @of_daemonsets
@@ -129,7 +128,7 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
             "as it has started, so a bad image"
             " goes to every node; write a readinessProbe, and minReadySeconds 10 or more"
         )
-        yield _READY_SECONDS, message, _WAIT
+        yield Violation(_READY_SECONDS, message, _WAIT)
 
 
 @of_daemonsets
@@ -138,20 +137,16 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     said = pod.get("terminationGracePeriodSeconds")
     grace = _DEFAULT_GRACE if said is None else said
     if grace == 0:
-        yield (
+        yield Violation(
             _GRACE,
-            (
-                "0 kills the agent at once, with what it has not written yet; write the seconds that "
-                f"it needs ({_DEFAULT_GRACE})"
-            ),
+            "0 kills the agent at once, with what it has not written yet; write the seconds that "
+            f"it needs ({_DEFAULT_GRACE})",
         )
     elif grace > _LONG_GRACE:
-        yield (
+        yield Violation(
             _GRACE,
-            (
-                f"a rollout may wait {grace} seconds for the old pod, node by node; write "
-                f"{_LONG_GRACE} or less"
-            ),
+            f"a rollout may wait {grace} seconds for the old pod, node by node; write "
+            f"{_LONG_GRACE} or less",
         )
     if not grace:
         return
@@ -161,12 +156,10 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         refused = section(hook.get("sleep")) and seconds > grace  # `sleeps_end_in_time` tells
         if seconds >= grace and not refused:
             way = (*POD, "containers", index, "lifecycle", "preStop")
-            yield (
+            yield Violation(
                 way,
-                (
-                    f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: "
-                    "none is left to end in"
-                ),
+                f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: "
+                "none is left to end in",
             )
 
 
@@ -184,12 +177,10 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
                 seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
                 if seconds is not None and not 0 <= seconds <= grace:
                     path = (*way, "lifecycle", name, "sleep", "seconds")
-                    yield (
+                    yield Violation(
                         path,
-                        (
-                            f"a sleep can take 0 to {grace} seconds, which is "
-                            f"terminationGracePeriodSeconds, not {seconds}"
-                        ),
+                        f"a sleep can take 0 to {grace} seconds, which is "
+                        f"terminationGracePeriodSeconds, not {seconds}",
                     )
 
 
@@ -215,7 +206,7 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"with {kept} old revision{'s' if kept == 0 else ''} there may be nothing to roll "
             "back to; leave it out (10 are kept)"
         )
-        yield path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True)
+        yield Violation(path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True))
 
 
 @of_daemonsets
@@ -231,7 +222,7 @@ def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"each batch of a rollout takes at least {delay + wait} seconds (probe's delay and "
             "minReadySeconds): write less"
         )
-        yield _READY_SECONDS, message
+        yield Violation(_READY_SECONDS, message)
 
 
 def _rolling(spec: Spec) -> Spec:

@@ -5,12 +5,13 @@ https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from gitops_ds.apimachinery import tolerations
 from gitops_ds.checks.engine.rule import (
     POD,
+    Spec,
     Violation,
     class_of,
     items,
@@ -20,8 +21,6 @@ from gitops_ds.checks.engine.rule import (
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, Path
-
-Spec = Mapping[str, Any]
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
 _NODE_SELECTOR: Final[Path] = (*POD, "nodeSelector")
@@ -81,8 +80,8 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"it seems to be for every node ({why}), but the nodes of the control plane stay "
             "without: nothing tolerates their taint"
         )
-        yield (
-            (_TOLERATIONS if told else POD),
+        yield Violation(
+            _TOLERATIONS if told else POD,
             message,
             _tolerate_too(told, f"tolerate {_CONTROL_PLANE}"),
         )
@@ -124,7 +123,7 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     )
     instead = [one for one in told if one not in keyless]
     fix = _tolerate_too(instead, f"tolerate {_CONTROL_PLANE} in place of everything")
-    yield (*_TOLERATIONS, told.index(keyless[0])), message, fix
+    yield Violation((*_TOLERATIONS, told.index(keyless[0])), message, fix)
 
 
 @of_daemonsets
@@ -137,7 +136,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"kubeadm sets the taint {_MASTER} no more since Kubernetes 1.25: tolerate "
             f"{_CONTROL_PLANE} as well"
         )
-        yield (
+        yield Violation(
             (*_TOLERATIONS, old, "key"),
             message,
             _tolerate_too(told, f"tolerate {_CONTROL_PLANE} as well"),
@@ -148,7 +147,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     )
     if _MASTER in chosen and _CONTROL_PLANE not in chosen:
         path = (*_NODE_SELECTOR, _MASTER)
-        yield (
+        yield Violation(
             path,
             f"{gone}: write {_CONTROL_PLANE}",
             Fix(f"write {_CONTROL_PLANE}", (Mend(path, key=_CONTROL_PLANE),)),
@@ -158,12 +157,10 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         for way, one in conditions:
             if one.get("key") == _MASTER:
                 fix = Fix(f"write {_CONTROL_PLANE}", (Mend((*way, "key"), _CONTROL_PLANE),))
-                yield (
+                yield Violation(
                     (*way, "key"),
-                    (
-                        f"{gone}: ask for {_CONTROL_PLANE}, in a term of its own where old nodes are "
-                        "left"
-                    ),
+                    f"{gone}: ask for {_CONTROL_PLANE}, in a term of its own where old nodes are "
+                    "left",
                     fix,
                 )
 
@@ -195,7 +192,7 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violatio
             f"every pod of a DaemonSet tolerates {one['key']}:{one['effect']} without being "
             f"asked{limit}"
         )
-        yield path, message, Fix("remove this toleration", (Mend(path),), safe=True)
+        yield Violation(path, message, Fix("remove this toleration", (Mend(path),), safe=True))
 
 
 @of_daemonsets
@@ -208,7 +205,7 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             message = f"the label {old} is deprecated: it is {new} now"
             twice = chosen.get(new) == chosen[old]
             mend = Mend(path) if twice else Mend(path, key=new)
-            yield (
+            yield Violation(
                 path,
                 message,
                 Fix(
@@ -220,7 +217,7 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for way, one in (*_conditions(pod), *_wishes(pod)):
         if new := _OLD_LABELS.get(str(one.get("key"))):
             path = (*way, "key")
-            yield (
+            yield Violation(
                 path,
                 f"the label {one['key']} is deprecated: it is {new} now",
                 Fix(f"write {new}", (Mend(path, new),), safe=True),
@@ -244,7 +241,7 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it "
                 f"Pending; {sidecar}"
             )
-            yield path, message, Fix(f"remove {path[-1]}", (Mend(path),))
+            yield Violation(path, message, Fix(f"remove {path[-1]}", (Mend(path),)))
 
 
 @of_daemonsets
@@ -255,7 +252,7 @@ def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             "the DaemonSet controller does not look at what is preferred: each node that is "
             "eligible gets a pod"
         )
-        yield _WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),))
+        yield Violation(_WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),)))
 
 
 @of_daemonsets
@@ -266,7 +263,7 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             "without priorityClassName it is among the first to be evicted, and stays Pending on "
             "a full node"
         )
-        yield (
+        yield Violation(
             _PRIORITY,
             message,
             Fix(f"priorityClassName: {NODE_CRITICAL}", (Mend(_PRIORITY, NODE_CRITICAL),)),
@@ -291,7 +288,7 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 "agent: require it only where the"
                 " agent can't run otherwise (a device, a platform); a preference keeps nobody away"
             )
-            yield path, message
+            yield Violation(path, message)
 
 
 @of_daemonsets
@@ -303,7 +300,7 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             f"only the node {pod['nodeName']} gets a pod: remove nodeName, or make it a "
             "Deployment or a static pod"
         )
-        yield path, message, Fix("remove nodeName", (Mend(path),))
+        yield Violation(path, message, Fix("remove nodeName", (Mend(path),)))
 
 
 @of_daemonsets
@@ -312,7 +309,7 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")
-        yield (
+        yield Violation(
             path,
             f"where no scheduler {name} runs, every pod stays Pending",
             Fix("remove schedulerName", (Mend(path),)),
@@ -330,7 +327,7 @@ def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation
     if not name:
         fix = Fix("write serviceAccountName", (Mend(path, key="serviceAccountName"),), safe=True)
     other = f"; serviceAccountName is {name}, and that counts" if name and name != old else ""
-    yield path, f"serviceAccount is deprecated: write serviceAccountName{other}", fix
+    yield Violation(path, f"serviceAccount is deprecated: write serviceAccountName{other}", fix)
 
 
 def required_terms(pod: Spec) -> list[tuple[Path, Spec]]:

@@ -32,7 +32,7 @@ def privileged(body: Body) -> Iterator[Violation]:
                 f'"{container.get("name")}" is privileged: who breaks into it owns every node; '
                 "give it what it needs instead"
             )
-            yield path, message, Fix("remove it", (Mend(path),))
+            yield Violation(path, message, Fix("remove it", (Mend(path),)))
 
 
 def no_escalation(body: Body) -> Iterator[Violation]:
@@ -48,7 +48,7 @@ def no_escalation(body: Body) -> Iterator[Violation]:
                 f'a program in "{container.get("name")}" may get more rights than the container '
                 "has: write false"
             )
-            yield path, message, Fix("forbid it", (Mend(path, False),))
+            yield Violation(path, message, Fix("forbid it", (Mend(path, False),)))
 
 
 def no_root(body: Body) -> Iterator[Violation]:
@@ -66,7 +66,7 @@ def no_root(body: Body) -> Iterator[Violation]:
                 f'who "{container.get("name")}" runs as is left to the image, where it is often '
                 "root: say runAsNonRoot or runAsUser"
             )
-            yield path, message, Fix("refuse to run as root", (Mend(path, True),))
+            yield Violation(path, message, Fix("refuse to run as root", (Mend(path, True),)))
 
 
 def read_only_root(body: Body) -> Iterator[Violation]:
@@ -78,7 +78,7 @@ def read_only_root(body: Body) -> Iterator[Violation]:
                 f'"{container.get("name")}" can write to its own file system: write true, and '
                 "mount what it does write to"
             )
-            yield path, message, Fix("make it read only", (Mend(path, True),))
+            yield Violation(path, message, Fix("make it read only", (Mend(path, True),)))
 
 
 def few_capabilities(body: Body) -> Iterator[Violation]:
@@ -87,12 +87,10 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
         for index, name in enumerate(items(section(own.get("capabilities")).get("add"))):
             if str(name).removeprefix("CAP_") in _POWERFUL:
                 path = (*way, "securityContext", "capabilities", "add", index)
-                yield (
+                yield Violation(
                     path,
-                    (
-                        f"the capability {name} is close to root on the node: add the ones that are "
-                        "needed"
-                    ),
+                    f"the capability {name} is close to root on the node: add the ones that are "
+                    "needed",
                     Fix("remove it", (Mend(path),)),
                 )
 
@@ -108,7 +106,7 @@ def dropped_capabilities(body: Body) -> Iterator[Violation]:
                 f'"{container.get("name")}" keeps the capabilities that every container gets: '
                 "drop ALL, and add what it needs"
             )
-            yield path, message, Fix("drop them all", (Mend(path, ["ALL"]),))
+            yield Violation(path, message, Fix("drop them all", (Mend(path, ["ALL"]),)))
 
 
 def seccomp(body: Body) -> Iterator[Violation]:
@@ -125,7 +123,7 @@ def seccomp(body: Body) -> Iterator[Violation]:
                 f'"{bare[0].get("name")}" has no seccomp profile: every system call is open to '
                 "it; RuntimeDefault suits most"
             )
-            yield (
+            yield Violation(
                 way,
                 message,
                 Fix("take the runtime's profile", (Mend((*way, "type"), "RuntimeDefault"),)),
@@ -147,7 +145,7 @@ def no_token(body: Body) -> Iterator[Violation]:
                 "the agent an account of its own, or"
                 " write false"
             )
-            yield way, message, Fix("mount no token", (Mend(way, False),))
+            yield Violation(way, message, Fix("mount no token", (Mend(way, False),)))
 
 
 def _contexts(

@@ -8,14 +8,14 @@ from typing import Final
 from gitops_ds.apimachinery import capacity, node_groups
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.change_context import ChangeSides
-from gitops_ds.checks.engine.rule import POD, pod
-from gitops_ds.model.objects import Body, Key, Path, show_path
+from gitops_ds.checks.engine.rule import POD, Violation, pod
+from gitops_ds.model.objects import Body, Key, show_path
 
 # What all nodes together may ask for more, in thousandths: 50 cores, 100 GiB.
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
 
 
-def within_budget(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def within_budget(sides: ChangeSides) -> Iterator[Violation]:
     """DS606: what a change asks for, times its nodes, is little."""
     for key, manifest in sides.head.items():
         nodes = sides.after.eligible.get(key, frozenset())
@@ -32,7 +32,7 @@ def within_budget(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                     f"+{total} of {resource} over the cluster: {each} on each of "
                     f"{node_groups.said(nodes, sides.census, shown=0)}"
                 )
-                yield key, (*POD, "containers"), message
+                yield Violation((*POD, "containers"), message, object=key)
 
 
 def _asked(body: Body, resource: str) -> int:
@@ -42,7 +42,7 @@ def _asked(body: Body, resource: str) -> int:
         return 0
 
 
-def keeps_its_nodes(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
     """DS705: no node loses an agent that it has, unless the agent as a whole goes."""
     if sides.census is None:
         return
@@ -55,7 +55,7 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                 f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
                 "the agent"
             )
-            yield key, POD, message
+            yield Violation(POD, message, object=key)
 
 
 def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
@@ -68,7 +68,7 @@ def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
     ]
 
 
-def as_the_base_says(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def as_the_base_says(sides: ChangeSides) -> Iterator[Violation]:
     """DS708: the cluster has what the base says; told of objects that the change touches."""
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)
@@ -78,4 +78,4 @@ def as_the_base_says(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                 f"somebody changed {fields} in the cluster: the merge takes that back, or meets a "
                 "conflict"
             )
-            yield key, paths[0] if manifest else (), message
+            yield Violation(paths[0] if manifest else (), message, object=key)

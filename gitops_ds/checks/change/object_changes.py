@@ -9,16 +9,15 @@ from typing import Final
 from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.change import blast_radius, regressions
 from gitops_ds.checks.engine.change_context import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.cluster_context import FleetTold
-from gitops_ds.checks.engine.rule import pod, section
+from gitops_ds.checks.engine.rule import Violation, pod, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend, Severity
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.objects import Body
 
 _ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
-def selector_stays(sides: ChangeSides) -> Iterator[FleetTold]:
+def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
     """DS103: the selector of an object that is there can't be changed."""
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
@@ -30,15 +29,15 @@ def selector_stays(sides: ChangeSides) -> Iterator[FleetTold]:
                 " are adopted, the others must be deleted by hand"
             )
             was = section(before.get("spec")).get("selector")
-            yield (
-                key,
+            yield Violation(
                 ("spec", "selector"),
                 message,
-                Fix("put the selector back", (Mend(("spec", "selector"), was),)),
+                object=key,
+                fix=Fix("put the selector back", (Mend(("spec", "selector"), was),)),
             )
 
 
-def no_rename(sides: ChangeSides) -> Iterator[FleetTold]:
+def no_rename(sides: ChangeSides) -> Iterator[Violation]:
     """DS701: an agent keeps its name: another name is another agent."""
     for new in sides.come():
         for old in sides.gone():
@@ -48,10 +47,10 @@ def no_rename(sides: ChangeSides) -> Iterator[FleetTold]:
                     "none. Keep the name, or do it in"
                     " two steps"
                 )
-                yield new, ("metadata", "name"), message, old
+                yield Violation(("metadata", "name"), message, object=new, related=old)
 
 
-def stays(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def stays(sides: ChangeSides) -> Iterator[Violation]:
     """DS702: no agent is taken away, unless the object itself said before that it may be, or that
     pruning leaves it.
     """
@@ -68,7 +67,9 @@ def stays(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
             or annotations.get(names.PRUNE) == "disabled"
         )
         if key not in renamed and not answered:
-            yield key, (), "it is taken away: with pruning its pods go from every node"
+            yield Violation(
+                (), "it is taken away: with pruning its pods go from every node", object=key
+            )
 
 
 def _selector(body: Body) -> frozenset[tuple[str, str, frozenset[str]]]:

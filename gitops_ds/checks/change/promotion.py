@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from gitops_ds.checks.engine.change_context import ClusterStep, ReachRule
-from gitops_ds.checks.engine.rule import POD, items, section, template
+from gitops_ds.checks.engine.change_context import ClusterStep, PromotionRule
+from gitops_ds.checks.engine.rule import POD, Violation, items, section, template
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.objects import Body, Key
 
 _MOST_NODES: Final = 500
 # What environments are called, from the first that sees a change to the last.
@@ -33,7 +33,7 @@ def rank(environment: str) -> int | None:
     )
 
 
-def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str]]:
+def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
     """DS703: one change restarts the pods of some hundred nodes at most, and of one production
     environment.
     """
@@ -56,21 +56,23 @@ def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Pat
                 f"it restarts on {total:,} nodes{where} in one change: give it stages, or take it "
                 "a cluster at a time"
             )
-            yield max(nodes, key=lambda name: nodes[name]), key, POD, message
+            yield Violation(
+                POD, message, object=key, cluster=max(nodes, key=lambda name: nodes[name])
+            )
         environments = sorted({step.facts.environment for step in production.get(key, ())})
         if len(environments) > 1:
             message = (
                 f"it changes {' and '.join(environments)} in one change: production environments "
                 "one after the other"
             )
-            yield production[key][0].facts.name, key, POD, message
+            yield Violation(POD, message, object=key, cluster=production[key][0].facts.name)
 
 
 def _on_delete(body: Body) -> bool:
     return section(section(body.get("spec")).get("updateStrategy")).get("type") == "OnDelete"
 
 
-def promoted(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str]]:
+def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
     """DS709: production gets the images that the environment before it has."""
     every = list(steps)
     for step in every:
@@ -88,7 +90,7 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[tuple[str, Key, Path, str
                     f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: "
                     "bring it there first"
                 )
-                yield step.facts.name, key, (*POD, "containers"), message
+                yield Violation((*POD, "containers"), message, object=key, cluster=step.facts.name)
 
 
 def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
@@ -111,10 +113,13 @@ def _images(of: Body) -> frozenset[str]:
 
 
 RULES: Final = (
-    ReachRule("DS703", Severity.WARNING, "a change goes in small steps", in_small_steps, on=False),
-    ReachRule(
+    PromotionRule(
+        "DS703", Severity.WARNING, False, "a change goes in small steps", in_small_steps, on=False
+    ),
+    PromotionRule(
         "DS709",
         Severity.WARNING,
+        False,
         "production comes after the environments before it",
         promoted,
         on=False,

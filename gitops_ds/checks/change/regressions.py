@@ -12,8 +12,7 @@ from gitops_ds.apimachinery import capacity, label_selector, quantities
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.change_context import ChangeSides
-from gitops_ds.checks.engine.cluster_context import FleetTold
-from gitops_ds.checks.engine.rule import POD, items, pod, section
+from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Key, Path
 
@@ -29,7 +28,7 @@ _PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
-def restarts_for_something(sides: ChangeSides) -> Iterator[FleetTold]:
+def restarts_for_something(sides: ChangeSides) -> Iterator[Violation]:
     """DS704: pods restart because something of theirs changed, not only a label or an annotation."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
@@ -43,7 +42,7 @@ def restarts_for_something(sides: ChangeSides) -> Iterator[FleetTold]:
             fix = Fix(
                 "leave the template's metadata as it was", (Mend(path, before.get("metadata")),)
             )
-            yield key, path, message, fix
+            yield Violation(path, message, object=key, fix=fix)
 
 
 def _marks(template: Body) -> dict[str, str]:
@@ -55,7 +54,7 @@ def _marks(template: Body) -> dict[str, str]:
     }
 
 
-def images_go_forward(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
     """DS706: an image stays with its registry, keeps its digest, and is not an older one."""
     for key, before, after in sides.rolling():
         old = {name: image for _, name, image in _images(before)}
@@ -74,13 +73,11 @@ def images_go_forward(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
             if was.repository == now.repository and _older(now.tag, was.tag):
                 told.append(f"goes back from {was.tag} to {now.tag}")
             if told:
-                yield (
-                    key,
+                yield Violation(
                     path,
-                    (
-                        f"the image of {name} {' and '.join(told)}: if that is meant, say so in the "
-                        "pull request"
-                    ),
+                    f"the image of {name} {' and '.join(told)}: if that is meant, say so in the "
+                    "pull request",
+                    object=key,
                 )
 
 
@@ -116,7 +113,7 @@ def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
     return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
 
 
-def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def asks_for_as_much(sides: ChangeSides) -> Iterator[Violation]:
     """DS707: what an agent asks for, its priority and its time to end stay about what they were."""
     for key, before, after in sides.rolling():
         was, now = section(before.get("spec")), section(after.get("spec"))
@@ -126,7 +123,7 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                     f"its pod asks for {amount(resource, new)} of {resource}, "
                     f"{amount(resource, old)} before: on every node"
                 )
-                yield key, (*POD, "containers"), message
+                yield Violation((*POD, "containers"), message, object=key)
         priorities = [
             _priority(sides, str(spec.get("priorityClassName") or "")) for spec in (was, now)
         ]
@@ -135,7 +132,7 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                 f"its priority goes down from {was.get('priorityClassName')}: it is preempted, "
                 "and evicted, before others"
             )
-            yield key, (*POD, "priorityClassName"), message
+            yield Violation((*POD, "priorityClassName"), message, object=key)
         times = [
             _GRACE if (said := spec.get("terminationGracePeriodSeconds")) is None else int(said)
             for spec in (was, now)
@@ -145,7 +142,7 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
                 f"its pod has {times[1]} s to end, {times[0]} s before: is what it must write "
                 "done by then?"
             )
-            yield key, (*POD, "terminationGracePeriodSeconds"), message
+            yield Violation((*POD, "terminationGracePeriodSeconds"), message, object=key)
 
 
 def _requests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
@@ -174,34 +171,31 @@ def amount(resource: str, thousandths: int) -> str:
     return f"{units:.4g}"
 
 
-def way_back(sides: ChangeSides) -> Iterator[tuple[Key, Path, str]]:
+def way_back(sides: ChangeSides) -> Iterator[Violation]:
     """DS710: what runs now can be brought back."""
     for key, before, after in sides.both():
         if sides.base[key].digest != sides.head[key].digest:
-            for path, message in no_way_back(key, before, after, sides):
-                yield key, path, message
+            yield from no_way_back(key, before, after, sides)
 
 
-def no_way_back(
-    key: Key, before: Body, after: Body, sides: ChangeSides
-) -> Iterator[tuple[Path, str]]:
+def no_way_back(key: Key, before: Body, after: Body, sides: ChangeSides) -> Iterator[Violation]:
     """Why a DaemonSet can't go back to what the base has, each with the path that is to blame;
     nothing where it can.
     """
     was, now = (section(section(body.get("spec")).get("selector")) for body in (before, after))
     if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):
-        yield (
+        yield Violation(
             ("spec", "selector"),
             "there is no way back by a revert: the selector can't be changed in either direction",
+            object=key,
         )
     if section(after.get("spec")).get("revisionHistoryLimit") == 0:
         path: Path = ("spec", "revisionHistoryLimit")
-        yield (
+        yield Violation(
             path,
-            (
-                "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a "
-                "revert in Git has"
-            ),
+            "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a "
+            "revert in Git has",
+            object=key,
         )
     for _, kind, name in references.of(pod(before)):
         needed = Key("", kind, key.namespace, name)
@@ -210,4 +204,4 @@ def no_way_back(
                 f"the pods that run now need {needed}, which this change takes away: a rollback "
                 "without it starts no pod"
             )
-            yield POD, message
+            yield Violation(POD, message, object=key)

@@ -18,22 +18,21 @@ from gitops_ds.checks.cluster import (
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.cluster_context import (
     ClusterContext,
-    FleetRule,
-    FleetTold,
+    ClusterRule,
     pod_labels,
     pod_spec,
 )
-from gitops_ds.checks.engine.rule import POD, items, section
+from gitops_ds.checks.engine.rule import POD, Violation, items, section
 from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Key, Path
+from gitops_ds.model.objects import Key
 
 _CONTROLLERS = frozenset(
     (("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"))
 )
 
 
-def selectors_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
+def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
     """DS104: no controller selects the pods of another one in its namespace; variants of one agent
     may.
     """
@@ -67,7 +66,7 @@ def selectors_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
         if claimed:
             more = f" and {len(claimed) - 1} more" if len(claimed) > 1 else ""
             message = f"it also selects the pods of {claimed[0]}{more}: both would claim them"
-            yield one.key, ("spec", "selector"), message, claimed[0]
+            yield Violation(("spec", "selector"), message, object=one.key, related=claimed[0])
 
 
 def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> bool:
@@ -75,7 +74,7 @@ def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> 
     return not siblings and label_selector.all_match(selector, pod_labels(other))
 
 
-def known_references(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
+def known_references(fleet: ClusterContext) -> Iterator[Violation]:
     """DS416: what pods need is in the repository."""
     for manifest in fleet.daemonsets:
         for path, kind, name in references.of(pod_spec(manifest)):
@@ -85,10 +84,10 @@ def known_references(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
                     f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is "
                     "missing no pod starts"
                 )
-                yield manifest.key, (*POD, *path), message
+                yield Violation((*POD, *path), message, object=manifest.key)
 
 
-def known_keys(fleet: ClusterContext) -> Iterator[FleetTold]:
+def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
     """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the
     repository has that.
 
@@ -110,15 +109,15 @@ def known_keys(fleet: ClusterContext) -> Iterator[FleetTold]:
                     phrases.did_you_mean(wanted, known)
                     or f": it has {phrases.one_of(sorted(known))}"
                 )
-                yield (
-                    manifest.key,
+                yield Violation(
                     (*POD, *path),
                     f"{kind} {name} has no key {wanted}{hint}; no pod starts without it",
-                    key,
+                    object=manifest.key,
+                    related=key,
                 )
 
 
-def shared_claims(fleet: ClusterContext) -> Iterator[FleetTold]:
+def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
     """DS417: no volume for one node is asked for by the pods of all."""
     for manifest in fleet.daemonsets:
         for path, name in references.claims(pod_spec(manifest)):
@@ -132,10 +131,10 @@ def shared_claims(fleet: ClusterContext) -> Iterator[FleetTold]:
                     f"the claim {name} is {' and '.join(modes)}: one node can have it, on the "
                     "others the pod does not start"
                 )
-                yield manifest.key, (*POD, *path), message, key
+                yield Violation((*POD, *path), message, object=manifest.key, related=key)
 
 
-def admitted(fleet: ClusterContext) -> Iterator[FleetTold]:
+def admitted(fleet: ClusterContext) -> Iterator[Violation]:
     """DS516: the namespace takes the pods, where the repository has it."""
     for manifest in fleet.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)
@@ -150,77 +149,128 @@ def admitted(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f"the namespace enforces {level}, and no pod can be made: it does not take "
                 f"{', '.join(found)}"
             )
-            yield manifest.key, POD, message, key
+            yield Violation(POD, message, object=manifest.key, related=key)
 
 
 _NETWORK: Final = {"cni": Severity.ERROR, "csi": Severity.ERROR, "dns": Severity.ERROR}
 _INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 RULES: Final = (
-    FleetRule(
-        "DS017", _INFO, "an agent has a namespace of its own", companions.own_namespace, on=False
+    ClusterRule(
+        "DS017",
+        _INFO,
+        False,
+        "an agent has a namespace of its own",
+        companions.own_namespace,
+        on=False,
     ),
-    FleetRule("DS104", _ERROR, "no controller selects the pods of another", selectors_apart),
-    FleetRule(
+    ClusterRule(
+        "DS104", _ERROR, False, "no controller selects the pods of another", selectors_apart
+    ),
+    ClusterRule(
         "DS106",
         _WARNING,
+        False,
         "what belongs to an agent finds its pods",
         companions.companions_match,
         on=False,
     ),
-    FleetRule(
-        "DS107", _INFO, "no disruption budget for agents", companions.budgets_for_others, on=False
+    ClusterRule(
+        "DS107",
+        _INFO,
+        False,
+        "no disruption budget for agents",
+        companions.budgets_for_others,
+        on=False,
     ),
-    FleetRule(
-        "DS108", _INFO, "something collects the metrics of an agent", companions.monitored, on=False
+    ClusterRule(
+        "DS108",
+        _INFO,
+        False,
+        "something collects the metrics of an agent",
+        companions.monitored,
+        on=False,
     ),
-    FleetRule(
+    ClusterRule(
         "DS205",
         _WARNING,
+        False,
         "of nodes that are known, a quarter at most is updated at once",
         node_rules.few_of_its_nodes,
         classes=_NETWORK,
     ),
-    FleetRule("DS206", _WARNING, "a rollout ends, and within hours", node_rules.ends_today),
-    FleetRule(
-        "DS307", _ERROR, "some node has the labels that an agent asks for", node_rules.known_labels
+    ClusterRule(
+        "DS206", _WARNING, False, "a rollout ends, and within hours", node_rules.ends_today
     ),
-    FleetRule(
+    ClusterRule(
+        "DS307",
+        _ERROR,
+        False,
+        "some node has the labels that an agent asks for",
+        node_rules.known_labels,
+    ),
+    ClusterRule(
         "DS309",
         _WARNING,
+        False,
         "an agent says which platform it is for",
         node_rules.one_platform,
         on=False,
     ),
-    FleetRule("DS313", _ERROR, "priorities are there", priority_classes.known, certain=True),
-    FleetRule(
-        "DS316", _WARNING, "an agent's priority does not hold it back", priority_classes.held_back
+    ClusterRule(
+        "DS313", _ERROR, False, "priorities are there", priority_classes.known, certain=True
     ),
-    FleetRule("DS416", _WARNING, "what pods need is in the repository", known_references, on=False),
-    FleetRule("DS421", _ERROR, "keys that pods need are there", known_keys, certain=True),
-    FleetRule(
-        "DS417", _ERROR, "no volume for one node is asked for on all", shared_claims, on=False
+    ClusterRule(
+        "DS316",
+        _WARNING,
+        False,
+        "an agent's priority does not hold it back",
+        priority_classes.held_back,
     ),
-    FleetRule("DS516", _ERROR, "the namespace takes the pods", admitted, on=False),
-    FleetRule(
-        "DS601", _ERROR, "no two agents take the same port of a node", node_conflicts.ports_apart
+    ClusterRule(
+        "DS416", _WARNING, False, "what pods need is in the repository", known_references, on=False
     ),
-    FleetRule("DS602", _ERROR, "no node runs an agent twice", node_rules.variants_apart),
-    FleetRule(
-        "DS603", _ERROR, "every node that an agent counts on has it", node_rules.variants_everywhere
+    ClusterRule("DS421", _ERROR, False, "keys that pods need are there", known_keys, certain=True),
+    ClusterRule(
+        "DS417",
+        _ERROR,
+        False,
+        "no volume for one node is asked for on all",
+        shared_claims,
+        on=False,
     ),
-    FleetRule("DS604", _ERROR, "every agent is wanted on some node", node_rules.some_node),
-    FleetRule("DS605", _ERROR, "agents have room on their nodes", node_capacity.fits, on=False),
-    FleetRule(
+    ClusterRule("DS516", _ERROR, False, "the namespace takes the pods", admitted, on=False),
+    ClusterRule(
+        "DS601",
+        _ERROR,
+        False,
+        "no two agents take the same port of a node",
+        node_conflicts.ports_apart,
+    ),
+    ClusterRule("DS602", _ERROR, False, "no node runs an agent twice", node_rules.variants_apart),
+    ClusterRule(
+        "DS603",
+        _ERROR,
+        False,
+        "every node that an agent counts on has it",
+        node_rules.variants_everywhere,
+    ),
+    ClusterRule("DS604", _ERROR, False, "every agent is wanted on some node", node_rules.some_node),
+    ClusterRule(
+        "DS605", _ERROR, False, "agents have room on their nodes", node_capacity.fits, on=False
+    ),
+    ClusterRule(
         "DS607",
         _WARNING,
+        False,
         "agents leave most of a node to others",
         node_capacity.leaves_room,
         on=False,
     ),
-    FleetRule(
+    ClusterRule(
         "DS608",
         _WARNING,
+        False,
         "no two agents write to the same path of a node",
         node_conflicts.paths_apart,
         on=False,

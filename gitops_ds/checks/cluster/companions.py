@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_labels
+from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels
 from gitops_ds.checks.engine.rule import (
     POD,
+    Violation,
     at,
     pod_path,
     section,
@@ -31,7 +32,7 @@ _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
 _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
-def companions_match(fleet: ClusterContext) -> Iterator[FleetTold]:
+def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
     """DS106: what belongs to an agent by its labels still finds its pods.
 
     Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's
@@ -62,7 +63,7 @@ def companions_match(fleet: ClusterContext) -> Iterator[FleetTold]:
                     f"no pods here have these labels any more, those of {meant.key} neither: "
                     f"{_effect(kind)}"
                 )
-                yield manifest.key, path, message, meant.key
+                yield Violation(path, message, object=manifest.key, related=meant.key)
         elif kind == _SERVICE_MONITOR:
             yield from _monitor(manifest, services)
 
@@ -79,7 +80,7 @@ def _meant_for(
     )
 
 
-def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[FleetTold]:
+def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]:
     """A ServiceMonitor finds Services by their own labels; one of another namespace may be made
     elsewhere.
     """
@@ -96,7 +97,7 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[FleetTold]
         message = (
             f"no Service here has these labels any more, {near[0].key} neither: nothing is scraped"
         )
-        yield monitor.key, ("spec", "selector"), message, near[0].key
+        yield Violation(("spec", "selector"), message, object=monitor.key, related=near[0].key)
 
 
 def _effect(kind: tuple[str, str]) -> str:
@@ -110,27 +111,29 @@ def _effect(kind: tuple[str, str]) -> str:
 _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
-def own_namespace(fleet: ClusterContext) -> Iterator[FleetTold]:
+def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
     """DS017: an agent is alone in its namespace, and that is none of Kubernetes' own."""
     first: dict[str, Manifest] = {}
     for manifest in fleet.daemonsets:
         namespace = manifest.key.namespace
         one = first.setdefault(namespace, manifest)
         if namespace in _SHARED:
-            yield (
-                manifest.key,
+            yield Violation(
                 ("metadata", "namespace"),
                 f"{namespace} is Kubernetes' own: give the agent a namespace of its own",
+                object=manifest.key,
             )
         elif one is not manifest and not (one.agent and one.agent == manifest.agent):
             message = (
                 f"{one.key} is in the namespace {namespace} as well: what may do something there "
                 "may do it to both"
             )
-            yield manifest.key, ("metadata", "namespace"), message, one.key
+            yield Violation(
+                ("metadata", "namespace"), message, object=manifest.key, related=one.key
+            )
 
 
-def monitored(fleet: ClusterContext) -> Iterator[FleetTold]:
+def monitored(fleet: ClusterContext) -> Iterator[Violation]:
     """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus'
     example configuration.
     """
@@ -165,10 +168,10 @@ def monitored(fleet: ClusterContext) -> Iterator[FleetTold]:
                 "nothing here collects its metrics: no PodMonitor, no ServiceMonitor, no "
                 "prometheus.io/scrape"
             )
-            yield manifest.key, POD, message
+            yield Violation(POD, message, object=manifest.key)
 
 
-def budgets_for_others(fleet: ClusterContext) -> Iterator[FleetTold]:
+def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
     """DS107: no PodDisruptionBudget for a DaemonSet, whose pods a drain leaves alone."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
@@ -182,7 +185,9 @@ def budgets_for_others(fleet: ClusterContext) -> Iterator[FleetTold]:
                     "them by, and a rollout counts by"
                     " maxUnavailable; remove it"
                 )
-                yield manifest.key, ("spec", "selector"), message, daemonset.key
+                yield Violation(
+                    ("spec", "selector"), message, object=manifest.key, related=daemonset.key
+                )
 
 
 def _selector(body: Body, path: Path, *, plain: bool) -> tuple[Requirement, ...]:

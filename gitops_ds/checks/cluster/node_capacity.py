@@ -20,7 +20,7 @@ from gitops_ds.apimachinery import (
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.checks.engine.rule import POD, pod, section, template
+from gitops_ds.checks.engine.rule import POD, Violation, pod, section, template
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.objects import Body, Key, Path
@@ -95,14 +95,14 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     )
 
 
-def fits(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
+def fits(fleet: ClusterContext) -> Iterator[Violation]:
     """DS605: an agent has room on each of its nodes, beside the other agents."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
-            yield misfit.key, _CONTAINERS, misfit.said(fleet.census)
+            yield Violation(_CONTAINERS, misfit.said(fleet.census), object=misfit.key)
 
 
-def leaves_room(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
+def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
     """DS607: all agents together leave most of the smallest node to the pods that it is there for."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
@@ -124,7 +124,7 @@ def leaves_room(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
             where = node_groups.said(nodes, fleet.census)
             tenancy = counted(len(tenants), "agent takes", "agents together take")
             message = f"{tenancy} {share}% of the {resource} of {where}; this one asks for the most"
-            yield most.key, _CONTAINERS, message
+            yield Violation(_CONTAINERS, message, object=most.key)
 
 
 def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:

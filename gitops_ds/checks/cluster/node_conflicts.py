@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Final
 
 from gitops_ds.apimachinery import capacity, node_groups
-from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_spec
-from gitops_ds.checks.engine.rule import POD, items, section
+from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_spec
+from gitops_ds.checks.engine.rule import POD, Violation, items, section
 from gitops_ds.model.bundle import Manifest
 
 # Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are
@@ -26,7 +26,7 @@ _SHARED: Final = (
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
-def ports_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
+def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
     """DS601: no two agents take the same port of the same node."""
     if fleet.census is None:
         return
@@ -51,10 +51,10 @@ def ports_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
             )
-            yield one.key, (*POD, "containers"), message, other.key
+            yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
 
 
-def paths_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
+def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
     """DS608: no two agents write to the same path of the same node."""
     if fleet.census is None:
         return
@@ -71,7 +71,9 @@ def paths_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
                     f"{other.key} writes to {path} of the same node as well, on {where}: give "
                     "each a path of its own"
                 )
-                yield one.key, (*POD, "volumes", index, "hostPath"), message, other.key
+                yield Violation(
+                    (*POD, "volumes", index, "hostPath"), message, object=one.key, related=other.key
+                )
 
 
 def _written(spec: Mapping[str, object]) -> dict[str, int]:

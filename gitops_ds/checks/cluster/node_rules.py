@@ -11,14 +11,14 @@ from typing import Any, Final
 from gitops_ds.apimachinery import int_or_percent, label_selector, node_groups
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_labels, pod_spec
-from gitops_ds.checks.engine.rule import POD, class_of, items, section
+from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels, pod_spec
+from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, section
 from gitops_ds.model.bundle import Alternatives, Manifest
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate, Share
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.live import Node
-from gitops_ds.model.objects import Key, Path
+from gitops_ds.model.objects import Path
 from gitops_ds.model.plural import counted
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
@@ -32,7 +32,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
-def few_of_its_nodes(fleet: ClusterContext) -> Iterator[FleetTold]:
+def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
     """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or
     DNS agent a tenth.
     """
@@ -55,14 +55,19 @@ def few_of_its_nodes(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f" {counted(len(nodes), 'node')} at once, "
                 f"{min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
             )
-            yield manifest.key, _MAX_UNAVAILABLE, message, _written(_MAX_UNAVAILABLE, _TENTH)
+            yield Violation(
+                _MAX_UNAVAILABLE,
+                message,
+                object=manifest.key,
+                fix=_written(_MAX_UNAVAILABLE, _TENTH),
+            )
 
 
 def _written(path: Path, value: str | int) -> Fix:
     return Fix(f"{path[-1]}: {value}", (Mend(path, value),))
 
 
-def ends_today(fleet: ClusterContext) -> Iterator[FleetTold]:
+def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
     """DS206: a rollout ends, and within hours."""
     for manifest, nodes in fleet.placed():
         strategy = _strategy(manifest)
@@ -76,11 +81,9 @@ def ends_today(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f"{node_groups.said(broken, fleet.census)}, not ready:"
                 " no update would go on; write more"
             )
-            told, enough = (
-                (manifest.key, _MAX_UNAVAILABLE, message),
-                _enough(manifest, len(nodes), len(broken)),
-            )
-            yield (*told, _written(_MAX_UNAVAILABLE, enough)) if enough else told
+            enough = _enough(manifest, len(nodes), len(broken))
+            fix = _written(_MAX_UNAVAILABLE, enough) if enough else None
+            yield Violation(_MAX_UNAVAILABLE, message, fix, object=manifest.key)
             continue
         ready = section(manifest.body.get("spec")).get("minReadySeconds") or 0
         seconds = -(-len(nodes) // (surge or unavailable)) * (
@@ -96,9 +99,9 @@ def ends_today(fleet: ClusterContext) -> Iterator[FleetTold]:
             path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
             quicker = len(nodes) > 10 * (surge or unavailable)
             yield (
-                (manifest.key, path, message, _written(path, _TENTH))
+                Violation(path, message, object=manifest.key, fix=_written(path, _TENTH))
                 if quicker
-                else (manifest.key, path, message)
+                else Violation(path, message, object=manifest.key)
             )
 
 
@@ -121,7 +124,7 @@ def _shown(share: Share) -> str:
     return f"{share.amount}%" if share.percent else str(share.amount)
 
 
-def known_labels(fleet: ClusterContext) -> Iterator[FleetTold]:
+def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
     """DS307: an agent that no node has the labels for; which label it is."""
     census = fleet.census
     if census is None:
@@ -134,19 +137,15 @@ def known_labels(fleet: ClusterContext) -> Iterator[FleetTold]:
             continue
         spec = pod_spec(manifest)
         for path, key, values in _asked(spec):
-            complaint = _nobody_has(key, values, census)
-            if complaint:
+            message = _nobody_has(key, values, census)
+            if message:
                 fix = _meant(path, key, values, census)
                 taken = (
                     path[-2] == "nodeSelector"
                     and fix
                     and fix.mends[0].key in section(spec.get("nodeSelector"))
                 )
-                yield (
-                    (manifest.key, path, complaint, fix)
-                    if fix and not taken
-                    else (manifest.key, path, complaint)
-                )
+                yield Violation(path, message, None if taken else fix, object=manifest.key)
 
 
 def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix | None:
@@ -204,7 +203,7 @@ def _known(census: Census) -> str:
     return f"{len(census.nodes):,} {'declared' if census.declared else 'known'} nodes"
 
 
-def one_platform(fleet: ClusterContext) -> Iterator[FleetTold]:
+def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
     """DS309: an agent says which system and processor it is for, where its nodes have several."""
     census = fleet.census
     if census is None:
@@ -221,13 +220,15 @@ def one_platform(fleet: ClusterContext) -> Iterator[FleetTold]:
                     f"nodeSelector {key}"
                 )
                 # Which processors an image is made for is not known here.
-                linux = "linux" in kinds and Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
-                yield (
-                    (manifest.key, path, message, linux) if linux else (manifest.key, path, message)
+                linux = (
+                    Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
+                    if "linux" in kinds
+                    else None
                 )
+                yield Violation(path, message, linux, object=manifest.key)
 
 
-def variants_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
+def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
     """DS602: no node runs an agent twice, as two of its variants."""
     if fleet.census is None:
         return
@@ -238,12 +239,14 @@ def variants_apart(fleet: ClusterContext) -> Iterator[FleetTold]:
             yield _apart(one, other, where)
 
 
-def _apart(one: Manifest, other: Manifest, where: str) -> FleetTold:
+def _apart(one: Manifest, other: Manifest, where: str) -> Violation:
     for wide, narrow in ((one, other), (other, one)):
         fix = _leaving_out(pod_spec(wide), pod_spec(narrow))
         if fix:
-            return wide.key, POD, _TWICE.format(narrow.key, where), fix, narrow.key
-    return one.key, POD, _TWICE.format(other.key, where), other.key
+            return Violation(
+                POD, _TWICE.format(narrow.key, where), object=wide.key, fix=fix, related=narrow.key
+            )
+    return Violation(POD, _TWICE.format(other.key, where), object=one.key, related=other.key)
 
 
 _TWICE: Final = (
@@ -318,7 +321,7 @@ def _programs(manifest: Manifest) -> tuple[str, ...]:
     return tuple(sorted(image.repository for image in parsed))
 
 
-def variants_everywhere(fleet: ClusterContext) -> Iterator[FleetTold]:
+def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
     """DS603: each node that an agent counts on has one of its variants."""
     if fleet.census is None:
         return
@@ -339,14 +342,14 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[FleetTold]:
                 f"agent {agent} counts on {where}, and no variant may run there: mend the "
                 "variants, or tolerate the taints"
             )
-            yield members[-1].key, POD, message
+            yield Violation(POD, message, object=members[-1].key)
 
 
 def _meets(node: Node, terms: Alternatives) -> bool:
     return any(label_selector.all_match(term, node.labels) for term in terms)
 
 
-def some_node(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
+def some_node(fleet: ClusterContext) -> Iterator[Violation]:
     """DS604: every agent is wanted on some node."""
     if fleet.census is None:
         return
@@ -356,4 +359,4 @@ def some_node(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
                 f"none of the {_known(fleet.census)} may run it: its rollout succeeds with no pod "
                 "at all"
             )
-            yield manifest.key, POD, message
+            yield Violation(POD, message, object=manifest.key)

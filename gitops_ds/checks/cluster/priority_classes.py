@@ -10,8 +10,8 @@ from typing import Final
 
 from gitops_ds.checks.advice.scheduling import SYSTEM_PRIORITIES
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold, pod_spec
-from gitops_ds.checks.engine.rule import POD
+from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_spec
+from gitops_ds.checks.engine.rule import POD, Violation
 from gitops_ds.model.objects import Body, Key, Path
 
 _PATH: Final[Path] = (*POD, "priorityClassName")
@@ -27,7 +27,7 @@ def _own(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
     return {key.name: (key, fleet.manifests[key].body) for key in keys}
 
 
-def known(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
+def known(fleet: ClusterContext) -> Iterator[Violation]:
     """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is
     taken.
 
@@ -49,14 +49,14 @@ def known(fleet: ClusterContext) -> Iterator[tuple[Key, Path, str]]:
         )
         choice = SYSTEM_PRIORITIES if name.startswith("system-") else {*own, *live}
         hint = phrases.did_you_mean(name, choice) or f": {whose} {phrases.one_of(sorted(choice))}"
-        yield (
-            manifest.key,
+        yield Violation(
             _PATH,
             f"there is no PriorityClass {name}{hint}; without it no pod can be made",
+            object=manifest.key,
         )
 
 
-def held_back(fleet: ClusterContext) -> Iterator[FleetTold]:
+def held_back(fleet: ClusterContext) -> Iterator[Violation]:
     """DS316: an agent is not below the pods that name no class, and may take the room that it
     needs.
     """
@@ -77,4 +77,8 @@ def held_back(fleet: ClusterContext) -> Iterator[FleetTold]:
             found.append("never preempts: on a full node the agent stays Pending")
         if found:
             message = f"the PriorityClass {name} {'; it '.join(found)}"
-            yield (manifest.key, _PATH, message, key) if key else (manifest.key, _PATH, message)
+            yield (
+                Violation(_PATH, message, object=manifest.key, related=key)
+                if key
+                else Violation(_PATH, message, object=manifest.key)
+            )

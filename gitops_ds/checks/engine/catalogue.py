@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
-from gitops_ds.checks.engine.change_context import ChangeRule, ReachRule
-from gitops_ds.checks.engine.cluster_context import FleetRule
-from gitops_ds.checks.engine.rule import Rule, softened
+from gitops_ds.checks.engine.rule import Rule
 from gitops_ds.checks.schema import custom_rules, parse_rules
-
-AnyRule = Rule | FleetRule | ChangeRule | ReachRule
 
 _HEAD = """# Rules
 
@@ -66,7 +62,7 @@ What is told before any rule can look. It can't be switched off. It is refused; 
 """
 
 
-def rows() -> Iterator[AnyRule]:
+def rows() -> Iterator[Rule[Any]]:
     """Every rule, by number; one that weighs differently from case to case has several."""
     tables = (
         parse_rules.RULES,
@@ -77,7 +73,7 @@ def rows() -> Iterator[AnyRule]:
         repository_rules.RULES,
         suppressions.RULES,
     )
-    every: list[AnyRule] = [rule for table in tables for rule in table]
+    every: list[Rule[Any]] = [rule for table in tables for rule in table]
     yield from sorted((*every, custom_rules.RULE, rule_table.CRASHED), key=lambda rule: rule.id)
 
 
@@ -88,7 +84,7 @@ def as_markdown() -> str:
     return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 
 
-def _row(parts: Sequence[AnyRule]) -> str:
+def _row(parts: Sequence[Rule[Any]]) -> str:
     """One row for each rule; a line in it for each part that weighs differently."""
     page = f"[{parts[0].id}](../gitops_ds/checks/pages/{parts[0].id}.md)"
     columns = [
@@ -98,23 +94,14 @@ def _row(parts: Sequence[AnyRule]) -> str:
     return f"| {' | '.join((page, *map('<br>'.join, columns)))} |\n"
 
 
-def _cells(rule: AnyRule) -> tuple[str, str, str, str]:
-    match rule:
-        case Rule(refused=True) | ChangeRule(refused=True):
-            kind = "refused"
-        case _:
-            kind = "advice"
-    return rule.summary, kind, _severity(rule, kind), "yes" if rule.on else "no"
+def _cells(rule: Rule[Any]) -> tuple[str, str, str, str]:
+    kind = "blocking" if rule.refused else "advice"
+    return rule.summary, kind, _severity(rule), "yes" if rule.on else "no"
 
 
-def _severity(rule: AnyRule, kind: str) -> str:
-    """As it is printed: without a class and a strict profile first, then where another severity is
-    printed.
-    """
-    fixed = kind == "refused" or (isinstance(rule, Rule | FleetRule) and rule.certain)
-    printed = rule.severity if fixed else softened(rule.severity, "", "")
-    classes = rule.classes if isinstance(rule, Rule | FleetRule) else {}
+def _severity(rule: Rule[Any]) -> str:
+    """The printed severity: first without a class and a strict profile, then where it differs."""
+    printed = rule.severity_for("", "")
     strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)
-    return "; ".join(
-        (printed, *strict, *(f"{name}: {other}" for name, other in sorted(classes.items())))
-    )
+    classes = (f"{name}: {severity}" for name, severity in sorted(rule.classes.items()))
+    return "; ".join((printed, *strict, *classes))

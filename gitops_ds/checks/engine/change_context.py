@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.checks.engine.cluster_context import ClusterContext, FleetTold
-from gitops_ds.checks.engine.rule import template
+from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.rule import Rule, template
 from gitops_ds.model.bundle import ClusterFacts, Manifest
 from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
 
 
@@ -63,23 +62,6 @@ class ChangeSides:
         return [key for key in self.head if key.is_daemonset and key not in self.base]
 
 
-# The object (one that is gone is named by the base), the path, a sentence; as over a fleet, what
-# more is known.
-ChangeCheck = Callable[[ChangeSides], Iterable[FleetTold]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRule:
-    """A rule over a change. `refused`: the API server would refuse it where the base is applied."""
-
-    id: str
-    severity: Severity
-    refused: bool
-    summary: str
-    check: ChangeCheck
-    on: bool = True
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterStep:
     """What a change does to one of a repository's clusters."""
@@ -88,14 +70,7 @@ class ClusterStep:
     sides: ChangeSides
 
 
-@dataclass(frozen=True, slots=True)
-class ReachRule:
-    """A rule over a change of several clusters: it tells the cluster as well. All of them are
-    advice.
-    """
-
-    id: str
-    severity: Severity
-    summary: str
-    check: Callable[[Iterable[ClusterStep]], Iterable[tuple[str, Key, Path, str]]]
-    on: bool = True
+# A violation of an object that only the base has names that object.
+ChangeRule = Rule[ChangeSides]
+# A violation names the cluster as well.
+PromotionRule = Rule[Iterable[ClusterStep]]

@@ -4,18 +4,17 @@ look at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from gitops_ds.apimachinery import node_eligibility, node_groups
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.checks.engine.rule import pod, section, softened, template
+from gitops_ds.checks.engine.rule import Rule, pod, section, template
 from gitops_ds.model.bundle import Alternatives, Manifest
 from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.finding import Fix, Severity
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.objects import Body, Key
 
 
 @dataclass(frozen=True)
@@ -90,37 +89,7 @@ class ClusterContext:
         )
 
 
-# The object, the path, a sentence, and how to mend it, or which other object it is about as well,
-# where that is known.
-FleetTold = (
-    tuple[Key, Path, str]
-    | tuple[Key, Path, str, Fix]
-    | tuple[Key, Path, str, Key]
-    | tuple[Key, Path, str, Fix, Key]
-)
-FleetCheck = Callable[[ClusterContext], Iterable[FleetTold]]
-
-
-@dataclass(frozen=True, slots=True)
-class FleetRule:
-    """A rule over a whole fleet, all of them advice. `on`: it looks without being asked.
-
-    `classes` holds the severities for agents of a class, where they differ. `certain`: what it
-    finds fails in every pod, so it is as loud for everybody.
-    """
-
-    id: str
-    severity: Severity
-    summary: str
-    check: FleetCheck
-    on: bool = True
-    classes: Mapping[str, Severity] = field(default_factory=dict)
-    certain: bool = False
-
-    def severity_for(self, agent_class: str, profile: str) -> Severity:
-        """How loud it is about an agent."""
-        severity = self.classes.get(agent_class, self.severity)
-        return severity if self.certain else softened(severity, agent_class, profile)
+ClusterRule = Rule[ClusterContext]
 
 
 def pod_spec(manifest: Manifest) -> Mapping[str, Any]:

@@ -1,92 +1,128 @@
-"""What a rule is: one small function over one object's body, and a row in the table of rules.py."""
+"""A rule: one small function over a context, and a row in a table of rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Severity
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.model.objects import Body, Key, Path
 
-# The path of a bad value, a sentence, and how to mend it where that is known.
-Violation = tuple[Path, str] | tuple[Path, str, Fix]
-# A body whose shape its schema has passed -> what is wrong.
-Check = Callable[[Body], Iterable[Violation]]
-# What a repository says of a rule: on, off, or on with settings of its own.
+# A part of an object's body: a pod spec, a container, a volume.
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a rule yields: the path of an invalid value, a message, and a fix where one is known.
+
+    Rules over several objects set `object`, and `related` for the other object of the conflict;
+    rules over several clusters set `cluster`.
+    """
+
+    path: Path
+    message: str
+    fix: Fix | None = None
+    object: Key | None = None
+    related: Key | None = None
+    cluster: str = ""
+
+
+Context = TypeVar("Context")
+Check = Callable[[Context], Iterable[Violation]]
+# The value of a rule's switch in `rules:` of gitops-ds.yaml: on, off, or on with settings.
 Switch = bool | Mapping[str, Any]
 
 
 STRICT = "strict"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule by its number. `refused`: what it finds can't be rendered, or the API server or the
-    creation of every pod refuses it.
+@dataclass(frozen=True)  # without slots: `Rule[Body](…)` sets an attribute, see typing.Generic
+class Rule(Generic[Context]):
+    """A rule over a context: an object's body, a cluster, a change, or a change over clusters.
 
-    `certain`: what it finds is taken, and fails in every pod, so it is as loud for everybody. `on`:
-    it looks without being asked. `classes` holds the severities for agents of a class, where they
-    differ. `made` makes the check by the settings of a repository, where the rule takes any.
+    `refused`: blocking, the violation cannot be rendered, or the API server or the creation of every pod
+    refuses it. `certain`: the object is accepted and fails in every pod, so the severity is the
+    same for every agent. `on`: enabled by default. `classes` holds the severities of agents of a
+    class, where they differ. `from_settings` builds the check from the repository's settings, for
+    rules that take any.
     """
 
     id: str
     severity: Severity
     refused: bool
     summary: str
-    check: Check
+    check: Check[Context]
     on: bool = True
     classes: Mapping[str, Severity] = field(default_factory=dict)
-    made: Callable[[Mapping[str, Any]], Check] | None = None
+    from_settings: Callable[[Mapping[str, Any]], Check[Context]] | None = None
     certain: bool = False
 
-    def by_settings(self, switch: Switch | None) -> Rule:
-        """The rule as a repository wants it."""
+    def by_settings(self, switch: Switch | None) -> Rule[Context]:
+        """The rule with the repository's settings applied."""
         return (
-            replace(self, check=self.made(switch))
-            if self.made and isinstance(switch, Mapping)
+            replace(self, check=self.from_settings(switch))
+            if self.from_settings and isinstance(switch, Mapping)
             else self
         )
 
     def severity_for(self, agent_class: str, profile: str) -> Severity:
-        """How loud it is about an agent."""
+        """The severity for an agent of a class."""
         severity = self.classes.get(agent_class, self.severity)
         return (
             severity if self.refused or self.certain else softened(severity, agent_class, profile)
         )
 
 
+ObjectRule = Rule[Body]
+
+
 def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
-    """How loud advice is: a working manifest of somebody else's passes until a class or a strict
-    profile says what is expected.
+    """The printed severity of advice: errors become warnings without a class or a strict profile.
+
+    A working manifest from another project passes until the repository states its expectations.
     """
     if severity is Severity.ERROR and not agent_class and profile != STRICT:
         return Severity.WARNING
     return severity
 
 
-def refused(id: str, summary: str, check: Check, *, on: bool = True) -> Rule:
-    """A rule for what can't be deployed."""
+def refused(id: str, summary: str, check: Check[Context], *, on: bool = True) -> Rule[Context]:
+    """A blocking rule."""
     return Rule(id, Severity.ERROR, True, summary, check, on)
 
 
 def advice(
-    id: str, severity: Severity, summary: str, check: Check, *, on: bool = True, **classes: Severity
-) -> Rule:
-    """A rule for what would be taken, and go wrong."""
+    id: str,
+    severity: Severity,
+    summary: str,
+    check: Check[Context],
+    *,
+    on: bool = True,
+    **classes: Severity,
+) -> Rule[Context]:
+    """A rule for objects that the API server accepts and that cause trouble."""
     return Rule(id, severity, False, summary, check, on, classes)
 
 
-def certain(id: str, summary: str, check: Check) -> Rule:
-    """A rule for what would be taken, and fail in every pod."""
+def certain(id: str, summary: str, check: Check[Context]) -> Rule[Context]:
+    """A rule for objects that the API server accepts and that fail in every pod."""
     return Rule(id, Severity.ERROR, False, summary, check, certain=True)
 
 
-def set_up(rule: Rule, made: Callable[[Mapping[str, Any]], Check]) -> Rule:
+def no_violations(_: object) -> Iterable[Violation]:
+    """The check of a rule whose violations are found elsewhere: while reading or rendering."""
+    return ()
+
+
+def set_up(
+    rule: Rule[Context], from_settings: Callable[[Mapping[str, Any]], Check[Context]]
+) -> Rule[Context]:
     """A rule that takes settings."""
-    return replace(rule, made=made)
+    return replace(rule, from_settings=from_settings)
 
 
 def class_of(body: Body) -> str:
@@ -130,7 +166,7 @@ def pod(body: Body) -> Mapping[str, Any]:
 
 def of_daemonsets(
     check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Violation]],
-) -> Check:
+) -> Check[Body]:
     """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's
     (at POD).
     """

@@ -26,22 +26,26 @@ from gitops_ds.checks.advice import (
 )
 from gitops_ds.checks.engine.rule import (
     Looked,
-    Rule,
+    ObjectRule,
     Switch,
+    Violation,
     advice,
     certain,
     class_of,
+    no_violations,
     refused,
     set_up,
 )
-from gitops_ds.model.finding import Fix, Severity
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import Body
 
-CRASHED: Final = advice("DS904", Severity.ERROR, "every rule comes to its end", lambda _: ())
+CRASHED: Final[ObjectRule] = advice(
+    "DS904", Severity.ERROR, "every rule comes to its end", no_violations
+)
 
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[ObjectRule, ...]] = (
     refused("DS005", "what is required is there", all_kinds.missing),
     refused("DS006", "values are among those that are allowed", all_kinds.values),
     refused("DS010", "quantities can be read", pod_resources.amounts),
@@ -315,49 +319,34 @@ RULES: Final[tuple[Rule, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a rule has against an object: how loud, where, a sentence, and how to mend it."""
+    """A violation of an object, with the rule and the severity for the object's class."""
 
-    rule: Rule
+    rule: ObjectRule
     severity: Severity
-    path: Path
-    message: str
-    fix: Fix | None = None
+    violation: Violation
 
 
 ON: Final = tuple(rule for rule in RULES if rule.on)
 
 
-def wanted(switches: Mapping[str, Switch]) -> tuple[Rule, ...]:
-    """The rules that look, by what a repository switches on and off. What the API server refuses
-    can't be switched off.
-    """
+def enabled(switches: Mapping[str, Switch]) -> tuple[ObjectRule, ...]:
+    """The rules that run with a repository's switches. Blocking rules cannot be disabled."""
     if not switches:
         return ON
-    looking = (
-        rule for rule in RULES if (rule.on and rule.refused) or switches.get(rule.id, rule.on)
-    )
-    return tuple(rule.by_settings(switches.get(rule.id)) for rule in looking)
+    on = (rule for rule in RULES if (rule.on and rule.refused) or switches.get(rule.id, rule.on))
+    return tuple(rule.by_settings(switches.get(rule.id)) for rule in on)
 
 
-def check(body: Body, profile: str = "", looking: Iterable[Rule] = ON) -> Iterator[Hit]:
-    """What the rules that look have against a body that its schema has passed.
-
-    A rule that fails is no silence: it is told as DS904.
-    """
+def check(body: Body, profile: str = "", rules: Iterable[ObjectRule] = ON) -> Iterator[Hit]:
+    """The violations of a body that its schema has accepted. A rule that raises yields DS904."""
     agent_class = class_of(body)
     body = Looked(body)
-    for rule in looking:
+    for rule in rules:
         try:
-            for found in rule.check(body):
-                yield Hit(rule, rule.severity_for(agent_class, profile), *found)
-        except MemoryError:  # no rule's own fault: nobody else would have any
+            for violation in rule.check(body):
+                yield Hit(rule, rule.severity_for(agent_class, profile), violation)
+        except MemoryError:  # not the rule's own fault: the next one would fail as well
             raise
-        except (
-            Exception
-        ) as error:  # a rule is a guest here: one that fails must not take the others with it
-            yield Hit(
-                CRASHED,
-                Severity.ERROR,
-                (),
-                f"the rule {rule.id} failed on this object: {error!r}; please report it",
-            )
+        except Exception as error:  # isolate rules from each other: the others must still run
+            message = f"rule {rule.id} failed on this object: {error!r}; please report it"
+            yield Hit(CRASHED, Severity.ERROR, Violation((), message))

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from gitops_ds.checks.engine.rule import advice, class_of, items, section
+from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Place, Severity
@@ -24,9 +24,9 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
-UNUSED: Final = advice("DS902", Severity.WARNING, "what is left alone is there", lambda _: ())
+UNUSED: Final = advice("DS902", Severity.WARNING, "what is left alone is there", no_violations)
 UNANSWERED: Final = advice(
-    "DS903", Severity.WARNING, "what is left alone has a reason, and its time", lambda _: ()
+    "DS903", Severity.WARNING, "what is left alone has a reason, and its time", no_violations
 )
 RULES: Final = (UNUSED, UNANSWERED)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gitops_ds.apimachinery import json_schema
-from gitops_ds.checks.engine.rule import advice
+from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations
 from gitops_ds.model.bundle import Custom, Manifest
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Path, show_path
+from gitops_ds.model.objects import show_path
 
-RULE: Final = advice(
-    "DS901", Severity.ERROR, "objects meet the repository's own rules", lambda _: ()
+RULE: Final[ObjectRule] = advice(
+    "DS901", Severity.ERROR, "objects meet the repository's own rules", no_violations
 )
 _MOST_COMPLAINTS: Final = 5
 
@@ -54,7 +54,7 @@ def read(custom: Iterable[Custom]) -> Rules:
     return Rules(tuple(ready), tuple(faults))
 
 
-def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Path, str]]:
+def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Violation]]:
     """What the repository's rules have against an object. A rule with words of its own says them
     once.
 
@@ -73,14 +73,8 @@ def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Path, str]
         for error in errors:
             path = tuple(error.absolute_path)
             where = show_path(path) or "the object"
-            yield (
-                rule,
-                path,
-                (
-                    f"{rule.name}: "
-                    f"{rule.message or f'{where}: {json_schema.shortened(error.message)}'}"
-                ),
-            )
+            text = rule.message or f"{where}: {json_schema.shortened(error.message)}"
+            yield rule, Violation(path, f"{rule.name}: {text}")
 
 
 def _fault(rule: Custom) -> str:

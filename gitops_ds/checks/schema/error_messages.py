@@ -12,7 +12,7 @@ from typing import Any
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.rule import at
 from gitops_ds.checks.schema import fastcheck
-from gitops_ds.model.finding import Fix, Mend
+from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Path, show_path
 
 UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
@@ -21,9 +21,9 @@ _REFERENCE = "#/definitions/"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One complaint of a schema: the rule, the path of the value (of its key, where `on_key`), a
-    sentence, and how to mend it.
+class SchemaViolation:
+    """A violation of a schema: the rule, the path of the value (of its key, if `on_key`), a message
+    and a fix. `refused`: blocking.
     """
 
     rule: str
@@ -31,11 +31,13 @@ class Problem:
     message: str
     on_key: bool = False
     fix: Fix | None = None
+    severity: Severity = Severity.ERROR
+    refused: bool = True
 
 
-def problems(
+def violations(
     definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks
-) -> Iterator[Problem]:
+) -> Iterator[SchemaViolation]:
     """Everything that the definition has against a body, in the order of the body; nothing if
     jsonschema has no complaint.
     """
@@ -47,15 +49,19 @@ def problems(
                 yield unknown.problem(_belongs(definitions, name, unknown, checks), checks)
             case "missing":
                 field = str(error.message)
-                yield Problem(MISSING, path, f'"{field}" is missing{_where(path)}: it is required')
+                yield SchemaViolation(
+                    MISSING, path, f'"{field}" is missing{_where(path)}: it is required'
+                )
             case "enum":
                 yield _not_among(path, error.instance, error.validator_value)
             case "type":
                 yield _wrong_type(path, error.instance, error.validator_value)
             case "twin":
-                yield Problem(TWIN, path, f"{show_path(path)}: {error.message}; keep one of them")
+                yield SchemaViolation(
+                    TWIN, path, f"{show_path(path)}: {error.message}; keep one of them"
+                )
             case _:
-                yield Problem(TYPE, path, f"{_name(path)} {error.message}")
+                yield SchemaViolation(TYPE, path, f"{_name(path)} {error.message}")
 
 
 def validator(definitions: Mapping[str, Any], name: str) -> Any:
@@ -73,18 +79,18 @@ def _name(path: Path) -> str:
     return show_path(path) or "the document"
 
 
-def _not_among(path: Path, value: Any, allowed: list[Any]) -> Problem:
+def _not_among(path: Path, value: Any, allowed: list[Any]) -> SchemaViolation:
     if not isinstance(value, str):
         return replace(_wrong_type(path, value, "string"), fix=None)
     hint = phrases.did_you_mean(value, [one for one in allowed if one])
     same = [one for one in allowed if one and one.lower() == value.lower()]
     fix = Fix(f"write {same[0]}", (Mend(path, same[0]),), safe=True) if len(same) == 1 else None
-    return Problem(
+    return SchemaViolation(
         VALUE, path, f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}', fix=fix
     )
 
 
-def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
+def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
     hint, fix = "", None
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds and isinstance(value, bool | int | float):
@@ -101,7 +107,7 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> Problem:
             if as_text(plain) == value
             else None
         )
-    return Problem(
+    return SchemaViolation(
         TYPE,
         path,
         f"{_name(path)} must be {phrases.wanted(kind)}, not {phrases.shown(value)}{hint}",
@@ -143,7 +149,7 @@ class _Unknown:
     known: Mapping[str, Any]
     body: Any
 
-    def problem(self, home: _Home | None, checks: fastcheck.Checks) -> Problem:
+    def problem(self, home: _Home | None, checks: fastcheck.Checks) -> SchemaViolation:
         field = str(self.path[-1])
         near = phrases.nearest(field, self.known)
         hint, fix = "", None
@@ -153,7 +159,7 @@ class _Unknown:
             named = ".".join(step.removesuffix("[]") for step in home) or "the top level"
             hint, fix = f": it belongs under {named}", self._moved(home)
         message = f'unknown field "{field}"{_where(self.path[:-1])}{hint}'
-        return Problem(UNKNOWN, self.path, message, on_key=True, fix=fix)
+        return SchemaViolation(UNKNOWN, self.path, message, on_key=True, fix=fix)
 
     def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
         """Safe where no other field could be meant."""

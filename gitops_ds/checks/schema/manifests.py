@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.schema import error_messages, kubernetes
-from gitops_ds.checks.schema.error_messages import Problem
+from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Path, group_of
 
 API_VERSION, ELSEWHERE = "DS008", "DS009"
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """A problem of one object, and how much it weighs."""
-
-    problem: Problem
-    severity: Severity = Severity.ERROR
-    refused: bool = True
 
 
 # Gone from Kubernetes, with the version that dropped it and what to use.
@@ -89,7 +80,7 @@ _GONE: Final[dict[tuple[str, str], tuple[str, str]]] = {
 }
 
 
-def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
+def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]:
     """What an API server of each version would refuse in an object's shape; without versions the
     newest one is asked.
 
@@ -109,24 +100,22 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[Complaint]:
         return
     if missing := [one.version for one in schemas if name not in one.kinds]:
         message = f"Kubernetes {phrases.one_of(missing)} does not serve {kind} of {api_version}"
-        yield Complaint(Problem(ELSEWHERE, ("apiVersion",), message))
+        yield SchemaViolation(ELSEWHERE, ("apiVersion",), message)
     suspicious = [one for one in serving if not one.passes(api_version, kind, body)]
     if not suspicious:
         return
     found = {
         one.version: {
             p.path: p
-            for p in error_messages.problems(one.definitions, one.kinds[name], body, one.checks)
+            for p in error_messages.violations(one.definitions, one.kinds[name], body, one.checks)
         }
         for one in serving
     }
     for path in dict.fromkeys(path for problems in found.values() for path in problems):
-        yield Complaint(
-            _across(path, {version: problems.get(path) for version, problems in found.items()})
-        )
+        yield _across(path, {version: problems.get(path) for version, problems in found.items()})
 
 
-def _across(path: Path, by_version: dict[str, Problem | None]) -> Problem:
+def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> SchemaViolation:
     """One problem for all versions that have it; where others take the value it is a matter of
     versions.
     """
@@ -159,22 +148,22 @@ def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
     return None
 
 
-def _unserved(body: Body, schemas: kubernetes.Schemas) -> Complaint:
+def _unserved(body: Body, schemas: kubernetes.Schemas) -> SchemaViolation:
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     at: Path = ("apiVersion",)
     if (api_version, kind) in _GONE:
         version, instead = _GONE[api_version, kind]
         hint = f"use {instead}" if instead else "remove it; Pod Security Admission took its place"
         message = f"{kind} of {api_version} is gone since Kubernetes {version}: {hint}"
-        return Complaint(Problem(API_VERSION, at, message, fix=_newer(body, instead, schemas)))
+        return SchemaViolation(API_VERSION, at, message, fix=_newer(body, instead, schemas))
     pairs = [known.rsplit("/", 1) for known in schemas.kinds]
     group = group_of({"apiVersion": api_version})
     of_kind = sorted({known for known, its in pairs if its == kind})
     if any(known == api_version for known, _ in pairs):
         hint = phrases.did_you_mean(kind, (its for known, its in pairs if known == api_version))
         hint = hint or (f": it is in {phrases.one_of(of_kind)}" if of_kind else "")
-        return Complaint(
-            Problem(error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}')
+        return SchemaViolation(
+            error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
         )
     if group in {group_of({"apiVersion": known}) for known, _ in pairs} or "." not in group:
         # A CustomResourceDefinition needs a dot in its group: anything without one can only be
@@ -184,12 +173,10 @@ def _unserved(body: Body, schemas: kubernetes.Schemas) -> Complaint:
             if of_kind
             else phrases.did_you_mean(api_version, (known for known, _ in pairs))
         )
-        return Complaint(
-            Problem(
-                API_VERSION,
-                at,
-                f"Kubernetes {schemas.version} does not serve {kind} of {api_version}{hint}",
-            )
+        return SchemaViolation(
+            API_VERSION,
+            at,
+            f"Kubernetes {schemas.version} does not serve {kind} of {api_version}{hint}",
         )
     message = f"no schema describes {kind} of {api_version}: its fields are not checked"
-    return Complaint(Problem(API_VERSION, at, message), Severity.INFO, refused=False)
+    return SchemaViolation(API_VERSION, at, message, severity=Severity.INFO, refused=False)

@@ -113,7 +113,7 @@ def check_own(
         )
 
 
-def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.Problem]:
+def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaViolation]:
     """As `check_own`, without places: for a document that comes from elsewhere (the settings in a
     ConfigMap, the state).
     """
@@ -133,7 +133,7 @@ def _is_likely(path: PurePosixPath, data: bytes) -> bool:
     return b"apiVersion" not in data or path.name in _BY_NAME
 
 
-def _told(error: Any) -> Iterator[error_messages.Problem]:
+def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
     path: Path = tuple(error.absolute_path)
     name = show_path(path) or "the file"
     match error.validator:
@@ -146,7 +146,7 @@ def _told(error: Any) -> Iterator[error_messages.Problem]:
                         or f": known are {phrases.one_of(known)}"
                     )
                     inside = f" in {show_path(path)}" if path else ""
-                    yield error_messages.Problem(
+                    yield error_messages.SchemaViolation(
                         error_messages.UNKNOWN,
                         (*path, key),
                         f'unknown key "{key}"{inside}{hint}',
@@ -156,12 +156,12 @@ def _told(error: Any) -> Iterator[error_messages.Problem]:
             for key in error.validator_value:
                 if key not in error.instance:
                     inside = f" in {show_path(path)}" if path else ""
-                    yield error_messages.Problem(
+                    yield error_messages.SchemaViolation(
                         error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
                     )
         case "type":
             wanted = phrases.wanted(error.validator_value)
-            yield error_messages.Problem(
+            yield error_messages.SchemaViolation(
                 error_messages.TYPE,
                 path,
                 f"{name} must be {wanted}, not {phrases.shown(error.instance)}",
@@ -171,7 +171,7 @@ def _told(error: Any) -> Iterator[error_messages.Problem]:
                 error.validator_value if error.validator == "enum" else [error.validator_value]
             )
             hint = phrases.did_you_mean(str(error.instance), map(str, allowed))
-            yield error_messages.Problem(
+            yield error_messages.SchemaViolation(
                 error_messages.VALUE,
                 path,
                 f"{name} is {phrases.shown(error.instance)}, not {phrases.one_of(allowed)}{hint}",
@@ -182,13 +182,13 @@ def _told(error: Any) -> Iterator[error_messages.Problem]:
             meant = error.schema.get(
                 "description", f"a text that matches {error.schema.get('pattern')}"
             )
-            yield error_messages.Problem(
+            yield error_messages.SchemaViolation(
                 error_messages.VALUE,
                 path,
                 f"{name} is {phrases.shown(error.instance)}: write {_first_sentence(meant)}",
             )
         case _:
-            yield error_messages.Problem(
+            yield error_messages.SchemaViolation(
                 error_messages.VALUE,
                 path,
                 f"{name}: {_first_sentence(error.schema.get('description', error.message))}",

@@ -32,7 +32,7 @@ def without(
         rendering.clusters(checked.snapshot)
     )
     on = (
-        {rule.id for bundle in bundles for rule in rule_table.wanted(bundle.rules)}
+        {rule.id for bundle in bundles for rule in rule_table.enabled(bundle.rules)}
         if all_clusters
         else set()
     )
