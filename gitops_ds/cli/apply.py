@@ -124,12 +124,11 @@ def _asked(args: ApplyArgs) -> ApplyOptions:
 def _teller(args: ApplyArgs) -> Emit:
     """Prints each write as it happens."""
     from gitops_ds.model.events.deployer import Applied, NotApplied
-    from gitops_ds.telemetry import log_lines
 
     def tell(told: Record) -> None:
         if isinstance(told, Applied):
             if args.output == "text":
-                click.echo(f"{log_lines.past(told.change.operation.value)} {told.change.key}")
+                click.echo(f"{told.change.operation.past} {told.change.key}")
             for warning in told.warnings:
                 options.say(f"warning: {told.change.key}: {warning}", quiet=args.quiet)
         elif isinstance(told, NotApplied):

@@ -218,7 +218,7 @@ async def carry_out(
         ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell
     )
     for change, refusal in outcome.refused:
-        emit(NotApplied(clock(), change, refusal))
+        emit(NotApplied(clock(), refusal, change))
     after = _remembered(ready, outcome, place)
     if after != ready.state:
         after = await _save(place, after)

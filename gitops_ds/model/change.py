@@ -20,6 +20,11 @@ class Operation(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
 
+    @property
+    def past(self) -> str:
+        """`created` of `create`."""
+        return self.value + ("d" if self.value.endswith("e") else "ed")
+
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.model.events.notifications import Topic
+from gitops_ds.model.events.event_type import Topic
 from gitops_ds.telemetry.notifications import MessageFormat
 
 

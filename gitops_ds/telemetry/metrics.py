@@ -17,13 +17,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.decision import NodeCounts
-from gitops_ds.model.events import base, deployer, leader_election, notifications
 from gitops_ds.model.events.agents import AgentLine
 from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.requests import HookHeard
-from gitops_ds.model.guards import PRUNING
+from gitops_ds.model.events.event_type import Sample
 from gitops_ds.model.source_status import Condition, SourceStatus
 
 AGENTS = 2000  # of so many at most
@@ -141,155 +138,93 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A metric that events change; without buckets a histogram is none."""
+
+    name: str
+    help: str
+    label: str = ""
+    type: type[Counter | Gauge | Histogram] = Counter
+    buckets: tuple[float, ...] = ()
+
+    def register(self, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+        """The metric in a registry."""
+        labels = [self.label] if self.label else []
+        if self.type is Histogram:
+            return Histogram(self.name, self.help, labels, registry=registry, buckets=self.buckets)
+        return self.type(self.name, self.help, labels, registry=registry)
+
+
+_DEFINITIONS = (
+    _Definition(
+        "gitopsds_reconcile_duration_seconds",
+        "How long passes took.",
+        type=Histogram,
+        buckets=PASS_SECONDS,
+    ),
+    _Definition(
+        "gitopsds_git_fetch_duration_seconds",
+        "How long talks with Git took.",
+        "result",
+        Histogram,
+        GIT_SECONDS,
+    ),
+    _Definition("gitopsds_prune_refused", "Passes in which a guard held back deletions.", "guard"),
+    _Definition("gitopsds_reconcile", "Passes of the deployer.", "result"),
+    _Definition("gitopsds_applied", "Objects written.", "operation"),
+    _Definition("gitopsds_refused", "Objects not written, by guard.", "guard"),
+    _Definition(
+        "gitopsds_git_last_success_timestamp_seconds",
+        "When a pass last ended well, with an answer of Git.",
+        type=Gauge,
+    ),
+    _Definition("gitopsds_drift", "Objects that somebody changed in the cluster.", "action"),
+    _Definition("gitopsds_commits_rejected", "Commits whose findings stood in the way."),
+    _Definition("gitopsds_shadow_differences", "What theirs did otherwise.", "what"),
+    _Definition("gitopsds_shadow_intervals", "Intervals compared.", "result"),
+    _Definition(
+        "gitopsds_task_restarts", "Background tasks restarted after an internal error.", "task"
+    ),
+    _Definition(
+        "gitopsds_commit_info", "The commit that was last applied as a whole.", "commit", Gauge
+    ),
+    _Definition("gitopsds_leader", "Whether this replica leads.", type=Gauge),
+    _Definition("gitopsds_webhook_requests", "Requests to the webhook.", "result"),
+    _Definition("gitopsds_news", "Pieces of news for receivers and forges.", "result"),
+)
+_LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
+
+
 class Metrics:
     """The service's own metrics in a registry of their own."""
 
     def __init__(self, inside: Inside | None = None) -> None:
         """All begin at zero."""
         self._registry = CollectorRegistry()
-        made = self._registry
-        made.register(_Standing(inside or Inside()))
-        self._took = Histogram(
-            "gitopsds_reconcile_duration_seconds",
-            "How long passes took.",
-            registry=made,
-            buckets=PASS_SECONDS,
-        )
-        self._git = Histogram(
-            *("gitopsds_git_fetch_duration_seconds", "How long talks with Git took.", ["result"]),
-            registry=made,
-            buckets=GIT_SECONDS,
-        )
-        self._pruned = Counter(
-            "gitopsds_prune_refused",
-            "Passes in which a guard held back deletions.",
-            ["guard"],
-            registry=made,
-        )
-        self._passes = Counter(
-            "gitopsds_reconcile", "Passes of the deployer.", ["result"], registry=made
-        )
-        self._writes = Counter("gitopsds_applied", "Objects written.", ["operation"], registry=made)
-        self._refused = Counter(
-            "gitopsds_refused", "Objects not written, by guard.", ["guard"], registry=made
-        )
-        self._last = Gauge(
-            *(
-                "gitopsds_git_last_success_timestamp_seconds",
-                "When a pass last ended well, with an answer of Git.",
-            ),
-            registry=made,
-        )
-        self._drift = Counter(
-            "gitopsds_drift",
-            "Objects that somebody changed in the cluster.",
-            ["action"],
-            registry=made,
-        )
-        self._rejected = Counter(
-            "gitopsds_commits_rejected", "Commits whose findings stood in the way.", registry=made
-        )
-        self._differed = Counter(
-            "gitopsds_shadow_differences", "What theirs did otherwise.", ["what"], registry=made
-        )
-        self._compared = Counter(
-            "gitopsds_shadow_intervals", "Intervals compared.", ["result"], registry=made
-        )
-        self._restarts = Counter(
-            *(
-                "gitopsds_task_restarts",
-                "Background tasks restarted after an internal error.",
-                ["task"],
-            ),
-            registry=made,
-        )
-        self._info = Gauge(
-            "gitopsds_commit_info",
-            "The commit that was last applied as a whole.",
-            ["commit"],
-            registry=made,
-        )
+        self._registry.register(_Standing(inside or Inside()))
+        self._metrics = {one.name: one.register(self._registry) for one in _DEFINITIONS}
+        self.add(Sample("gitopsds_leader"))  # a service without replicas
 
-        self._leader = Gauge("gitopsds_leader", "Whether this replica leads.", registry=made)
-        self._leader.set(1)  # a service alone
-        self._hooks = Counter(
-            "gitopsds_webhook_requests", "Requests to the webhook.", ["result"], registry=made
-        )
-        self._news = Counter(
-            "gitopsds_news", "Pieces of news for receivers and forges.", ["result"], registry=made
-        )
+    def hear(self, event: Record) -> None:
+        """Adds the samples of an event."""
+        for sample in event.samples():
+            self.add(sample)
 
-    def hear(self, told: Record) -> None:
-        """Counts one record."""
-        self._asked(told)
-        self._timed(told)
-        match told:
-            case deployer.PassEnded(commit=commit, refusals=refusals):
-                self._passes.labels("success" if told.whole else "partial").inc()
-                if told.whole:
-                    self._info.clear()
-                    self._info.labels(commit or "").set(1)
-                for refusal in refusals:
-                    self._refused.labels(refusal.guard).inc()
-                for guard in {refusal.guard for refusal in refusals} & PRUNING:
-                    self._pruned.labels(guard).inc()
-            case deployer.Unchanged():
-                self._passes.labels("unchanged").inc()
-            case deployer.PassFailed():
-                self._passes.labels("failure").inc()
-            case deployer.Applied(change=change):
-                self._writes.labels(change.operation.value).inc()
-            case deployer.DriftFact():
-                self._drifted(told)
-            case deployer.CommitRejected():
-                self._rejected.inc()
-            case base.TaskRestarted(task=task):
-                self._restarts.labels(task).inc()
-            case base.Differed(what=what):
-                self._differed.labels(what.value).inc()
-            case base.Compared(differences=differences):
-                self._compared.labels("differed" if differences else "agreed").inc()
-            case _:
-                pass
-
-    def _drifted(self, told: deployer.DriftFact) -> None:
-        match told:
-            case deployer.DriftDetected(drifted=drifted) if drifted.choice is DriftPolicy.REPORT:
-                self._drift.labels("reported").inc()
-            case deployer.DriftHeld():
-                self._drift.labels("held").inc()
-            case deployer.DriftCorrected():
-                self._drift.labels("corrected").inc()
-            case deployer.DriftContested():
-                self._drift.labels("contested").inc()
-            case _:
-                pass
-
-    def _timed(self, told: Record) -> None:
-        match told:
-            case deployer.PassTook(at=at, seconds=seconds, well=well):
-                self._took.observe(seconds)
-                if well:
-                    self._last.set(at)
-            case deployer.GitTook(seconds=seconds, well=well):
-                self._git.labels("success" if well else "failure").observe(seconds)
-            case _:
-                pass
-
-    def _asked(self, told: Record) -> None:
-        match told:
-            case notifications.Told(items=items):
-                self._news.labels("told").inc(items)
-            case notifications.NotTold(lost=lost):
-                self._news.labels("lost" if lost else "failed").inc(lost or 1)
-            case HookHeard(result=result):
-                self._hooks.labels(result.value).inc()
-            case leader_election.StandsBy() | leader_election.LeaderLost():
-                self._leader.set(0)
-            case leader_election.LeaderElected():
-                self._leader.set(1)
-            case _:
-                pass
+    def add(self, sample: Sample) -> None:
+        """Adds a sample; of a gauge with a label only the last one remains."""
+        metric = self._metrics[sample.metric]
+        if sample.metric in _LABELLED:
+            if isinstance(metric, Gauge):
+                metric.clear()
+            metric = metric.labels(sample.label)
+        match metric:
+            case Counter():
+                metric.inc(sample.value)
+            case Gauge():
+                metric.set(sample.value)
+            case Histogram():
+                metric.observe(sample.value)
 
     def text(self) -> bytes:
         """The exposition text. https://prometheus.io/docs/instrumenting/exposition_formats/"""

@@ -12,19 +12,14 @@ from typing import Any
 import orjson
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import guards
-from gitops_ds.model.events import agents, deployer
+from gitops_ds.model.events.agents import Standing
 from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import SourceChanged
-from gitops_ds.model.events.notifications import News, Topic
-from gitops_ds.model.guards import PRUNING
-from gitops_ds.model.objects import Key
-from gitops_ds.model.source_status import Condition
-from gitops_ds.redaction import report, texts
-from gitops_ds.telemetry import kube_events, log_lines
+from gitops_ds.model.events.deployer import CommitRejected, PassFailed, PassTook
+from gitops_ds.model.events.event_type import Notice
+from gitops_ds.model.events.notifications import News
+from gitops_ds.redaction import texts
+from gitops_ds.telemetry import log_lines, rejections
 
-# Conditions of a repository that no other record notifies of.
-_LEFT = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
 PATIENCE = 300.0  # seconds without a good pass, before people are told of what may pass by itself
 LONGEST = 1_000  # characters of one piece of news
 LINES = 20  # of a message to a chat
@@ -32,123 +27,49 @@ LINES = 20  # of a message to a chat
 
 @dataclass(slots=True)
 class Fold:
-    """Turns records into news. What may pass by itself is told when it has not done so for a while."""
+    """Turns events into notifications. Failures that may resolve without a person are reported
+    after a while.
+    """
 
     _waiting: dict[str, News] = field(default_factory=dict)
 
-    def hear(self, told: Record, repository: str) -> News | None:
-        """The news of a record that the deployer of `repository` told, or (empty) nobody's in
-        particular.
-        """
-        match told:
-            case deployer.PassFailed(at=at, message=message, retry_in=wait):
-                found = _news(Topic.STUCK, at, message, repository=repository)
-                if wait is None:
-                    return found
-                self._waiting.setdefault(repository, found)
-            case deployer.PassTook(at=at, well=well):
-                if well:
-                    self._waiting.pop(repository, None)
-                elif (waiting := self._waiting.get(repository)) and at - waiting.at >= PATIENCE:
-                    return waiting
-            case agents.Standing():
-                return _of_agent(told)
-            case _:
-                return _of_repository(told, repository)
-        return None
-
-
-def _of_agent(told: agents.Standing) -> News | None:
-    about = kube_events.stands(told, kube_events.InvolvedObject("", "", "", ""))
-    if about is None:
-        return None
-    key, said = told.daemonset, about.message
-    match told:
-        case agents.RolloutFailed(commit=commit, revision=revision):
-            return _news(
-                Topic.FAILED,
-                told.at,
-                f"{key}: rollout failed: {said}",
-                mark=str(revision),
-                commit=commit,
-                key=key,
-            )
-        case agents.RolloutCompleted(commit=commit, revision=revision):
-            return _news(
-                Topic.DONE, told.at, f"{key}: {said}", mark=str(revision), commit=commit, key=key
-            )
-        case agents.CoverageLost():
-            return _news(Topic.COVERAGE, told.at, f"{key}: {said}", key=key)
-        case _:
+    def hear(self, event: Record, repository: str) -> News | None:
+        """The notification of an event of the deployer of `repository`, empty for other events."""
+        if isinstance(event, PassTook):
+            return self._overdue(event, repository)
+        notice = event.notice()
+        if notice is None:
             return None
-
-
-def _of_repository(told: Record, repository: str) -> News | None:
-    match told:
-        case deployer.NewCommit(commit=commit):
-            topic = Topic.COMMIT
-        case deployer.PassEnded(commit=str(commit), writes=writes) if writes and told.whole:
-            topic = Topic.APPLIED
-        case deployer.CommitRejected(commit=commit, findings=findings):
-            safe = "; ".join(map(report.line_of, findings[:3]))
-            more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
-            message = f"commit {(commit or '')[:12]} is not applied: {safe}{more}"
-            return _news(
-                Topic.REJECTED,
-                told.at,
-                message,
-                mark="once",
-                repository=repository,
-                commit=commit or "",
-            )
-        case SourceChanged(status=status) if status.condition in _LEFT:
-            return _news(
-                Topic.STUCK,
-                told.at,
-                status.message,
-                repository=repository,
-                commit=status.newest or "",
-            )
-        case deployer.VerificationFailed(commit=commit):
-            topic = Topic.REJECTED
-        case deployer.DriftDetected(object=key) | deployer.DriftContested(object=key):
-            about = key if key.is_daemonset else None
-            return _news(
-                Topic.DRIFT, told.at, log_lines.line(told) or "", repository=repository, key=about
-            )
-        case deployer.NotApplied(refusal=refusal) if guards.of(refusal.guard).stuck:
-            return _news(
-                Topic.STUCK,
-                told.at,
-                log_lines.line(told) or "",
-                repository=repository,
-                key=refusal.key,
-            )
-        case deployer.Withheld(refusal=refusal) if guards.of(refusal.guard).stuck:
-            topic = Topic.PRUNE if refusal.guard in PRUNING else Topic.STUCK
-            return _news(
-                topic, told.at, log_lines.line(told) or "", repository=repository, key=refusal.key
-            )
-        case _:
+        found = _notification(event, notice, repository)
+        if isinstance(event, PassFailed) and event.retry_in is not None:
+            self._waiting.setdefault(repository, found)
             return None
-    return _news(
-        topic,
-        told.at,
-        log_lines.line(told) or "",
-        mark="once",
-        repository=repository,
-        commit=commit or "",
-    )
+        return found
+
+    def _overdue(self, event: PassTook, repository: str) -> News | None:
+        if event.well:
+            self._waiting.pop(repository, None)
+            return None
+        waiting = self._waiting.get(repository)
+        return waiting if waiting and event.at - waiting.at >= PATIENCE else None
 
 
-def _news(
-    topic: Topic, at: float, message: str, *, key: Key | None = None, mark: str = "", **more: str
-) -> News:
-    """Without a mark of its own a piece of news is another one when it says something else."""
-    text = texts.words(" ".join(message.split()))
+def _notification(event: Record, notice: Notice, repository: str) -> News:
+    """The notification; one without a mark of its own differs from others by its text."""
+    rejected = rejections.notification(event) if isinstance(event, CommitRejected) else ""
+    text = rejected or notice.text or log_lines.line(event) or ""
+    text = texts.words(" ".join(text.split()))
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    agent = f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else ""
-    return News(topic, at, text, mark or text, agent=agent, **more)
+    key = notice.key
+    return News(
+        notice.topic,
+        event.at,
+        text,
+        notice.mark or text,
+        repository="" if isinstance(event, Standing) else repository,
+        commit=notice.commit,
+        agent=f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else "",
+    )
 
 
 class MessageFormat(StrEnum):

@@ -212,7 +212,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         told = {
             event.reason: event.message
             for heard in scene.heard
-            if (event := kube_events.deployed(heard, STATE)) is not None
+            if (event := kube_events.kube_event(heard, STATE)) is not None
         }
         assert shown.message in told["Suspended"]
         courses = commit_progress.Courses({})

@@ -89,11 +89,11 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         assert scene.loop.status.condition is condition
         last = scene.told(SourceChanged)[-1]
         assert isinstance(last, SourceChanged)
-        assert (log_lines.level(last), log_lines.tone(last)) == (effect.level, effect.tone)
+        assert (last.level, last.tone) == (effect.level, effect.tone)
         reasons = {
             told.reason
             for heard in scene.heard
-            if (told := kube_events.deployed(heard, STATE)) is not None
+            if (told := kube_events.kube_event(heard, STATE)) is not None
         }
         assert effect.reason in reasons
         counted = metrics.Metrics(metrics.Inside(sources=lambda: [shown]))

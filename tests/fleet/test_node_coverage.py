@@ -16,10 +16,9 @@ from gitops_ds import errors
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.agents import Cover, CoverageLost
+from gitops_ds.model.events.agents import Cover, CoverageLost, summarize_losses
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import NodeSpec, faults, virtual_time
-from gitops_ds.telemetry import kube_events
 from tests.simulator.stand import (
     KEY,
     Stand,
@@ -153,7 +152,7 @@ def test_a_loss_is_told_once_with_number_pool_and_cause(
             await asyncio.sleep(15)
             (told,) = found.told
             assert {loss.cause for loss in told.losses} == {cause}
-            assert words in kube_events.losses_in_words(told.losses, told.of)
+            assert words in summarize_losses(told.losses, told.of)
             assert len(found.standings.losses(KEY)) == len(told.losses)
             await asyncio.sleep(600)
             assert len(found.told) == 1
@@ -248,6 +247,6 @@ def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
                 "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
                 "became hdd)"
             )
-            assert kube_events.losses_in_words(told.losses, told.of) == words
+            assert summarize_losses(told.losses, told.of) == words
 
     play(scene)

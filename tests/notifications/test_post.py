@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.events.notifications import News, Topic
+from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.notifications import News
 from gitops_ds.service.notifications import sender
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry.notifications import Letter, MessageFormat

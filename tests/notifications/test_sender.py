@@ -14,13 +14,8 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.events.deployer import NewCommit, PassEnded
-from gitops_ds.model.events.notifications import (
-    CONFIG_MAP_NAME,
-    News,
-    NotTold,
-    Told,
-    Topic,
-)
+from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, News, NotTold, Told
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.service.notifications.dispatcher import Notifying
 from gitops_ds.service.notifications.outbox import IN_A_LETTER, WAITING

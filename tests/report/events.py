@@ -157,7 +157,7 @@ def _of_deployers() -> Iterator[Record]:
         yield deployer.Applied(1.0, Change(operation, AGENT, manifest))
     for guard in guards.GUARDS:
         found = Refusal(guard, "message", SECRET)
-        yield deployer.NotApplied(1.0, Change(Operation.UPDATE, SECRET, None), found)
+        yield deployer.NotApplied(1.0, found, Change(Operation.UPDATE, SECRET, None))
         yield deployer.Withheld(1.0, found)
         for writes in (0, 2):
             yield deployer.PassEnded(1.0, COMMIT, writes, (found,))

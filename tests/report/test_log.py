@@ -64,7 +64,7 @@ def facts() -> list[tuple[base.Record, str]]:
         (base.Performed(1.0, AGENT, action, AGENT), "info"),
         (deployer.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
         (deployer.Applied(1.0, change(), ("a warning",)), "info"),
-        (deployer.NotApplied(1.0, change(), refused), "warning"),
+        (deployer.NotApplied(1.0, refused, change()), "warning"),
         (deployer.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
         (deployer.PassFailed(1.0, "Git is away", 5.0), "warning"),
         (deployer.PassFailed(1.0, "the branch went back"), "error"),
@@ -95,10 +95,10 @@ def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None
     found = log_lines.as_json(told)
     holding = base.Decided | deployer.Applied | deployer.Planned | deployer.CommitRejected
     assert SECRET in repr(told) or not isinstance(told, holding)
-    assert log_lines.level(told) == level
+    assert told.level == level
     assert found is not None
     assert found["level"] == level
-    event = kube_events.deployed(
+    event = kube_events.kube_event(
         told, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
     )
     text = (
@@ -158,7 +158,7 @@ def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_ne
         >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
     )
     first = agents.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
-    assert (log_lines.level(first), log_lines.level(ill)) == ("debug", "warning")
+    assert (first.level, ill.level) == ("debug", "warning")
 
 
 @pytest.mark.parametrize("least", log_lines.LEVELS)

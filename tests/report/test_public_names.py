@@ -66,8 +66,8 @@ def _public(event: Record) -> str:
     json = log_lines.as_json(event)
     parts = {
         "json": " ".join(json) if json else "",
-        "level": log_lines.level(event),
-        "tone": log_lines.tone(event),
+        "level": event.level,
+        "tone": event.tone,
         "kube": ", ".join(_kube_events(event, STATE)),
         "kube of a service without a repository": ", ".join(_kube_events(event, None)),
         "page": ", ".join(_page_events(event)),

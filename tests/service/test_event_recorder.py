@@ -52,7 +52,7 @@ REASONS = [
 def test_a_fact_is_one_event_with_a_reason(
     record: Record, reason: str | None, warning: bool
 ) -> None:
-    found = kube_events.deployed(record, STATE)
+    found = kube_events.kube_event(record, STATE)
     assert (found.reason, found.warning) == (reason, warning) if found else reason is None
 
 

@@ -4,12 +4,16 @@ nobody committed that.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gitops_ds.model.decision import Health, HealthState, NodeCounts
 from gitops_ds.model.events.base import Record
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.events.event_type import EventType, Level, Notice, Tone, Topic
+from gitops_ds.model.objects import CommitId, Key, short
+from gitops_ds.model.plural import counted
 
 
 class Cover(StrEnum):
@@ -35,69 +39,201 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Standing(Record):
-    """About the agent that is this DaemonSet."""
+    """An event about the agent that is this DaemonSet."""
 
     daemonset: Key
     uid: str
 
+    @property
+    def about(self) -> Key | None:
+        """The DaemonSet."""
+        return self.daemonset
+
+    def text(self) -> str:
+        """The line in the log: reason and message of the Kubernetes event."""
+        if not self.kube_reason:
+            return ""
+        warning = "warning: " if self.kube_warning else ""
+        return f"{warning}{self.daemonset}: {self.kube_reason} {self.kube_text()}"
+
 
 @dataclass(frozen=True, slots=True)
 class CoverageLost(Standing):
-    """These nodes lost the agent close together, of so many that had it; no commit says so."""
+    """Nodes that lost the agent close together, of so many that had it, without a commit."""
+
+    event_type = EventType(
+        "CoverageLost", Level.WARNING, reason="CoverageLost", warning=True, topic=Topic.COVERAGE
+    )
 
     losses: tuple[Loss, ...]
     of: int
 
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return summarize_losses(self.losses, self.of)
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return Notice(Topic.COVERAGE, f"{self.daemonset}: {self.kube_text()}", key=self.daemonset)
+
+
+def summarize_losses(losses: Sequence[Loss], of: int) -> str:
+    """`20 of 500 nodes lost their agent without a commit: pool gpu: 20 (label disk=ssd was
+    removed)`.
+    """
+    groups = Counter((loss.pool, loss.words) for loss in losses)
+    ordered = sorted(groups.items(), key=lambda group: (-group[1], group[0]))
+    parts = [
+        f"{f'pool {pool}' if pool else 'no pool'}: {count} ({why})"
+        for (pool, why), count in ordered[:5]
+    ]
+    more = f"; {len(ordered) - 5} more groups" if len(ordered) > 5 else ""
+    summary = "; ".join(parts)
+    return f"{len(losses)} of {of} nodes lost their agent without a commit: {summary}{more}"
+
+
+_LEVELS = {HealthState.DEGRADED: Level.WARNING, HealthState.MISSING: Level.WARNING}
+
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(Standing):
-    """An agent's health is another now; `before` is None at the first look. `commit` is the one on
+    """A new health of an agent; `before` is None at the first observation. `commit` is the one on
     the object, or empty.
     """
+
+    event_type = EventType("HealthChanged", Level.INFO, keys=("commit",))
 
     before: HealthState | None
     health: Health
     commit: CommitId
 
+    @property
+    def level(self) -> Level:
+        """By the health; debug for the first observation of a healthy agent."""
+        if self.before is None and self.health.state is HealthState.HEALTHY:
+            return Level.DEBUG
+        return _LEVELS.get(self.health.state, Level.INFO)
+
+    @property
+    def kube_reason(self) -> str:
+        """Degraded, Recovered, or none."""
+        if self.before is None:
+            return ""
+        if self.health.state is HealthState.DEGRADED:
+            return "Degraded"
+        recovered = self.health.state is HealthState.HEALTHY and self.before in (
+            HealthState.DEGRADED,
+            HealthState.FAILED,
+        )
+        return "Recovered" if recovered else ""
+
+    @property
+    def kube_warning(self) -> bool:
+        """True for a degraded agent."""
+        return self.health.state is HealthState.DEGRADED
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.health.message
+
+    def details(self) -> Mapping[str, str]:
+        """The health, its message, and the health before."""
+        since = {} if self.before is None else {"before": str(self.before)}
+        return {"health": str(self.health.state), "message": self.health.message, **since}
+
 
 @dataclass(frozen=True, slots=True)
 class CommitArrived(Standing):
-    """The DaemonSet as it is now is of another commit than before; `subject` is that one's, where
-    the object tells it.
+    """The DaemonSet carries another commit than before; `subject` is the commit's, where the object
+    carries it.
     """
+
+    event_type = EventType("CommitArrived", Level.INFO, reason="Applied", keys=("commit",))
 
     commit: CommitId
     subject: str
 
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{short(self.commit)} {self.subject}".rstrip()
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutStarted(Standing):
-    """The wanted template is another one than `nodes` nodes run; of a new agent it is the first
-    one.
+    """`nodes` nodes run another template than the DaemonSet's; of a new agent the template is the
+    first one.
     """
+
+    event_type = EventType("RolloutStarted", Level.INFO, reason="RolloutStarted", keys=("commit",))
 
     commit: CommitId
     revision: int
     nodes: int
 
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"{short(self.commit)}: revision {self.revision}; "
+            f"{counted(self.nodes, 'node runs', 'nodes run')} an earlier one"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutCompleted(Standing):
-    """Every node that can runs the wanted template; it took so many seconds."""
+    """Every node that can runs the DaemonSet's template, after `seconds`."""
+
+    event_type = EventType(
+        "RolloutCompleted",
+        Level.INFO,
+        Tone.GOOD,
+        reason="RolloutCompleted",
+        topic=Topic.DONE,
+        keys=("commit",),
+    )
 
     commit: CommitId
     revision: int
     nodes: int
     seconds: float
 
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"{short(self.commit)}: revision {self.revision} runs on "
+            f"{counted(self.nodes, 'node')}, after {self.seconds:.0f} s"
+        )
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        text = f"{self.daemonset}: {self.kube_text()}"
+        return Notice(Topic.DONE, text, str(self.revision), self.commit, self.daemonset)
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutFailed(Standing):
-    """A rollout's health is Failed; told once for each rollout."""
+    """The health of a rollout is Failed; emitted once for each rollout."""
+
+    event_type = EventType(
+        "RolloutFailed",
+        Level.ERROR,
+        reason="RolloutFailed",
+        warning=True,
+        topic=Topic.FAILED,
+        keys=("commit",),
+    )
 
     commit: CommitId
     revision: int
     message: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{short(self.commit)}: revision {self.revision}: {self.message}"
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        text = f"{self.daemonset}: rollout failed: {self.kube_text()}"
+        return Notice(Topic.FAILED, text, str(self.revision), self.commit, self.daemonset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,79 +1,243 @@
-"""One fact, one record: log, metrics, events, the status page and the journal are folds of these."""
+"""The base of all events, and the events of the DaemonSet controller and of the process.
+
+Log, metrics, Kubernetes events, notifications, the page and the journal are folds of events. A
+class of events declares its public names as an `EventType` and its texts as methods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from gitops_ds.errors import ClusterError
-from gitops_ds.model.decision import Action, Decision, Observation, StatusUpdate
+from gitops_ds.model.decision import (
+    Action,
+    CreatePod,
+    Decision,
+    DeletePod,
+    Observation,
+    StatusUpdate,
+)
+from gitops_ds.model.events.event_type import EventType, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
+from gitops_ds.model.plural import counted
+
+_TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something that happened, `at` seconds since 1970."""
+    """Something that happened; `at` is in seconds since 1970."""
+
+    event_type: ClassVar[EventType]
 
     at: float
 
+    @property
+    def level(self) -> Level:
+        """The severity in logs."""
+        return self.event_type.level
+
+    @property
+    def tone(self) -> Tone:
+        """The colour on the page."""
+        return _TONES.get(self.level, self.event_type.tone)
+
+    @property
+    def logged(self) -> bool:
+        """Whether JSON logs contain the event."""
+        return bool(self.event_type.kind)
+
+    @property
+    def about(self) -> Key | None:
+        """The object that the event is about."""
+        return None
+
+    def text(self) -> str:
+        """The line in the log; empty for an event that is for programs only."""
+        return ""
+
+    def details(self) -> Mapping[str, str]:
+        """Values in JSON logs that are not fields."""
+        return {}
+
+    @property
+    def kube_reason(self) -> str:
+        """The reason of the Kubernetes event; empty for none."""
+        return self.event_type.reason
+
+    @property
+    def kube_warning(self) -> bool:
+        """Whether the type of the Kubernetes event is Warning."""
+        return self.event_type.warning
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.text()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The changes of metrics."""
+        return (Sample(self.event_type.metric),) if self.event_type.metric else ()
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, None for no notification."""
+        return Notice(self.event_type.topic) if self.event_type.topic else None
+
 
 @dataclass(frozen=True, slots=True)
-class Decided(Record):
-    """A turn: all that was seen, and what it wants, often nothing; `performed` is False where the
-    powers do not reach.
-    """
+class ControllerEvent(Record):
+    """An event of the DaemonSet controller."""
 
     daemonset: Key
+
+    @property
+    def about(self) -> Key | None:
+        """The DaemonSet."""
+        return self.daemonset
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(ControllerEvent):
+    """A reconciliation: all that was observed, and the decision, often to do nothing; `performed`
+    is False where the controller only observes.
+    """
+
+    event_type = EventType("Decided")
+
     decision: Decision
     performed: bool
     seen: Observation
 
     @property
     def wants(self) -> bool:
-        """Whether it wants, or complains of, anything."""
+        """Whether the decision contains actions, a new status or a complaint."""
         return bool(
             self.decision.actions or self.decision.status is not None or self.decision.complaint
         )
 
+    @property
+    def logged(self) -> bool:
+        """Whether JSON logs contain the event."""
+        return self.wants
+
+
+_SUCCESSES: Mapping[type, tuple[str, str]] = {
+    CreatePod: ("SuccessfulCreate", "Created pod"),
+    DeletePod: ("SuccessfulDelete", "Deleted pod"),
+}
+_FAILURES: Mapping[type, tuple[str, str]] = {
+    CreatePod: ("FailedCreate", "creating"),
+    DeletePod: ("FailedDelete", "deleting"),
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Performed(Record):
-    """An action that the cluster took. `object` is what it was done to, as the reply named it."""
+class ActionEvent(ControllerEvent):
+    """The result of an action."""
 
-    daemonset: Key
     action: Action
+
+    @property
+    def target(self) -> Key | None:
+        """The object of the action; None for a pod that was not created."""
+        return getattr(self.action, "key", None)
+
+    def details(self) -> Mapping[str, str]:
+        """The action, its object and its node."""
+        found = {
+            "action": type(self.action).__name__,
+            "target": str(self.target or ""),
+            "node": str(getattr(self.action, "node", "")),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def _described(self) -> str:
+        """`CreatePod logging/agent-x7f2k on node-1`; a pod that was not created has no name."""
+        target, node = self.target, str(getattr(self.action, "node", ""))
+        name = f" {target.namespace}/{target.name}" if target else ""
+        return f"{type(self.action).__name__}{name}{f' on {node}' if node else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Performed(ActionEvent):
+    """An action that the API server accepted. `object` is its object, as named in the response."""
+
+    # A rollout over 5,000 nodes performs 10,000 actions; the page has a map of nodes.
+    event_type = EventType("Performed", Level.INFO, on_page=False)
+
     object: Key
 
+    @property
+    def target(self) -> Key | None:
+        """The object."""
+        return self.object
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self._described()}: {self.action.why}"
+
+    @property
+    def kube_reason(self) -> str:
+        """That of Kubernetes' own controller."""
+        return _SUCCESSES.get(type(self.action), ("", ""))[0]
+
+    def kube_text(self) -> str:
+        """As Kubernetes' own controller writes it."""
+        return f"{_SUCCESSES[type(self.action)][1]}: {self.object.name}"
+
 
 @dataclass(frozen=True, slots=True)
-class ActionFailed(Record):
-    """An action that the cluster refused."""
+class ActionFailed(ActionEvent):
+    """An action that the API server refused."""
 
-    daemonset: Key
-    action: Action
+    event_type = EventType("ActionFailed", Level.WARNING, warning=True)
+
     error: ClusterError
 
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self._described()} failed: {self.error}"
+
+    @property
+    def kube_reason(self) -> str:
+        """That of Kubernetes' own controller."""
+        return _FAILURES.get(type(self.action), ("FailedHistory", ""))[0]
+
+    def kube_text(self) -> str:
+        """As Kubernetes' own controller writes it."""
+        doing = _FAILURES.get(type(self.action), ("", "writing the history"))[1]
+        return f"Error {doing}: {self.error.said}"
+
 
 @dataclass(frozen=True, slots=True)
-class StatusWritten(Record):
-    """New counters."""
+class StatusWritten(ControllerEvent):
+    """New counters in the status of a DaemonSet."""
 
-    daemonset: Key
+    event_type = EventType("StatusWritten")
+
     status: StatusUpdate
 
 
 @dataclass(frozen=True, slots=True)
-class StatusFailed(Record):
-    """Counters that the cluster did not take."""
+class StatusFailed(ControllerEvent):
+    """Counters that the API server refused."""
 
-    daemonset: Key
+    event_type = EventType("StatusFailed", Level.WARNING)
+
     error: ClusterError
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: its status was not taken: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
 class Listed(Record):
-    """A whole list was read: at the start, or because the watch was lost."""
+    """A list of all objects of a kind: at the start, or after the loss of a watch."""
+
+    event_type = EventType("Listed")
 
     resource: Resource
     objects: int
@@ -82,40 +246,76 @@ class Listed(Record):
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed(Record):
-    """A list or a watch failed, and is tried again `retry_in` seconds later."""
+    """A failed list or watch; the next attempt is `retry_in` seconds later."""
+
+    event_type = EventType("WatchFailed", Level.WARNING, keys=("retry_in",))
 
     resource: Resource
     error: ClusterError
     retry_in: float
 
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"the watch of {self.resource.plural} failed: {self.error}; tried again in "
+            f"{self.retry_in:.0f} s"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TaskRestarted(Record):
-    """A background task ended with an error that it must not have, and starts again `retry_in`
-    seconds later.
-    """
+    """An unexpected error of a background task, which starts again `retry_in` seconds later."""
+
+    event_type = EventType(
+        "TaskRestarted", Level.ERROR, metric="gitopsds_task_restarts", keys=("retry_in",)
+    )
 
     task: str
     message: str
     retry_in: float
 
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"internal error in the task {self.task!r}: {self.message}; restarted in "
+            f"{self.retry_in:.0f} s"
+        )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One restart of the task."""
+        return (Sample(self.event_type.metric, self.task),)
+
 
 @dataclass(frozen=True, slots=True)
 class JournalFailed(Record):
-    """The journal can't be written. Turns are missing in it until `JournalMended`."""
+    """The journal is not writable. It lacks reconciliations until `JournalMended`."""
+
+    event_type = EventType("JournalFailed", Level.WARNING)
 
     message: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"the journal can't be written, and work goes on without: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalMended(Record):
-    """The journal is written again; so many turns are missing."""
+    """The journal is writable again; `missing` counts the reconciliations that it lacks."""
+
+    event_type = EventType("JournalMended", Level.INFO, Tone.GOOD)
 
     missing: int
 
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"the journal is written again, in a new file; {counted(self.missing, 'turn')} missing"
+        )
+
 
 class Unlike(StrEnum):
-    """In what somebody else's controller did otherwise."""
+    """The subject of a difference between two controllers."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -124,29 +324,50 @@ class Unlike(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Differed(Record):
-    """In an interval that began at `since`, the built-in controller did otherwise: what ours
-    wanted, what theirs did.
+class Differed(ControllerEvent):
+    """A difference to the built-in controller in an interval that began at `since` (seconds since
+    1970): the decision of ours, the action of theirs.
     """
 
-    daemonset: Key
+    event_type = EventType(
+        "Differed",
+        Level.WARNING,
+        metric="gitopsds_shadow_differences",
+        keys=("since", "what", "ours", "theirs"),
+    )
+
     since: float
     what: Unlike
     ours: str
     theirs: str
 
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"warning: {self.daemonset}: the built-in controller did otherwise: ours wants "
+            f"{self.ours}; theirs {self.theirs}"
+        )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One difference of its subject."""
+        return (Sample(self.event_type.metric, self.what.value),)
+
 
 @dataclass(frozen=True, slots=True)
-class Compared(Record):
-    """An interval came to its end; without `differences` the built-in controller did what ours
-    would have done.
+class Compared(ControllerEvent):
+    """A completed interval; without `differences` both controllers did the same.
 
-    Pods by node: those that both made and ended, and of these `replaced` by a rollout with at most
-    `at_risk` nodes without an available pod, or with one more, at once. `elsewhere` are pods that
-    went, which ours would have kept: somebody's deletions.
+    Pods by node: those that both created and deleted, and of these `replaced` by a rollout with at
+    most `at_risk` nodes without an available pod, or with one more, at once. `elsewhere` are pods
+    that were deleted by others, and that our controller would have kept.
     """
 
-    daemonset: Key
+    event_type = EventType(
+        "Compared",
+        metric="gitopsds_shadow_intervals",
+        keys=("since", "differences", "created", "deleted", "elsewhere", "replaced", "at_risk"),
+    )
+
     since: float
     differences: int
     created: Mapping[str, int]
@@ -154,6 +375,10 @@ class Compared(Record):
     replaced: int = 0
     at_risk: int = 0
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One interval."""
+        return (Sample(self.event_type.metric, "differed" if self.differences else "agreed"),)
 
 
 Emit = Callable[[Record], None]

@@ -3,121 +3,382 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gitops_ds.model import guards
-from gitops_ds.model.change import Change, Drifted, Plan, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Refusal
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.event_type import EventType, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.guards import PRUNING
+from gitops_ds.model.objects import CommitId, Key, short, template_of
+from gitops_ds.model.plural import counted
+from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+
+_RECONCILIATIONS = "gitopsds_reconcile"
+_DRIFT = "gitopsds_drift"
+
+
+def _once(topic: Topic, commit: CommitId) -> Notice:
+    """The notification that a commit gets at most once."""
+    return Notice(topic, mark="once", commit=commit)
 
 
 @dataclass(frozen=True, slots=True)
 class NewCommit(Record):
-    """The branch has a new tip. `rewritten`: it does not lead on from the last one."""
+    """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
+
+    event_type = EventType(
+        "NewCommit", Level.INFO, reason="NewCommit", topic=Topic.COMMIT, keys=("commit",)
+    )
 
     commit: CommitId
     subject: str
     author: str
     rewritten: bool = False
 
+    def text(self) -> str:
+        """The line in the log."""
+        if template_of(self.commit):
+            return f"templates in the cluster: {self.subject}"
+        note = " (the branch was rewritten by a force-push)" if self.rewritten else ""
+        return f"new commit {self._described()}{note}"
+
+    def _described(self) -> str:
+        return f"{short(self.commit)} {self.subject!r} by {self.author}"
+
+    @property
+    def kube_reason(self) -> str:
+        """HistoryRewritten after a force-push."""
+        return "HistoryRewritten" if self.rewritten else self.event_type.reason
+
+    @property
+    def kube_warning(self) -> bool:
+        """True after a force-push."""
+        return self.rewritten
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        if self.rewritten:
+            return f"the branch was rewritten; it now is {self._described()}"
+        return self._described()
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return _once(Topic.COMMIT, self.commit)
+
 
 @dataclass(frozen=True, slots=True)
 class CommitRejected(Record):
-    """The commit has findings that stand in its way; the last good one stays."""
+    """Blocking findings of a commit; the last good commit stays applied.
+
+    `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
+    """
+
+    event_type = EventType(
+        "CommitRejected",
+        Level.ERROR,
+        reason="CommitRejected",
+        warning=True,
+        metric="gitopsds_commits_rejected",
+        topic=Topic.REJECTED,
+        keys=("commit",),
+    )
 
     commit: CommitId | None
     findings: tuple[Finding, ...]
 
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return _once(Topic.REJECTED, self.commit or CommitId(""))
+
 
 @dataclass(frozen=True, slots=True)
 class SourceVerified(Record):
-    """A new commit is signed as it has to be: by whom (as the trusted keys call them), with which
-    key, how many were checked.
+    """A new commit with the required signatures: the signer's name among the trusted keys, the key,
+    and the number of verified signatures.
     """
+
+    event_type = EventType(
+        "SourceVerified", Level.INFO, Tone.GOOD, reason="SourceVerified", keys=("commit",)
+    )
 
     commit: CommitId
     signer: str
     key: str
     checked: int
 
+    def text(self) -> str:
+        """The line in the log."""
+        more = f"; {self.checked} signatures checked" if self.checked > 1 else ""
+        return f"commit {self.commit[:12]} is signed by {self.signer} with {self.key}{more}"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{short(self.commit)} is signed by {self.signer}"
+
 
 @dataclass(frozen=True, slots=True)
 class VerificationFailed(Record):
-    """A new tip is not trusted: `commit`, it or one that came with it, is not signed as it has to
-    be. The last good one stays.
+    """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
+    signature. The last good commit stays applied.
     """
+
+    event_type = EventType(
+        "VerificationFailed",
+        Level.ERROR,
+        reason="VerificationFailed",
+        warning=True,
+        topic=Topic.REJECTED,
+        keys=("commit",),
+    )
 
     commit: CommitId
     message: str
 
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.message}; the last good commit stays"
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return _once(Topic.REJECTED, self.commit)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned(Record):
-    """A plan that writes something, or refuses something."""
+    """A plan with changes or refusals."""
+
+    event_type = EventType("Planned")
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Applied(Record):
-    """One object was written; `warnings` are the API server's."""
+    """A written object; `warnings` are the API server's."""
+
+    event_type = EventType("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
 
     change: Change
     warnings: tuple[str, ...] = ()
 
+    @property
+    def about(self) -> Key | None:
+        """The object."""
+        return self.change.key
+
+    def text(self) -> str:
+        """The line in the log."""
+        warnings = "".join(f"; warning: {warning}" for warning in self.warnings)
+        return f"{self.change.operation.past} {self.change.key}{_revision(self.change)}{warnings}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One object by operation."""
+        return (Sample(self.event_type.metric, self.change.operation.value),)
+
+
+def _revision(change: Change) -> str:
+    rollout = change.rollout
+    if rollout is None or not rollout.rolls:
+        return ""
+    known = f", as {rollout.known_as} was" if rollout.known_as else ""
+    return f" (revision {rollout.becomes}{known})"
+
 
 @dataclass(frozen=True, slots=True)
-class NotApplied(Record):
-    """One object was not written."""
+class RefusalEvent(Record):
+    """A change that the deployer or the API server refused."""
+
+    refusal: Refusal
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"not applied: {self.refusal.message}"
+
+    @property
+    def kube_reason(self) -> str:
+        """By the guard; `PassEnded` reports those that keep objects."""
+        guard = self.refusal.guard
+        return "" if guard in PRUNING else guards.of(guard).reason
+
+    @property
+    def kube_warning(self) -> bool:
+        """By the guard."""
+        return guards.of(self.refusal.guard).stuck
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.refusal.message
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplied(RefusalEvent):
+    """An object that was not written."""
+
+    event_type = EventType("NotApplied", Level.WARNING, topic=Topic.STUCK)
 
     change: Change
-    refusal: Refusal
+
+    @property
+    def about(self) -> Key | None:
+        """The object."""
+        return self.change.key
+
+    def notice(self) -> Notice | None:
+        """The content of the notification; none for a guard that resolves without a person."""
+        stuck = guards.of(self.refusal.guard).stuck
+        return Notice(Topic.STUCK, key=self.refusal.key) if stuck else None
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld(RefusalEvent):
+    """A change that a plan leaves out. Emitted once while it lasts."""
+
+    event_type = EventType("Withheld", Level.INFO, topic=Topic.STUCK)
+
+    @property
+    def level(self) -> Level:
+        """By the guard."""
+        return Level.WARNING if guards.of(self.refusal.guard).stuck else Level.INFO
+
+    def notice(self) -> Notice | None:
+        """The content of the notification; none for a guard that resolves without a person."""
+        if not guards.of(self.refusal.guard).stuck:
+            return None
+        topic = Topic.PRUNE if self.refusal.guard in PRUNING else Topic.STUCK
+        return Notice(topic, key=self.refusal.key)
 
 
 @dataclass(frozen=True, slots=True)
 class DriftFact(Record):
-    """Something about an object that somebody changed in the cluster, and in `words` how."""
+    """An event about an object that was changed in the cluster; `words` describe the change."""
 
     object: Key
     drifted: Drifted
     words: str
 
+    @property
+    def about(self) -> Key | None:
+        """The object."""
+        return self.object
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.words if self.object.is_daemonset else f"{self.object}: {self.words}"
+
+    def _drift_notice(self) -> Notice:
+        return Notice(Topic.DRIFT, key=self.object)
+
 
 @dataclass(frozen=True, slots=True)
 class DriftDetected(DriftFact):
-    """Somebody changed the object. Told once, and again when it is changed otherwise."""
+    """A change of the object in the cluster. Emitted once, and again for another change."""
+
+    event_type = EventType(
+        "DriftDetected",
+        Level.WARNING,
+        reason="DriftDetected",
+        warning=True,
+        metric=_DRIFT,
+        topic=Topic.DRIFT,
+    )
+
+    def text(self) -> str:
+        """The line in the log."""
+        choice = self.drifted.choice
+        left = "" if choice is DriftPolicy.CORRECT else f"; left so, for drift is set to {choice}"
+        return f"drift: {self.object} was {self.words}{left}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One object, where drift is only reported."""
+        report = self.drifted.choice is DriftPolicy.REPORT
+        return (Sample(_DRIFT, "reported"),) if report else ()
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return self._drift_notice()
 
 
 @dataclass(frozen=True, slots=True)
 class DriftCorrected(DriftFact):
-    """It is as Git says again."""
+    """The object matches Git again."""
+
+    event_type = EventType(
+        "DriftCorrected", Level.INFO, Tone.GOOD, reason="DriftCorrected", metric=_DRIFT
+    )
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"drift: {self.object} is as Git says again"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One correction."""
+        return (Sample(_DRIFT, "corrected"),)
 
 
 @dataclass(frozen=True, slots=True)
 class DriftContested(DriftFact):
-    """Another writer makes it again after each correction: the next correction waits. Told once
-    before each one.
+    """Another writer repeats its change after each correction: the next correction waits. Emitted
+    once before each correction.
     """
+
+    event_type = EventType(
+        "DriftContested",
+        Level.WARNING,
+        reason="DriftContested",
+        warning=True,
+        metric=_DRIFT,
+        topic=Topic.DRIFT,
+    )
+
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"drift: {self.object} was {self.words}; that comes back after each correction, so the "
+            "next one waits"
+        )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One postponed correction."""
+        return (Sample(_DRIFT, "contested"),)
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return self._drift_notice()
 
 
 @dataclass(frozen=True, slots=True)
 class DriftHeld(DriftFact):
-    """It is left so until then (seconds since 1970)."""
+    """The change stays until then (seconds since 1970)."""
+
+    event_type = EventType("DriftHeld", Level.INFO, reason="DriftHeld", warning=True, metric=_DRIFT)
 
     until: float
 
+    def text(self) -> str:
+        """The line in the log."""
+        until = datetime.fromtimestamp(int(self.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"drift: {self.object} is held until {until}, then it is corrected"
 
-@dataclass(frozen=True, slots=True)
-class Withheld(Record):
-    """A plan leaves something undone, and why. Told once, as long as it stands."""
-
-    refusal: Refusal
+    def samples(self) -> tuple[Sample, ...]:
+        """One object."""
+        return (Sample(_DRIFT, "held"),)
 
 
 @dataclass(frozen=True, slots=True)
 class PassEnded(Record):
-    """A pass came to its end; `writes` counts what was written."""
+    """A completed reconciliation; `writes` counts written objects."""
+
+    event_type = EventType(
+        "PassEnded",
+        Level.INFO,
+        Tone.GOOD,
+        reason="Applied",
+        metric=_RECONCILIATIONS,
+        topic=Topic.APPLIED,
+        keys=("commit", "writes"),
+    )
 
     commit: CommitId | None
     writes: int
@@ -140,25 +401,125 @@ class PassEnded(Record):
         """Whether the commit is applied as a whole."""
         return not self.failed and not self.suspended
 
+    @property
+    def _pruning(self) -> tuple[Refusal, ...]:
+        return tuple(refusal for refusal in self.refusals if refusal.guard in PRUNING)
+
+    @property
+    def level(self) -> Level:
+        """Warning where a person is needed, debug without writes and failures."""
+        failed = self.failed
+        if any(guards.of(refusal.guard).stuck for refusal in failed):
+            return Level.WARNING
+        return Level.INFO if self.writes or failed else Level.DEBUG
+
+    def text(self) -> str:
+        """The line in the log."""
+        failed = self.failed
+        if not self.writes and not failed:
+            return ""
+        template = template_of(self.commit or "")
+        what = "the state of the templates" if template else f"commit {short(self.commit)}"
+        if left := failed or self.suspended:
+            written = f"{self.writes} written, {len(left)} not"
+            return f"{what} is applied in part: {written}: {left[0].message}"
+        return f"{what} is applied: {self.writes} written"
+
+    @property
+    def kube_reason(self) -> str:
+        """PruneRefused for kept objects, Applied after writes of a whole commit."""
+        if self._pruning:
+            return "PruneRefused"
+        return self.event_type.reason if self.writes and self.whole else ""
+
+    @property
+    def kube_warning(self) -> bool:
+        """True for kept objects."""
+        return bool(self._pruning)
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        if pruning := self._pruning:
+            return "; ".join(refusal.message for refusal in pruning)
+        return f"{short(self.commit)}: {counted(self.writes, 'object')} written"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One reconciliation, the commit, and the refusals by guard."""
+        whole = self.whole
+        applied = (Sample("gitopsds_commit_info", self.commit or ""),) if whole else ()
+        return (
+            Sample(_RECONCILIATIONS, "success" if whole else "partial"),
+            *applied,
+            *(Sample("gitopsds_refused", refusal.guard) for refusal in self.refusals),
+            *(
+                Sample("gitopsds_prune_refused", guard)
+                for guard in sorted({refusal.guard for refusal in self._pruning})
+            ),
+        )
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, after writes of a whole commit."""
+        applied = self.commit is not None and self.writes and self.whole
+        return _once(Topic.APPLIED, self.commit) if self.commit is not None and applied else None
+
 
 @dataclass(frozen=True, slots=True)
 class PassFailed(Record):
-    """A pass ended early; `retry_in` in seconds, None when only a person can mend it."""
+    """A reconciliation that ended early; `retry_in` is in seconds, None where a person must act."""
+
+    event_type = EventType(
+        "PassFailed",
+        Level.WARNING,
+        reason="PassFailed",
+        warning=True,
+        metric=_RECONCILIATIONS,
+        topic=Topic.STUCK,
+        keys=("retry_in",),
+    )
 
     message: str
     retry_in: float | None = None
 
+    @property
+    def level(self) -> Level:
+        """Error where a person must act."""
+        return Level.ERROR if self.retry_in is None else Level.WARNING
+
+    def text(self) -> str:
+        """The line in the log."""
+        if self.retry_in is None:
+            return f"{self.message}; waiting for a change"
+        return f"{self.message}; tried again in {self.retry_in:.0f} s"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.message
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One failure."""
+        return (Sample(_RECONCILIATIONS, "failure"),)
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return Notice(Topic.STUCK, self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class Unchanged(Record):
-    """Git was looked at, and neither it nor the cluster moved since the last pass."""
+    """Neither Git nor the cluster changed since the last reconciliation."""
+
+    event_type = EventType("Unchanged", metric=_RECONCILIATIONS, keys=("commit",))
 
     commit: CommitId
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One reconciliation without changes."""
+        return (Sample(_RECONCILIATIONS, "unchanged"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Took(Record):
-    """How many seconds something took, and whether it came to a good end. For metrics."""
+    """A duration in seconds, for metrics; `well` is True for a success."""
 
     seconds: float
     well: bool
@@ -166,17 +527,40 @@ class Took(Record):
 
 @dataclass(frozen=True, slots=True)
 class PassTook(Took):
-    """A pass."""
+    """The duration of a reconciliation."""
+
+    event_type = EventType("", metric="gitopsds_reconcile_duration_seconds")
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The duration, and the time of the last success."""
+        success = Sample("gitopsds_git_last_success_timestamp_seconds", value=self.at)
+        duration = Sample(self.event_type.metric, value=self.seconds)
+        return (duration, success) if self.well else (duration,)
 
 
 @dataclass(frozen=True, slots=True)
 class GitTook(Took):
-    """A talk with the Git server: what a branch points at, or a commit's files."""
+    """The duration of a request to the Git server: the tip of a branch, or the files of a commit."""
+
+    event_type = EventType("", metric="gitopsds_git_fetch_duration_seconds")
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The duration by result."""
+        return (
+            Sample(self.event_type.metric, "success" if self.well else "failure", self.seconds),
+        )
+
+
+# Conditions of a repository that no other event reports.
+_UNREPORTED = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
+_NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChanged(Record):
-    """The status of a repository is another one; `before` is the condition that it had."""
+    """A new status of a repository; `before` is the previous condition."""
+
+    event_type = EventType("SourceChanged", Level.INFO, topic=Topic.STUCK)
 
     status: SourceStatus
     before: Condition
@@ -184,7 +568,49 @@ class SourceChanged(Record):
     @property
     def recovered(self) -> bool:
         """Whether it is the end of trouble."""
-        return self.status.condition is Condition.SYNCED and self.before not in _QUIET
+        return self.status.condition is Condition.SYNCED and self.before not in _NO_TROUBLE
 
+    @property
+    def level(self) -> Level:
+        """By the condition."""
+        return Level(EFFECTS[self.status.condition].level)
 
-_QUIET = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
+    @property
+    def tone(self) -> Tone:
+        """By the condition."""
+        return Tone(EFFECTS[self.status.condition].tone)
+
+    def text(self) -> str:
+        """The line in the log; other trouble has lines of its own."""
+        status = self.status
+        if not (self.recovered or status.agents_suspended):
+            return ""
+        return (
+            f"repository {status.repository}: {status.condition} (was {self.before}): "
+            f"{status.message}"
+        )
+
+    @property
+    def kube_reason(self) -> str:
+        """By the condition, where no other event reports it; `Suspended` reports a suspended
+        repository.
+        """
+        status = self.status
+        reported = status.condition is Condition.PARTLY_APPLIED or status.agents_suspended
+        return EFFECTS[status.condition].reason if reported or self.recovered else ""
+
+    @property
+    def kube_warning(self) -> bool:
+        """True for a commit that is applied in part."""
+        return self.status.condition is Condition.PARTLY_APPLIED
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return self.status.message
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        status = self.status
+        if status.condition not in _UNREPORTED:
+            return None
+        return Notice(Topic.STUCK, status.message, commit=status.newest or "")

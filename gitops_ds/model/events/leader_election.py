@@ -1,15 +1,18 @@
-"""What is told of the election among replicas."""
+"""Events of the election of a leader among replicas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.event_type import EventType, Level, Sample
+
+_METRIC = "gitopsds_leader"
 
 
 @dataclass(frozen=True, slots=True)
 class Leading(Record):
-    """Something about a lease, told by the replica `me`."""
+    """An event about a lease, from the replica `me`."""
 
     namespace: str
     lease: str
@@ -18,30 +21,73 @@ class Leading(Record):
 
 @dataclass(frozen=True, slots=True)
 class StandsBy(Leading):
-    """It begins as one that does not lead."""
+    """The replica starts without leadership."""
+
+    event_type = EventType("StandsBy", Level.INFO, metric=_METRIC)
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"stands for election by lease {self.namespace}/{self.lease} as {self.me}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The replica does not lead."""
+        return (Sample(_METRIC, value=0),)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderElected(Leading):
-    """It leads from now on."""
+    """The replica is the leader."""
+
+    event_type = EventType("LeaderElected", Level.INFO, reason="LeaderElected", metric=_METRIC)
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"leads by lease {self.namespace}/{self.lease}"
+
+    def kube_text(self) -> str:
+        """As client-go writes it."""
+        return f"{self.me} leads"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderLost(Leading):
-    """It leads no more, and why."""
+    """The replica lost leadership; `why` is the cause."""
+
+    event_type = EventType("LeaderLost", Level.WARNING, metric=_METRIC)
 
     why: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        lease = f"{self.namespace}/{self.lease}"
+        return f"leads no more, and writes nothing: lease {lease}: {self.why}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The replica does not lead."""
+        return (Sample(_METRIC, value=0),)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderSeen(Leading):
-    """Another leads: `holder`."""
+    """Another replica leads: `holder`."""
+
+    event_type = EventType("LeaderSeen", Level.INFO)
 
     holder: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"stands by: {self.holder} leads"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseFailed(Leading):
-    """The lease can't be read or written."""
+    """The lease is not readable or not writable."""
+
+    event_type = EventType("LeaseFailed", Level.WARNING)
 
     message: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"lease {self.namespace}/{self.lease}: {self.message}"

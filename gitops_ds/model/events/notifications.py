@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.event_type import EventType, Level, Sample, Topic
+from gitops_ds.model.plural import counted
 
 # what was told; no repository's state can be called so: those begin with `gitops-ds-`
 CONFIG_MAP_NAME = "gitops-ds.news"
-
-
-class Topic(StrEnum):
-    """What a piece of news is about: the words of `notify[].on`."""
-
-    COMMIT = "commit"
-    APPLIED = "applied"
-    REJECTED = "rejected"
-    FAILED = "failed"
-    DONE = "done"
-    DRIFT = "drift"
-    COVERAGE = "coverage"
-    STUCK = "stuck"
-    PRUNE = "prune"
 
 
 # Somebody should look.
@@ -62,25 +49,46 @@ class News:
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
+_METRIC = "gitopsds_news"
+
+
 @dataclass(frozen=True, slots=True)
 class Telling(Record):
-    """About a receiver of news, or a forge, by its name in the settings."""
+    """An event about a receiver of notifications, or a forge, by its name in the settings."""
 
     receiver: str
 
 
 @dataclass(frozen=True, slots=True)
 class Told(Telling):
-    """It took so many pieces of news."""
+    """The receiver accepted `items` notifications."""
+
+    event_type = EventType("Told", metric=_METRIC)
 
     items: int
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The notifications."""
+        return (Sample(_METRIC, "told", self.items),)
 
 
 @dataclass(frozen=True, slots=True)
 class NotTold(Telling):
-    """It did not take them, and why. `lost` counts those that are given up; without any it is tried
-    again. Said once.
+    """A failed delivery. `lost` counts dropped notifications; without any it is tried again.
+    Emitted once for each message.
     """
+
+    event_type = EventType("NotTold", Level.WARNING, metric=_METRIC)
 
     message: str
     lost: int = 0
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"not told: {self.receiver}: {self.message}" + (
+            f"; {counted(self.lost, 'notification')} lost" if self.lost else ""
+        )
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The dropped notifications, or one failed attempt."""
+        return (Sample(_METRIC, "lost" if self.lost else "failed", self.lost or 1),)

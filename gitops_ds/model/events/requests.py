@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.event_type import EventType, Level, Sample, Tone
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.plural import counted
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Record):
-    """A fact about what was asked from outside."""
+    """An event about a request from outside."""
 
 
 class HookResult(StrEnum):
-    """What became of a request to the webhook; the label of its metric."""
+    """The result of a request to the webhook; the label of its metric."""
 
     ACCEPTED = "accepted"
     PING = "ping"
@@ -29,48 +31,106 @@ class HookResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HookHeard(Asked):
-    """A request came to the webhook. `forge` is empty where nobody proved to be one; `woken` are
-    ids of states.
+    """A request to the webhook. `forge` is empty without a valid signature; `woken` are ids of
+    states.
     """
+
+    event_type = EventType("HookHeard", metric="gitopsds_webhook_requests")
 
     result: HookResult
     forge: str = ""
     woken: tuple[str, ...] = ()
 
+    @property
+    def level(self) -> Level:
+        """Info for a push, debug for other requests."""
+        return Level.INFO if self.result is HookResult.ACCEPTED else Level.DEBUG
+
+    def text(self) -> str:
+        """The line in the log."""
+        if self.result is not HookResult.ACCEPTED:
+            return ""
+        return f"a webhook ({self.forge}) told of a push: looking now"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One request with its result."""
+        return (Sample(self.event_type.metric, self.result.value),)
+
 
 @dataclass(frozen=True, slots=True)
 class PassedOn(Asked):
-    """Another replica was told of a push, and this one leads."""
+    """A push that another replica received, and that this one, the leader, handles."""
+
+    event_type = EventType("PassedOn", Level.INFO, keys=("commit",))
 
     commit: CommitId | None
+
+    def text(self) -> str:
+        """The line in the log."""
+        return "another replica was told of a push: looking now"
 
 
 @dataclass(frozen=True, slots=True)
 class CommitHeld(Asked):
-    """The branch is at a commit that is not to be applied; the last good one stays."""
+    """The tip of the branch is on hold; the last good commit stays applied."""
+
+    event_type = EventType("CommitHeld", Level.WARNING, reason="CommitHeld", keys=("commit",))
 
     commit: CommitId
     reason: str
 
+    def text(self) -> str:
+        """The line in the log."""
+        return f"commit {self.commit[:12]} is held ({self.reason}): the last good one stays"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{self.commit[:12]} is not applied: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Suspended(Asked):
-    """Nothing is written for the repository; so many changes of the commit wait. Told when that
-    changes.
-    """
+    """The repository is suspended; `changes` of the commit wait. Emitted when that changes."""
+
+    event_type = EventType("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
 
     commit: CommitId | None
     changes: int
+
+    def text(self) -> str:
+        """The line in the log."""
+        commit = (self.commit or "")[:12]
+        return f"suspended: {counted(self.changes, 'change')} of commit {commit} not applied"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{counted(self.changes, 'change')} of {(self.commit or '')[:12]} not applied"
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Asked):
     """The repository is no longer suspended."""
 
+    event_type = EventType("Resumed", Level.INFO, Tone.GOOD, reason="Resumed")
+
+    def text(self) -> str:
+        """The line in the log."""
+        return "no longer suspended"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return "changes are written again"
+
 
 @dataclass(frozen=True, slots=True)
 class Handled(Asked):
-    """A request was answered: what it asked under, and how the pass ended."""
+    """The outcome of a requested reconciliation; `request` is the value of the request."""
+
+    event_type = EventType("Handled", Level.INFO)
 
     request: str
     outcome: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"the pass that was requested at {self.request} is over: {self.outcome}"

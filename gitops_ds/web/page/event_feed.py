@@ -1,14 +1,12 @@
-"""The records as lines for people: what the page shows under Events. A fold; the oldest lines go."""
+"""The latest events as lines for people, for the page. The oldest lines are dropped."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gitops_ds.model.events import base
 from gitops_ds.model.events.base import Record
-from gitops_ds.model.objects import Key
-from gitops_ds.redaction import texts
+from gitops_ds.model.events.deployer import DriftFact
 from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page.view import Event
 
@@ -16,28 +14,22 @@ KEPT = 500
 
 
 class Happened:
-    """Remembers the last lines. `told` is called after each."""
+    """The last `kept` lines. `changed` is called after each new one."""
 
-    def __init__(self, told: Callable[[], None] = lambda: None, kept: int = KEPT) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)
-        self._told = told
+        self._changed = changed
 
-    def hear(self, told: Record) -> None:
-        """One more record; what has no words for people is left out."""
-        text = log_lines.line(told)
-        # A rollout over 5,000 nodes performs 10,000 actions; what comes of them is on the map.
-        if text is None or isinstance(told, base.Performed):
+    def hear(self, event: Record) -> None:
+        """Adds the event, unless it has no text or the page leaves out its kind."""
+        text = log_lines.line(event)
+        if text is None or not event.event_type.on_page:
             return
-        key: Key | None = getattr(told, "daemonset", None) or getattr(
-            getattr(told, "change", None), "key", None
-        )
-        commit = str(getattr(told, "commit", None) or "")
-        self._events.appendleft(
-            Event(
-                told.at, type(told).__name__, texts.words(text), log_lines.tone(told), key, commit
-            )
-        )
-        self._told()
+        about = None if isinstance(event, DriftFact) else event.about
+        commit = str(getattr(event, "commit", None) or "")
+        line = Event(event.at, event.event_type.kind, text, event.tone, about, commit)
+        self._events.appendleft(line)
+        self._changed()
 
     def events(self) -> Sequence[Event]:
         """The lines, newest first."""
