@@ -76,7 +76,8 @@ lock: $(STAMP) ## requirements.lock anew, and requirements-runtime.lock, which t
 install-manifest: $(STAMP) ## deploy/install.yaml and the chart's copies anew, from deploy/
 	@PYTHON=$(abspath $(BIN)/python) scripts/install-manifest
 
-schemas: $(STAMP) ## the Kubernetes schemas anew, from the OpenAPI files of each version
+schemas: $(STAMP) ## the schemas of Kubernetes, from the OpenAPI files of each version, and of the settings file
+	$(BIN)/python scripts/settings-schema
 	$(BIN)/python scripts/schemas
 	$(BIN)/python scripts/served
 	$(BIN)/python scripts/go-types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,10 +96,10 @@ async def _run(args: RunArgs) -> None:
 
     settings = _settings(args)
 
-    as_json, quiet = settings.log_format == "json", args.quiet
+    as_json, quiet = settings.log.format == "json", args.quiet
 
     def emit(event: Record) -> None:
-        if (quiet and not as_json) or not log_lines.matters(event, settings.log_level):
+        if (quiet and not as_json) or not log_lines.matters(event, settings.log.level):
             return
         if as_json:
             if document := log_lines.as_json(event):
@@ -112,38 +112,49 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The file's settings with the options over them."""
+    from msgspec.structs import replace
+
     from gitops_ds.controller.controller import Powers
     from gitops_ds.settings import service as file
 
     settings = file.read(args.settings) if args.settings else file.Service()
-    cluster = settings.cluster
-    if args.cluster:
-        cluster = replace(cluster, name=args.cluster)
-    if args.kubeconfig:
-        cluster = replace(cluster, kubeconfig=args.kubeconfig)
-    if args.context:
-        cluster = replace(cluster, context=args.context)
-    if args.state_namespace != "gitops-ds" or not args.settings:
-        cluster = replace(cluster, namespace=args.state_namespace)
+    namespace = args.state_namespace
+    if namespace == "gitops-ds" and args.settings:
+        namespace = ""
+    cluster = {
+        "name": args.cluster,
+        "kubeconfig": args.kubeconfig,
+        "context": args.context,
+        "namespace": namespace,
+    }
+    powers = {"powers": Powers(args.powers)} if args.powers else {}
+    render = {} if args.allowed is None else {"allow": args.allowed.words}
+    addresses = {"address": args.listen, "probes": args.listen_probes}
     return replace(
         settings,
         repositories=_repositories(args, settings.repositories),
-        cluster=cluster,
-        powers=Powers(args.powers) if args.powers else settings.powers,
+        cluster=replace(settings.cluster, **_set(cluster)),
+        controller=replace(settings.controller, **powers),
+        render=replace(settings.render, **render),
         own_node=args.own_node or "",
         own_namespace=os.environ.get("POD_NAMESPACE", ""),
-        listen=args.listen or settings.listen,
-        listen_probes=args.listen_probes or settings.listen_probes,
-        journal=replace(settings.journal, path=args.journal) if args.journal else settings.journal,
-        log_format=args.log_format or settings.log_format,
-        allowed=settings.allowed if args.allowed is None else args.allowed,
+        listen=replace(settings.listen, **_set(addresses)),
+        journal=replace(settings.journal, **_set({"path": args.journal})),
+        log=replace(settings.log, **_set({"format": args.log_format})),
     )
+
+
+def _set(values: dict[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}
 
 
 def _repositories(
     args: RunArgs, configured: tuple[RepositorySettings, ...]
 ) -> tuple[RepositorySettings, ...]:
     """The repositories of the settings, or the one of `-C`, with the options applied."""
+    from msgspec.structs import replace
+
+    from gitops_ds.settings.base import Share
     from gitops_ds.settings.repository import RepositorySettings
 
     changes: dict[str, Any] = {} if args.branch is None else {"branch": args.branch}
@@ -159,7 +170,7 @@ def _repositories(
         named = open_repository.named(url, args.path or "")
         if named.where is None:
             raise click.UsageError(f"{url} is not in Git: the service follows commits")
-        configured = configured or (RepositorySettings(),)
+        configured = configured or (RepositorySettings(url),)
         changes |= {"url": named.where.url, "path": named.path}
     if args.interval:
         every = args.interval
@@ -167,7 +178,7 @@ def _repositories(
             replace(
                 one,
                 interval=every,
-                jitter=every / 10,
+                jitter=Share("10%"),
                 retry_interval=min(one.retry_interval, every),
             )
             for one in configured

@@ -20,6 +20,11 @@ class AllowedRenderers:
     kustomize: bool = False
     network: bool = False
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As `parse` reads them."""
+        return tuple(word for word in WORDS if getattr(self, word))
+
 
 NOTHING = AllowedRenderers()
 # For a commit that is to be applied anyway: who may write manifests there may as well write

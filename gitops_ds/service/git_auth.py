@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.git import credential_scope, github_app, verification_keys
@@ -32,7 +31,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.signatures import Trust
 from gitops_ds.pipeline import open_repository
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 
 
 def trust_of(settings: RepositorySettings) -> Trust:
@@ -53,13 +52,14 @@ def trust_of(settings: RepositorySettings) -> Trust:
     )
 
 
+# A key of the settings: its field, and its key in a Secret
 _FILES = {
-    "passwordFile": "password",
-    "tokenFile": "password",
-    "bearerTokenFile": "bearerToken",
-    "sshKeyFile": "identity",
-    "knownHostsFile": "known_hosts",
-    "caFile": "ca.crt",
+    "passwordFile": ("password_file", "password"),
+    "tokenFile": ("token_file", "password"),
+    "bearerTokenFile": ("bearer_token_file", "bearerToken"),
+    "sshKeyFile": ("ssh_key_file", "identity"),
+    "knownHostsFile": ("known_hosts_file", "known_hosts"),
+    "caFile": ("ca_file", "ca.crt"),
 }
 # for which a Secret is not asked for again, unless the Git server refuses what was in it
 SECRET_SECONDS = 30.0
@@ -145,15 +145,13 @@ class Keyring:
             login = OwnSsh()
         return replace(own, login=login)
 
-    async def _parts(self, entry: Mapping[str, Any], refused: bool) -> Mapping[str, bytes]:
-        if reference := entry.get("secretRef"):
+    async def _parts(self, entry: CredentialSettings, refused: bool) -> Mapping[str, bytes]:
+        if reference := entry.secret_ref:
             if self._secrets is None:
                 raise errors.SettingsError(
                     "repository.credentials.secretRef: there is no cluster to read it from"
                 )
-            return await self._secrets.read(
-                reference.get("namespace") or "", reference["name"], anew=refused
-            )
+            return await self._secrets.read(reference.namespace, reference.name, anew=refused)
         found = _files(entry)
         # A mounted Secret is swapped as a whole; two looks alike are of the same.
         while (again := _files(entry)) != found:
@@ -213,16 +211,14 @@ async def trouble(own: Keyring, now: float) -> str:
     return ""
 
 
-def chosen(entries: Sequence[Mapping[str, Any]], where: Address) -> Mapping[str, Any] | None:
+def chosen(entries: Sequence[CredentialSettings], where: Address) -> CredentialSettings | None:
     """The credentials that are meant for the repository; None where none may go there. Without
     `match` they are for it alone.
     """
     own = credential_scope.place(where)
     if own is None:  # nothing leaves for a local path
-        return next((entry for entry in entries if "match" not in entry), None)
-    places = [
-        credential_scope.parse(entry["match"]) if "match" in entry else own for entry in entries
-    ]
+        return next((entry for entry in entries if not entry.match), None)
+    places = [credential_scope.parse(entry.match) if entry.match else own for entry in entries]
     number = credential_scope.nearest(places, where)
     return None if number is None else entries[number]
 
@@ -242,24 +238,24 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
     return (ssh or https) if where.scheme is Scheme.SSH else (https or ssh)
 
 
-def _files(entry: Mapping[str, Any]) -> Mapping[str, bytes]:
+def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
     """What the files of an entry hold, by the names that it has in a Secret."""
     found = {
-        ours: read(f"repository.credentials.{name}", entry[name])
-        for name, ours in _FILES.items()
-        if entry.get(name)
+        key: read(f"repository.credentials.{setting}", file)
+        for setting, (field, key) in _FILES.items()
+        if (file := getattr(entry, field))
     }
-    if entry.get("username"):
-        found["username"] = entry["username"].encode()
-    if app := entry.get("githubApp"):
+    if entry.username:
+        found["username"] = entry.username.encode()
+    if app := entry.github_app:
         found["githubAppID"], found["githubAppInstallationID"] = (
-            str(app["appID"]).encode(),
-            str(app["installationID"]).encode(),
+            str(app.app_id).encode(),
+            str(app.installation_id).encode(),
         )
         found["githubAppPrivateKey"] = read(
-            "repository.credentials.githubApp.privateKeyFile", app["privateKeyFile"]
+            "repository.credentials.githubApp.privateKeyFile", app.private_key_file
         )
-        found["githubAppBaseURL"] = (app.get("apiURL") or "").encode()
+        found["githubAppBaseURL"] = app.api_url.encode()
     return found
 
 

@@ -236,7 +236,7 @@ class GitDeployer(runnable.DeployerPart):
         async with event_recorder.beside(around.cluster, about, self._hear) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
             loop = deployer_loop.Loop(
-                source, place, around.service.asked_of(settings), emit, timing
+                source, place, around.service.apply_options_of(settings), emit, timing
             )
             loop.join(around.claims, Rank.GIT)
             yield loop
@@ -424,10 +424,10 @@ def limits_of(settings: RepositorySettings) -> RepositoryLimits:
     """The caps on what is fetched."""
     return RepositoryLimits(
         seconds=settings.timeout,
-        bytes=settings.limits.get("bytes", DEFAULT.bytes),
-        files=settings.limits.get("files", DEFAULT.files),
-        file_bytes=settings.limits.get("fileBytes", DEFAULT.file_bytes),
-        snapshot_bytes=settings.limits.get("bytes"),
+        bytes=settings.limits.bytes or DEFAULT.bytes,
+        files=settings.limits.files or DEFAULT.files,
+        file_bytes=settings.limits.file_bytes or DEFAULT.file_bytes,
+        snapshot_bytes=settings.limits.bytes,
     )
 
 

@@ -26,7 +26,7 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
     """Raises SettingsError for a crontab or a time zone that is none."""
     if not settings.schedule:
         return IntervalTrigger(
-            seconds=settings.interval, jitter=settings.jitter or None, timezone=UTC
+            seconds=settings.interval, jitter=settings.jitter_seconds or None, timezone=UTC
         )
     try:
         zone = ZoneInfo(settings.timezone)

@@ -113,12 +113,12 @@ async def served(
         shown,
     ]
     async with contextlib.AsyncExitStack() as stack:
-        if service.listen:
-            runner = await server.serve(service.listen, *faces)
+        if service.listen.address:
+            runner = await server.serve(service.listen.address, *faces)
             stack.push_async_callback(runner.cleanup)
-        if service.listen_probes:
+        if service.listen.probes:
             alone = await server.serve(
-                service.listen_probes, faces[0], door=server.probe_door(), option="--listen-probes"
+                service.listen.probes, faces[0], door=server.probe_door(), option="--listen-probes"
             )
             stack.push_async_callback(alone.cleanup)
         yield
@@ -132,7 +132,7 @@ async def page(
     deployers: Sequence[GitDeployer | Templating],
 ) -> AsyncIterator[Routes]:
     """The page's routes; none where none is served, which costs nothing."""
-    settings = service.page.served_at(service.listen)
+    settings = service.listen.page.served_at(service.listen.address)
     if settings is None:
         yield ()
         return

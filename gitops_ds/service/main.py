@@ -50,7 +50,9 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     Raises GitopsError when it can't begin: wrong settings, no cluster. Later trouble is told and
     tried again.
     """
-    if service.powers is Powers.OBSERVE and (service.repositories or service.templates is not None):
+    if service.controller.powers is Powers.OBSERVE and (
+        service.repositories or service.templates is not None
+    ):
         raise errors.UsageError(
             "powers observe look and change nothing, so nothing can be applied: name no "
             "repository and no templates, or use powers "
@@ -80,13 +82,13 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         )
         noted = await stack.enter_async_context(event_recorder.beside(cluster, None, hearers.tell))
         # who observes writes on no agent
-        hear = hearers.tell if service.powers is Powers.OBSERVE else noted
+        hear = hearers.tell if service.controller.powers is Powers.OBSERVE else noted
         controller = _controller(service, cluster, hear)
         home = reporter.StatusTarget(
             cluster,
             service.cluster.namespace,
-            service.progress_deadline,
-            service.powers is not Powers.FULL,
+            service.health.progress_deadline,
+            service.controller.powers is not Powers.FULL,
         )
         known = reporter.ReporterInput(
             lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages
@@ -98,17 +100,21 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
         election = leadership.election(service, free, fence, noted)
-        if service.listen or service.listen_probes:
+        if service.listen.address or service.listen.probes:
             asked = Scraped(observed, controller, tally, deployers)
             shown = await stack.enter_async_context(
                 http.page(service, hearers, observed, deployers)
             )
             await stack.enter_async_context(
                 http.served(
-                    service, hearers, Probes(parts, election, service.readiness), asked, shown
+                    service,
+                    hearers,
+                    Probes(parts, election, service.listen.readiness),
+                    asked,
+                    shown,
                 )
             )
-        if service.powers is Powers.FULL and election is None:
+        if service.controller.powers is Powers.FULL and election is None:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
         duty = leadership.Duty(
             parts, lambda: _before_acting(service, cluster, alone=election is None)
@@ -134,7 +140,7 @@ async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> 
     """
     if not alone:
         await asyncio.sleep(leadership.SETTLE)
-    if service.powers is Powers.FULL:
+    if service.controller.powers is Powers.FULL:
         await conflict_probe.only_one(cluster, service.cluster.namespace, time.time)
 
 
@@ -196,10 +202,8 @@ def _followings(
     around = git_deployer.ServiceContext(
         service, cluster, free, told(None), at_desk, claims=claims, preparing=shared
     )
-    if service.templates is not None:
-        part = template_deployer.Templating(
-            service, service.templates, cluster, claims, (told(None), shared)
-        )
+    if (chosen := service.chosen_templates) is not None:
+        part = template_deployer.Templating(service, chosen, cluster, claims, (told(None), shared))
         around.owners[part.owner] = "templates in the cluster"
         yield part
     for number, settings in enumerate(service.repositories):
@@ -208,7 +212,9 @@ def _followings(
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     """It runs whatever its powers are: what it sees is what the page and the metrics show."""
-    controller = Controller(cluster, service.powers, emit, clock=time.time, chance=random.random)
+    controller = Controller(
+        cluster, service.controller.powers, emit, clock=time.time, chance=random.random
+    )
     if service.direct:
         controller.place_directly()
     controller.runs_on(service.own_node)
@@ -256,4 +262,4 @@ def _ready(service: Service, version: str) -> str:
         if service.repositories
         else "without a repository"
     )
-    return f"ready: {follows}, powers {service.powers}, Kubernetes {version}"
+    return f"ready: {follows}, powers {service.controller.powers}, Kubernetes {version}"

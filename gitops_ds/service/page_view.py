@@ -171,6 +171,7 @@ def page(shown: Shown, settings: PageSettings) -> Routes:
     """The routes of the page under settings that `served_at` gave. Raises UsageError for a token
     that is not usable.
     """
+    assert settings.access is not None
     kind = AccessKind(settings.access)
     token = PageToken(Path(settings.token_file)) if kind is AccessKind.TOKEN else None
     return routes.routes(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
@@ -36,8 +35,8 @@ class Templating(runnable.DeployerPart):
         heard: tuple[Emit, Preparing],
     ) -> None:
         """Nothing is watched until `run`. `heard`: who hears of it, and who renders the templates."""
-        self._chosen = replace(chosen, home=service.cluster.namespace, cluster=service.cluster.name)
-        self._asked: ApplyOptions = service.asked
+        self._chosen = chosen
+        self._asked: ApplyOptions = service.apply_options
         self._cluster, self._claims, (self._tell, self._preparing) = cluster, claims, heard
         self._stopping = False
 

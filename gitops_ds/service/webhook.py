@@ -56,7 +56,7 @@ def routes(service: Service, followings: Iterable[GitDeployer], tell: Emit) -> l
     """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that
     can't be read.
     """
-    settings, followings = service.webhook, tuple(followings)
+    settings, followings = service.listen.webhook, tuple(followings)
     common = (
         SecretFile("listen.webhook.secretFile", settings.secret_file)
         if settings.secret_file
@@ -64,10 +64,10 @@ def routes(service: Service, followings: Iterable[GitDeployer], tell: Emit) -> l
     )
     own = {
         following: SecretFile(
-            "repository.webhook.secretFile", following.settings.webhook_secret_file
+            "repository.webhook.secretFile", following.settings.webhook.secret_file
         )
         for following in followings
-        if following.settings.webhook_secret_file
+        if following.settings.webhook.secret_file
     }
     if common is None and not own:
         return []

@@ -1,100 +1,270 @@
-"""The settings of an apply: what is deleted, what is done about drift, and in whose name objects
-are written.
-"""
+"""The settings of an apply: pruning, drift, and the identity that writes objects."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.change import DriftPolicy
+from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.prune import Guards, Limit, Policy
-from gitops_ds.settings import durations, templates
+from gitops_ds.plan.prune import Guards, Policy
+from gitops_ds.settings.base import SettingsGroup, Share, Text, default_duration, describe
+from gitops_ds.settings.durations import Duration
 
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _ACCOUNT = re.compile(rf"({_NAME}/)?{_NAME}")
 _CLUSTER_ACCOUNT = re.compile(rf"{_NAME}/{_NAME}")
 
 
-def parse(told: Mapping[str, Any]) -> ApplyOptions:
-    """The group `apply`. Raises SettingsError for an identity that names nobody."""
-    plain = ApplyOptions()
-    return ApplyOptions(
-        guards=_guards(told),
-        adopt=bool(told.get("adopt")),
-        allowed=templates.allowed(told.get("allow") or {}),
-        drift=DriftPolicy(told.get("drift") or DriftPolicy.CORRECT),
-        live_words=told.get("driftFrom") != "git",
-        patience=0.0,
-        hold_for=durations.seconds(told["holdFor"]) if "holdFor" in told else plain.hold_for,
-        compare_every=durations.seconds(told["compareInterval"])
-        if "compareInterval" in told
-        else plain.compare_every,
-        ignore=tuple(map(_rule, told.get("ignore") or ())),
-        impersonation=_impersonation(told["impersonate"], told) if "impersonate" in told else None,
+class DeletionPolicy(StrEnum):
+    """What deletion of a DaemonSet does with its pods."""
+
+    CASCADE = "cascade"
+    FOREGROUND = "foreground"
+    ORPHAN = "orphan"
+
+
+class GuardSettings(SettingsGroup, frozen=True):
+    """What blocks an apply. A guard that is unset has the value of the common guards."""
+
+    empty_render: Annotated[
+        bool | UnsetType, describe("Block a commit that renders no object. Default: true.")
+    ] = UNSET
+    max_deletes: Annotated[
+        Share | UnsetType, describe("The most objects that one apply deletes.")
+    ] = UNSET
+    max_nodes_lost: Annotated[
+        Share | UnsetType,
+        describe("The most nodes that may lose an agent in one apply. Default: 20%."),
+    ] = UNSET
+
+
+class ImpersonateSettings(SettingsGroup, frozen=True):
+    """The identity that writes objects: a user with groups, or service accounts."""
+
+    user: Annotated[Text, describe("The user who applies every object.")] = ""
+    groups: Annotated[tuple[Text, ...], describe("The groups of that user.")] = ()
+    service_account: Annotated[
+        Text,
+        describe(
+            "NAME: the account of that name in the namespace of each object; or NAMESPACE/NAME: "
+            "one account for all namespaces."
+        ),
+    ] = ""
+    cluster_service_account: Annotated[
+        Text, describe("NAMESPACE/NAME: the account that applies cluster-scoped objects.")
+    ] = ""
+    agents: Annotated[
+        dict[str, Text],
+        describe("Other service accounts for the objects of an agent: NAME or NAMESPACE/NAME."),
+    ] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        accounts = [name for name in (self.service_account, *self.agents.values()) if name]
+        invalid = [name for name in accounts if not _ACCOUNT.fullmatch(name)]
+        of_cluster = self.cluster_service_account
+        if of_cluster and not _CLUSTER_ACCOUNT.fullmatch(of_cluster):
+            invalid.append(of_cluster)
+        if invalid:
+            raise SettingsError(
+                f"apply.impersonate: {invalid[0]!r} is not a service account: write NAME or "
+                "NAMESPACE/NAME"
+            )
+        user = self.user.strip()
+        if not user and not accounts and not of_cluster:
+            raise SettingsError(
+                "apply.impersonate names no identity: set serviceAccount or user, or remove the "
+                "group"
+            )
+        if self.groups and not user:
+            raise SettingsError(
+                "apply.impersonate.groups needs a user: a service account has its own groups"
+            )
+        if user and (accounts or of_cluster):
+            raise SettingsError("apply.impersonate: a user and service accounts exclude each other")
+
+
+class IgnoreTarget(SettingsGroup, frozen=True):
+    """The objects of a rule, as globs."""
+
+    kind: Annotated[Text, describe("The kind.")] = "*"
+    namespace: Annotated[Text, describe("The namespace.")] = "*"
+    name: Annotated[Text, describe("The name.")] = "*"
+
+
+class IgnoreSettings(SettingsGroup, frozen=True):
+    """Fields of objects that are set where they are missing, and left alone afterwards."""
+
+    paths: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern="^/")], ...],
+        msgspec.Meta(min_length=1),
+        describe("JSON pointers; a list's item by its name or its index."),
+    ] = ()
+    managers: Annotated[
+        tuple[Text, ...],
+        msgspec.Meta(min_length=1),
+        describe("Only the fields that one of these field managers owns."),
+    ] = ()
+    target: Annotated[IgnoreTarget, describe("The objects, as globs.")] = msgspec.field(
+        default_factory=IgnoreTarget
     )
 
+    def rule(self) -> IgnoreRule:
+        """The rule of the plan."""
+        target = self.target
+        return IgnoreRule(self.paths, self.managers, target.kind, target.namespace, target.name)
 
-def _guards(told: Mapping[str, Any]) -> Guards:
-    said = told.get("guards") or {}
-    lost = _limit(said["maxNodesLost"]) if "maxNodesLost" in said else Guards().lost
-    return Guards(
-        prune=bool(told.get("prune")),
-        share=lost.share,
-        nodes=lost.number,
-        deletes=_limit(said["maxDeletes"]) if "maxDeletes" in said else None,
-        empty=bool(said.get("emptyRender", True)),
-        policy=Policy(told.get("deletion") or Policy.CASCADE),
+
+class AllowSettings(SettingsGroup, frozen=True):
+    """The objects that may be applied at all; an empty list allows none."""
+
+    namespaces: Annotated[tuple[Text, ...] | None, describe("Their namespaces. Default: all.")] = (
+        None
     )
+    kinds: Annotated[
+        tuple[Text, ...] | None,
+        describe("Their kinds, such as DaemonSet or apps/DaemonSet. Default: all."),
+    ] = None
+    cluster_scoped: Annotated[bool, describe("Whether cluster-scoped objects are allowed.")] = True
+    itself: Annotated[
+        bool,
+        describe("Whether the objects that gitops-ds itself needs are allowed: namespace, RBAC."),
+    ] = False
 
-
-def _limit(said: str | int) -> Limit:
-    return (
-        Limit(share=float(said.removesuffix("%")) / 100)
-        if isinstance(said, str)
-        else Limit(number=said)
-    )
-
-
-def _rule(told: Mapping[str, Any]) -> IgnoreRule:
-    target = told.get("target") or {}
-    globs = {name: str(target[name]) for name in ("kind", "namespace", "name") if name in target}
-    return IgnoreRule(tuple(told.get("paths") or ()), tuple(told.get("managers") or ()), **globs)
-
-
-def _impersonation(told: Mapping[str, Any], group: Mapping[str, Any]) -> Impersonation:
-    agents = {str(agent): str(account) for agent, account in (told.get("agents") or {}).items()}
-    found = Impersonation(
-        user=str(told.get("user") or "").strip(),
-        groups=tuple(told.get("groups") or ()),
-        service_account=str(told.get("serviceAccount") or ""),
-        cluster_service_account=str(told.get("clusterServiceAccount") or ""),
-        agents=agents,
-        cross_namespace=bool(group.get("allowCrossNamespace")),
-    )
-    accounts = [name for name in (found.service_account, *agents.values()) if name]
-    wrong = [name for name in accounts if not _ACCOUNT.fullmatch(name)]
-    if found.cluster_service_account and not _CLUSTER_ACCOUNT.fullmatch(
-        found.cluster_service_account
-    ):
-        wrong.append(found.cluster_service_account)
-    if wrong:
-        raise SettingsError(
-            f"apply.impersonate: {wrong[0]!r} is no account: write NAME or NAMESPACE/NAME"
+    def allow_list(self) -> AllowList:
+        """The list of the plan."""
+        return AllowList(
+            namespaces=None if self.namespaces is None else frozenset(self.namespaces),
+            kinds=None if self.kinds is None else frozenset(self.kinds),
+            cluster_scoped=self.cluster_scoped,
+            itself=self.itself,
         )
-    if not found.user and not accounts and not found.cluster_service_account:
-        raise SettingsError(
-            "apply.impersonate names nobody: set serviceAccount or user, or leave the group out"
+
+
+class RepositoryApplySettings(SettingsGroup, frozen=True):
+    """The keys that a repository may set for itself."""
+
+    prune: Annotated[
+        bool | UnsetType,
+        describe("Whether objects that Git no longer has are deleted. Default: false."),
+    ] = UNSET
+    guards: Annotated[GuardSettings, describe("What blocks an apply.")] = msgspec.field(
+        default_factory=GuardSettings
+    )
+    impersonate: Annotated[
+        ImpersonateSettings | UnsetType,
+        describe("Apply with the identity of a user or service account with fewer rights."),
+    ] = UNSET
+    allow_cross_namespace: Annotated[
+        bool | UnsetType,
+        describe(
+            "Whether, under impersonation, an object may refer to another namespace. "
+            "Default: false."
+        ),
+    ] = UNSET
+    allow: Annotated[
+        AllowSettings | UnsetType, describe("The objects that may be applied at all.")
+    ] = UNSET
+
+
+class ApplySettings(RepositoryApplySettings, frozen=True):
+    """How a commit is applied."""
+
+    drift: Annotated[
+        DriftPolicy, describe("What is done about fields that were changed in the cluster.")
+    ] = DriftPolicy.CORRECT
+    adopt: Annotated[bool, describe("Whether objects of other tools are taken over.")] = False
+    dry_run: Annotated[bool, describe("Plan, and write nothing.")] = False
+    timeout: Annotated[Duration | None, describe("The time limit of one reconciliation.")] = None
+    drift_from: Annotated[
+        Literal["live", "git"],
+        describe(
+            "The annotations that control an object: also those set in the cluster (live), or "
+            "those of Git alone."
+        ),
+    ] = "live"
+    hold_for: Annotated[
+        Duration, describe("How long paused drift remains before it is corrected.")
+    ] = default_duration("24h")
+    compare_interval: Annotated[
+        Duration,
+        describe("How often the cluster is compared when no watch has reported a change."),
+    ] = default_duration("10m")
+    deletion: Annotated[
+        DeletionPolicy, describe("What deletion of a DaemonSet does with its pods.")
+    ] = DeletionPolicy.CASCADE
+    ignore: Annotated[
+        tuple[
+            Annotated[
+                IgnoreSettings,
+                describe(
+                    "Fields of objects.",
+                    anyOf=[{"required": ["paths"]}, {"required": ["managers"]}],
+                ),
+            ],
+            ...,
+        ],
+        describe("Fields that are set where they are missing, and left alone afterwards."),
+    ] = ()
+
+    def of_repository(self, own: RepositoryApplySettings) -> ApplySettings:
+        """These settings with a repository's own over them: key by key, guards limit by limit."""
+        return msgspec.structs.replace(
+            self,
+            **{
+                **_set_fields(own),
+                "guards": msgspec.structs.replace(self.guards, **_set_fields(own.guards)),
+            },
         )
-    if found.groups and not found.user:
-        raise SettingsError(
-            "apply.impersonate.groups needs a user: a service account has its own groups"
+
+    def options(self) -> ApplyOptions:
+        """The options of the deployer."""
+        return ApplyOptions(
+            guards=self._guards(),
+            adopt=self.adopt,
+            allowed=(AllowSettings() if self.allow is UNSET else self.allow).allow_list(),
+            drift=self.drift,
+            live_words=self.drift_from == "live",
+            patience=0.0,
+            hold_for=self.hold_for,
+            compare_every=self.compare_interval,
+            ignore=tuple(one.rule() for one in self.ignore),
+            impersonation=self._impersonation(),
         )
-    if found.user and (accounts or found.cluster_service_account):
-        raise SettingsError("apply.impersonate: a user and service accounts exclude each other")
-    return found
+
+    def _guards(self) -> Guards:
+        guards, default = self.guards, Guards()
+        lost = default.lost if guards.max_nodes_lost is UNSET else guards.max_nodes_lost.limit
+        return Guards(
+            prune=self.prune is True,
+            share=lost.share,
+            nodes=lost.number,
+            deletes=None if guards.max_deletes is UNSET else guards.max_deletes.limit,
+            empty=guards.empty_render is not False,
+            policy=Policy(self.deletion.value),
+        )
+
+    def _impersonation(self) -> Impersonation | None:
+        if self.impersonate is UNSET:
+            return None
+        return Impersonation(
+            user=self.impersonate.user.strip(),
+            groups=self.impersonate.groups,
+            service_account=self.impersonate.service_account,
+            cluster_service_account=self.impersonate.cluster_service_account,
+            agents=self.impersonate.agents,
+            cross_namespace=self.allow_cross_namespace is True,
+        )
+
+
+def _set_fields(group: SettingsGroup) -> dict[str, object]:
+    values = {name: getattr(group, name) for name in group.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not UNSET}

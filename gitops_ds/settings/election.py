@@ -1,48 +1,57 @@
-"""The settings of the election among replicas."""
+"""The settings of leader election."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
-from gitops_ds.settings import durations
+from gitops_ds.settings.base import SettingsGroup, default_duration, describe
+from gitops_ds.settings.durations import Duration
+
+_LEASE = "gitops-ds"
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionSettings:
-    """Whether replicas elect a leader (None: in a pod), the lease's name, and its times."""
+class ElectionSettings(SettingsGroup, frozen=True):
+    """Whether replicas elect a leader, and the name and the times of their lease."""
 
-    enabled: bool | None = None
-    lease: str = "gitops-ds"
-    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    enabled: Annotated[
+        bool | None, describe("Whether several replicas elect a leader. Default: in a pod.")
+    ] = None
+    lease: Annotated[str, describe("The name of the lease.")] = _LEASE
+    duration: Annotated[Duration, describe("How long a lease is valid after its renewal.")] = (
+        default_duration("10s")
+    )
+    renew_deadline: Annotated[
+        Duration, describe("How long the leader tries to renew the lease.")
+    ] = default_duration("7s")
+    retry_period: Annotated[Duration, describe("The time between two attempts.")] = (
+        default_duration("2s")
+    )
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for times that make two leaders possible."""
+        if not self.lease:
+            msgspec.structs.force_setattr(self, "lease", _LEASE)
+        if (
+            self.duration < 1
+            or self.renew_deadline > 0.9 * self.duration
+            or self.retry_period * 2 > self.renew_deadline
+        ):
+            raise SettingsError(
+                "election: duration must be a second or more, renewDeadline at most nine tenths "
+                "of it, retryPeriod at most half of that"
+            )
+
+    @property
+    def timing(self) -> LeaseTiming:
+        """The times of the lease, in seconds."""
+        return LeaseTiming(self.duration, self.renew_deadline, self.retry_period)
 
     @property
     def held(self) -> bool:
-        """Whether it takes place here."""
+        """Whether this process takes part in an election."""
         return "KUBERNETES_SERVICE_HOST" in os.environ if self.enabled is None else self.enabled
-
-
-def parse(told: Mapping[str, Any]) -> ElectionSettings:
-    """The settings of a group that its schema found right. Raises SettingsError for times that make
-    two leaders possible.
-    """
-    usual = LeaseTiming()
-    timing = LeaseTiming(
-        durations.seconds(told.get("duration", usual.duration)),
-        durations.seconds(told.get("renewDeadline", usual.renew_deadline)),
-        durations.seconds(told.get("retryPeriod", usual.retry)),
-    )
-    if (
-        timing.duration < 1
-        or timing.renew_deadline > 0.9 * timing.duration
-        or timing.retry * 2 > timing.renew_deadline
-    ):
-        raise SettingsError(
-            "election: duration must be a second or more, renewDeadline at most nine tenths of "
-            "it, retryPeriod at most half of that"
-        )
-    return ElectionSettings(told.get("enabled"), told.get("lease") or "gitops-ds", timing)

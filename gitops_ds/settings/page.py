@@ -1,43 +1,54 @@
-"""The settings of the page: whether it is served, and to whom."""
+"""The settings of the page."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Literal
+
+import msgspec
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.settings.base import SettingsGroup, describe
 
 
 class Readiness(StrEnum):
-    """When /readyz answers 200: after the first pass, or only while the newest commit of each
-    repository is applied.
+    """When /readyz answers 200: after the first reconciliation, or only while the newest commit of
+    each repository is applied.
     """
 
     STARTED = "started"
     SYNCED = "synced"
 
 
-@dataclass(frozen=True, slots=True)
-class PageSettings:
-    """`enabled` None: where only this machine can look. `access` is open, token or proxy; empty:
-    open where only this machine can.
+class PageSettings(SettingsGroup, frozen=True):
+    """The page. `enabled` None, which is the default without the group: on loopback addresses."""
 
-    `token_file` holds the token; with `proxy` one of the networks `trusted_proxies` names the
-    person in `user_header`.
-    """
+    enabled: Annotated[bool | None, describe("Whether the page is served.")] = True
+    access: Annotated[
+        Literal["open", "token", "proxy"] | None,
+        describe("How users are authorized; open is for loopback addresses only."),
+    ] = None
+    token_file: Annotated[str, describe("A file with the token, 16 characters or more.")] = ""
+    user_header: Annotated[
+        Literal["X-Forwarded-User", "X-Auth-Request-Email"],
+        describe("The header in which a proxy names the user."),
+    ] = "X-Forwarded-User"
+    trusted_proxies: Annotated[
+        tuple[Annotated[str, describe("A network such as 10.0.0.0/8, or an address.")], ...],
+        describe("The networks of trusted proxies."),
+    ] = ()
 
-    enabled: bool | None = None
-    access: str = ""
-    token_file: str = ""
-    user_header: str = "X-Forwarded-User"
-    trusted_proxies: tuple[str, ...] = ()
+    def __post_init__(self) -> None:
+        for network in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(network, strict=False)
+            except ValueError as error:
+                raise SettingsError(f"listen.page.trustedProxies: {error}") from None
 
     def served_at(self, address: str) -> PageSettings | None:
-        """What holds at HOST:PORT; None where no page is served. Raises SettingsError for a page
-        that would be open to all.
+        """The effective settings at HOST:PORT; None where no page is served. Raises SettingsError
+        for a page that would be open to every host.
         """
         alone = is_loopback(address.rpartition(":")[0])
         if self.enabled is False or (self.enabled is None and not alone):
@@ -45,23 +56,23 @@ class PageSettings:
         access = self.access or ("token" if self.token_file or not alone else "open")
         if access == "open" and not alone:
             raise SettingsError(
-                f"listen.page.access: open to everybody who reaches {address}: use token or "
-                "proxy, or listen on 127.0.0.1"
+                f"listen.page.access: {address} would be open to every host: use token or proxy, or "
+                "listen on 127.0.0.1"
             )
         if access == "token" and not self.token_file:
             raise SettingsError(
-                f"listen.page.tokenFile is missing: whoever reaches {address} could look; or "
-                "listen on 127.0.0.1"
+                f"listen.page.tokenFile is required at {address}: set it, or listen on 127.0.0.1"
             )
         if access == "proxy" and not self.trusted_proxies:
             raise SettingsError(
-                "listen.page.trustedProxies is missing: without it anybody could say who they are"
+                "listen.page.trustedProxies is required: without it any client could set the user "
+                "header"
             )
-        return PageSettings(True, access, self.token_file, self.user_header, self.trusted_proxies)
+        return msgspec.structs.replace(self, enabled=True, access=access)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether who listens there hears this machine only."""
+    """Whether a listener on this host is reachable from this machine only."""
     name = host.strip("[]")
     if name == "localhost":
         return True
@@ -69,21 +80,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def page(told: Mapping[str, Any]) -> PageSettings:
-    """The settings `listen.page` of a group that its schema found right. Naming the group asks for
-    the page.
-    """
-    for one in told.get("trustedProxies") or ():
-        try:
-            ipaddress.ip_network(one, strict=False)
-        except ValueError as error:
-            raise SettingsError(f"listen.page.trustedProxies: {error}") from None
-    return PageSettings(
-        bool(told.get("enabled", True)),
-        told.get("access") or "",
-        told.get("tokenFile") or "",
-        told.get("userHeader") or "X-Forwarded-User",
-        tuple(told.get("trustedProxies") or ()),
-    )

@@ -1,174 +1,258 @@
-"""The settings of a repository: where it is, how often it is looked at, who we are there."""
+"""The settings of a repository: its address, its schedule, its credentials, its signatures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Literal
 
-from gitops_ds.deployer.reconcile import ApplyOptions
+import msgspec
+
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.signatures import Mode
-from gitops_ds.settings import durations, notify
+from gitops_ds.settings.apply import RepositoryApplySettings
+from gitops_ds.settings.base import (
+    Positive,
+    SettingsGroup,
+    Share,
+    Text,
+    default_duration,
+    default_share,
+    describe,
+)
+from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.notify import ForgeSettings
+from gitops_ds.settings.webhook import RepositoryWebhookSettings
 
 _PROXY = re.compile(
     r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class VerifySettings:
-    """What must be signed; the files name whose signatures count. `follows_rewrites`: a force-push
-    waits for no consent.
-    """
+class LimitSettings(SettingsGroup, frozen=True):
+    """Caps on a fetched commit."""
 
-    mode: Mode = Mode.NONE
-    allowed_signers_file: str = ""
-    revoked_keys_file: str = ""
-    gpg_keys_file: str = ""
-    follows_rewrites: bool = True
+    files: Annotated[Positive | None, describe("The number of files.")] = None
+    bytes: Annotated[Positive | None, describe("The size of all files, in bytes.")] = None
+    file_bytes: Annotated[Positive | None, describe("The size of one file, in bytes.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorSettings:
-    """Who writes our own commits, and with which key they are signed (no file: not at all);
-    `format` is git's gpg.format.
-    """
+class SecretReference(SettingsGroup, frozen=True):
+    """A Secret of the cluster with credentials, in the keys that Flux uses."""
 
-    name: str
-    email: str
-    signing_key_file: str = ""
-    format: str = "ssh"
+    name: Annotated[Text, describe("Its name.")]
+    namespace: Annotated[str, describe("Its namespace. Default: that of the service.")] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RepositorySettings:
-    """Which repository, and how often it is looked at; times in seconds. Credentials are names of
-    files.
+class GithubAppSettings(SettingsGroup, frozen=True):
+    """A GitHub App, whose tokens are valid for an hour."""
 
-    `apply` is how its commits are applied, None where only the common settings say so.
-    """
-
-    url: str = ""
-    branch: str = ""
-    tag: str = ""
-    semver: str = ""
-    commit: str = ""
-    ref: str = ""
-    path: str = ""
-    allow_local: bool = False
-    interval: float = 60.0
-    jitter: float = 6.0
-    retry_interval: float = 15.0
-    timeout: float = 60.0
-    limits: Mapping[str, int] = field(default_factory=dict)
-    credentials: tuple[Mapping[str, Any], ...] = ()
-    proxy: str = ""
-    verify: VerifySettings = VerifySettings()
-    author: AuthorSettings | None = None
-    schedule: str = ""
-    timezone: str = "UTC"
-    webhook_secret_file: str = ""
-    forge: ForgeSettings | None = None
-    apply: ApplyOptions | None = None
-
-
-def parse(told: Mapping[str, Any]) -> RepositorySettings:
-    """The settings of a document that its schema found right."""
-    texts = {
-        name: str(told[name])
-        for name in (
-            "url",
-            "branch",
-            "tag",
-            "semver",
-            "commit",
-            "ref",
-            "path",
-            "schedule",
-            "timezone",
-        )
-        if name in told
-    }
-    times = {"interval": "interval", "retryInterval": "retry_interval", "timeout": "timeout"}
-    seconds_of = {
-        ours: durations.seconds(told[theirs]) for theirs, ours in times.items() if theirs in told
-    }
-    named = {**texts, **seconds_of, "allow_local": bool(told.get("allowLocal"))}
-    found = replace(RepositorySettings(), **named)  # type: ignore[arg-type]
-    found = replace(found, jitter=_jitter(told.get("jitter", "10%"), found.interval))
-    found = replace(
-        found,
-        verify=_verify(told.get("verify") or {}, found),
-        author=_author(told.get("author") or {}),
+    app_id: Annotated[str | int, describe("The id of the app, or its client id.")] = msgspec.field(
+        name="appID"
     )
-    found = replace(found, webhook_secret_file=(told.get("webhook") or {}).get("secretFile") or "")
-    found = replace(found, forge=notify.forge(told.get("forge") or {}))
-    return replace(
-        found,
-        limits=told.get("limits") or {},
-        credentials=_credentials(told),
-        proxy=_proxy(told.get("proxy") or "", found),
+    installation_id: Annotated[str | int, describe("The id of its installation.")] = msgspec.field(
+        name="installationID"
+    )
+    private_key_file: Annotated[Text, describe("A file with the private key that GitHub created.")]
+    api_url: Annotated[str, describe("The address of the API, if not the usual one.")] = (
+        msgspec.field(name="apiURL", default="")
     )
 
 
-def _credentials(told: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """One for the repository itself, or a list, in which each says where it may go."""
-    found = told.get("credentials") or ()
-    if isinstance(found, Mapping):
-        return (found,)
-    if any("match" not in one for one in found):
-        raise SettingsError(
-            "repository.credentials: each of a list needs match: https://HOST/PATH or "
-            "ssh://HOST/PATH"
-        )
-    return tuple(found)
+class CredentialSettings(SettingsGroup, frozen=True):
+    """Credentials for Git servers; secrets are in files, or in a Secret of the cluster."""
+
+    match: Annotated[
+        Text,
+        describe(
+            "The URL prefix they are for: https://HOST/PATH or ssh://HOST/PATH. Default: this "
+            "repository."
+        ),
+    ] = ""
+    secret_ref: Annotated[
+        SecretReference | None,
+        describe("A Secret of the cluster that holds them, in the keys that Flux uses."),
+    ] = None
+    github_app: Annotated[
+        GithubAppSettings | None,
+        describe("A GitHub App, whose tokens are valid for an hour."),
+    ] = None
+    bearer_token_file: Annotated[
+        str, describe("A file with a token that is sent as Authorization: Bearer.")
+    ] = ""
+    username: Annotated[str, describe("The user name, for https.")] = ""
+    password_file: Annotated[str, describe("A file with the password.")] = ""
+    token_file: Annotated[str, describe("A file with the token.")] = ""
+    ca_file: Annotated[str, describe("A file with the CA certificates of the server.")] = ""
+    ssh_key_file: Annotated[str, describe("A file with the private key.")] = ""
+    known_hosts_file: Annotated[str, describe("A file with the keys of known hosts.")] = ""
 
 
-def _proxy(said: str, found: RepositorySettings) -> str:
-    if said and not _PROXY.fullmatch(said):
-        raise SettingsError(
-            "repository.proxy must be http://HOST:PORT or https://HOST:PORT, without a user or a "
-            "password"
-        )
-    if said and not found.url.lower().startswith("https://"):
-        raise SettingsError("repository.proxy is for https:// only; ssh goes there by itself")
-    return said
+class VerifyMode(StrEnum):
+    """What must be signed; `commit` is an older spelling of `head`."""
+
+    NONE = "none"
+    HEAD = "head"
+    COMMIT = "commit"
+    ALL = "all"
+    TAG = "tag"
 
 
-def _verify(told: Mapping[str, str], found: RepositorySettings) -> VerifySettings:
-    said = told.get("mode") or ("head" if told.keys() - {"forcePush"} else "none")
-    mode = Mode("head" if said == "commit" else said)
-    # Under `all` each commit is to be signed, but no signature names a branch: a force-push could
-    # bring commits of another one.
-    follows = told["forcePush"] == "follow" if "forcePush" in told else mode is not Mode.ALL
-    signers, revoked, openpgp = (
-        told.get(name) or "" for name in ("allowedSignersFile", "revokedKeysFile", "gpgKeysFile")
+class VerifySettings(SettingsGroup, frozen=True):
+    """What must be signed, and the files of trusted keys."""
+
+    required: Annotated[VerifyMode | None, describe("What must be signed.")] = msgspec.field(
+        name="mode", default=None
     )
-    made = VerifySettings(mode, signers, revoked, openpgp, follows)
-    if mode is not Mode.NONE and not (made.allowed_signers_file or made.gpg_keys_file):
-        raise SettingsError(
-            f"repository.verify.mode is {said}, but nobody's signature counts: name "
-            "allowedSignersFile or gpgKeysFile"
-        )
-    if mode is Mode.TAG and not (found.tag or found.semver or found.ref.startswith("refs/tags/")):
-        raise SettingsError(
-            "repository.verify.mode is tag, but no tag is followed: set repository.tag or "
-            "repository.semver"
-        )
-    return made
+    allowed_signers_file: Annotated[
+        str, describe("A file of allowed signers, in the format of ssh-keygen.")
+    ] = ""
+    revoked_keys_file: Annotated[
+        str, describe("A file of revoked ssh keys, in the format of ssh-keygen.")
+    ] = ""
+    gpg_keys_file: Annotated[str, describe("A file of OpenPGP keys.")] = ""
+    force_push: Annotated[
+        Literal["follow", "refuse"] | None,
+        describe("Whether a rewritten branch is followed, or needs consent."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError where signatures are required and no key is trusted."""
+        if self.mode is not Mode.NONE and not (self.allowed_signers_file or self.gpg_keys_file):
+            raise SettingsError(
+                f"repository.verify.mode is {self.required or 'head'}, but no key is trusted: set "
+                "allowedSignersFile or gpgKeysFile"
+            )
+
+    @property
+    def mode(self) -> Mode:
+        """What must be signed. Keys alone require a signature of the tip."""
+        files = (self.allowed_signers_file, self.revoked_keys_file, self.gpg_keys_file)
+        required = self.required or (VerifyMode.HEAD if any(files) else VerifyMode.NONE)
+        return Mode.HEAD if required is VerifyMode.COMMIT else Mode(required.value)
+
+    @property
+    def follows_rewrites(self) -> bool:
+        """Whether a force-push needs no consent.
+
+        Under `all` each commit must be signed, but no signature names a branch: a force-push could
+        bring commits of another one.
+        """
+        if self.force_push is not None:
+            return self.force_push == "follow"
+        return self.mode is not Mode.ALL
 
 
-def _author(told: Mapping[str, str]) -> AuthorSettings | None:
-    if not told:
-        return None
-    return AuthorSettings(
-        told["name"], told["email"], told.get("signingKeyFile") or "", told.get("format") or "ssh"
+class AuthorSettings(SettingsGroup, frozen=True):
+    """The author of commits of the service, and the key that signs them."""
+
+    name: Annotated[str, describe("The name.")]
+    email: Annotated[str, describe("The address.")]
+    signing_key_file: Annotated[
+        str, describe("A file with the private key that signs them, without a passphrase.")
+    ] = ""
+    format: Annotated[Literal["ssh", "openpgp"], describe("The kind of that key.")] = "ssh"
+
+
+class RepositorySettings(SettingsGroup, frozen=True):
+    """A Git repository and how it is followed."""
+
+    url: Annotated[
+        Text,
+        describe(
+            "https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH; with allowLocal a path."
+        ),
+    ]
+    branch: Annotated[str, describe("Follow this branch.")] = ""
+    tag: Annotated[str, describe("Stay at this tag.")] = ""
+    semver: Annotated[str, describe("Follow the highest tag in this range, such as >=1.2 <2.")] = ""
+    commit: Annotated[str, msgspec.Meta(extra_json_schema={"$ref": "#/$defs/commit"})] = ""
+    ref: Annotated[str, describe("Follow this ref, such as refs/heads/main.")] = ""
+    path: Annotated[str, describe("The folder of the repository that is deployed.")] = ""
+    allow_local: Annotated[bool, describe("Whether url may be a local path or file://.")] = False
+    interval: Annotated[Duration, describe("How often Git is polled.")] = default_duration("60s")
+    jitter: Annotated[
+        Share,
+        describe(
+            "The variation of the interval, in seconds or per cent, which spreads the polls of "
+            "many services."
+        ),
+    ] = default_share("10%")
+    schedule: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^\s*\S+(\s+\S+){4}\s*$"),
+        describe(
+            "When Git is polled instead of at an interval: a crontab, minute hour day month "
+            "weekday."
+        ),
+    ] = ""
+    timezone: Annotated[Text, describe("The time zone of the schedule, such as Europe/Berlin.")] = (
+        "UTC"
     )
+    webhook: Annotated[
+        RepositoryWebhookSettings, describe("Webhooks for this repository alone.")
+    ] = msgspec.field(default_factory=RepositoryWebhookSettings)
+    retry_interval: Annotated[
+        Duration, describe("The time between a failure and the next attempt.")
+    ] = default_duration("15s")
+    timeout: Annotated[Duration, describe("The time limit of one poll.")] = default_duration("60s")
+    limits: Annotated[LimitSettings, describe("Caps on a fetched commit.")] = msgspec.field(
+        default_factory=LimitSettings
+    )
+    one_or_more_credentials: Annotated[
+        CredentialSettings | tuple[CredentialSettings, ...],
+        describe(
+            "Credentials for the Git server; secrets are in files. A list holds several, each "
+            "with match."
+        ),
+    ] = msgspec.field(name="credentials", default=())
+    verify: Annotated[VerifySettings, describe("Which signatures a commit needs.")] = msgspec.field(
+        default_factory=VerifySettings
+    )
+    apply: Annotated[
+        RepositoryApplySettings,
+        describe("How commits of this repository are applied, if not as by the common settings."),
+    ] = msgspec.field(default_factory=RepositoryApplySettings)
+    forge: Annotated[
+        ForgeSettings | None, describe("The forge that shows the status of commits.")
+    ] = None
+    author: Annotated[AuthorSettings | None, describe("The author of commits of the service.")] = (
+        None
+    )
+    proxy: Annotated[str, describe("The proxy for https.")] = ""
 
+    @property
+    def credentials(self) -> tuple[CredentialSettings, ...]:
+        """The sets of credentials; one without any key is none."""
+        sets = self.one_or_more_credentials
+        if isinstance(sets, CredentialSettings):
+            return (sets,) if sets != CredentialSettings() else ()
+        return sets
 
-def _jitter(said: int | str, interval: float) -> float:
-    """In seconds; a number counts seconds, per cent are of the interval."""
-    return float(said) if isinstance(said, int) else interval * float(said.removesuffix("%")) / 100
+    @property
+    def jitter_seconds(self) -> float:
+        """The variation of the interval."""
+        limit = self.jitter.limit
+        return limit.share * self.interval if limit.number is None else float(limit.number)
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for keys that contradict each other."""
+        sets = self.one_or_more_credentials
+        if isinstance(sets, tuple) and any(not one.match for one in sets):
+            raise SettingsError(
+                "repository.credentials: each item of a list needs match: https://HOST/PATH or "
+                "ssh://HOST/PATH"
+            )
+        if self.proxy and not _PROXY.fullmatch(self.proxy):
+            raise SettingsError(
+                "repository.proxy must be http://HOST:PORT or https://HOST:PORT, without a user "
+                "or a password"
+            )
+        if self.proxy and not self.url.lower().startswith("https://"):
+            raise SettingsError("repository.proxy is for https:// only; ssh connects directly")
+        follows_tag = self.tag or self.semver or self.ref.startswith("refs/tags/")
+        if self.verify.mode is Mode.TAG and not follows_tag:
+            raise SettingsError(
+                "repository.verify.mode is tag, but no tag is followed: set repository.tag or "
+                "repository.semver"
+            )

@@ -1,16 +1,18 @@
-"""The settings of the service: small frozen groups, read once from one YAML file that its schema
-closes.
+"""The settings of the service: a tree of frozen groups, read once from one YAML file.
 
-docs/operations.md lists them. Options of the command line win over the file. What the schema knows
-and this version does not act upon is refused, never ignored.
+docs/operations.md lists them. Options of the command line win over the file. The places of errors
+(file:line:column) come from the check against the JSON schema, which is generated from the groups.
+Keys that have no effect in this version are refused, never ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
@@ -18,29 +20,19 @@ from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.errors import SettingsError
 from gitops_ds.model import allowed_renderers
-from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
-from gitops_ds.settings import (
-    apply as settings_apply,
-)
-from gitops_ds.settings import (
-    durations,
-    election,
-    notify,
-    repository,
-    templates,
-    webhook,
-)
-from gitops_ds.settings import (
-    page as settings_page,
-)
+from gitops_ds.model.allowed_renderers import AllowedRenderers
+from gitops_ds.settings.apply import ApplySettings
+from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe
+from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.page import PageSettings, Readiness
 from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.templates import TemplateSettings
 from gitops_ds.settings.webhook import WebhookSettings
 
-# Known to the schema, without effect in this version.
-_NOT_YET_INSIDE = {
+# Keys of the schema without effect in this version.
+WITHOUT_EFFECT = {
     "repository": ("author",),
     "cluster": ("qps",),
     "apply": ("dryRun", "timeout"),
@@ -49,76 +41,214 @@ _NOT_YET_INSIDE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """Which cluster of the repository, how it is reached, and where the state is kept."""
+class ClusterSettings(SettingsGroup, frozen=True):
+    """The cluster: its name in the repository, its connection, the namespace of the state."""
 
-    name: str = ""
-    kubeconfig: str | None = None
-    context: str | None = None
-    namespace: str = "gitops-ds"
+    name: Annotated[str, describe("The file of clusters/ that describes it.")] = ""
+    kubeconfig: Annotated[
+        str | None, describe("A kubeconfig. Default: in a pod, the service account.")
+    ] = None
+    context: Annotated[str | None, describe("The context of the kubeconfig.")] = None
+    namespace: Annotated[
+        str,
+        describe(
+            "The namespace of the service, which holds its state.", **{"$ref": "#/$defs/name"}
+        ),
+    ] = "gitops-ds"
+    qps: Annotated[
+        Annotated[float, msgspec.Meta(gt=0)] | None, describe("Requests per second.")
+    ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class JournalSettings:
-    """Where decisions are written (nowhere: empty), and how much of that is kept."""
+class RenderSettings(SettingsGroup, frozen=True):
+    """How the files of a commit become manifests."""
 
-    path: str = ""
-    limits: files.JournalLimits = field(default_factory=files.JournalLimits)
+    allow: Annotated[
+        tuple[Literal["helm", "kustomize", "network"], ...],
+        describe("Programs that may render them, and whether charts are fetched."),
+    ] = ("helm", "kustomize")
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """All settings of the service. `listen` is HOST:PORT or empty, `listen_probes` that of the
-    probes alone; `log_format` is text or json. `progress_deadline` is in seconds.
+class ControllerSettings(SettingsGroup, frozen=True):
+    """The DaemonSet controller."""
 
-    `allowed` are the programs that may render what the repository says. `direct`: pods are bound to
-    their nodes by us, not by a scheduler. `own_node` and `own_namespace` are where the service runs
-    itself; no file says so.
-    """
+    powers: Annotated[Powers, describe("What it may do.")] = Powers.PACE
+    concurrency: Annotated[Positive | None, describe("DaemonSets reconciled at once.")] = None
+    scheduling: Annotated[Literal["scheduler", "direct"], describe("What binds pods to nodes.")] = (
+        "scheduler"
+    )
 
-    repositories: tuple[RepositorySettings, ...] = ()
-    cluster: ClusterSettings = field(default_factory=ClusterSettings)
-    apply: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
-    powers: Powers = Powers.PACE
-    direct: bool = False
-    own_node: str = ""
-    own_namespace: str = ""
-    listen: str = ""
-    listen_probes: str = ""
-    page: PageSettings = field(default_factory=PageSettings)
-    readiness: Readiness = Readiness.STARTED
-    webhook: WebhookSettings = field(default_factory=WebhookSettings)
-    journal: JournalSettings = JournalSettings()
-    progress_deadline: float = 600.0
-    log_format: str = "text"
-    log_level: str = "debug"
-    allowed: AllowedRenderers = PROGRAMS
-    templates: Chosen | None = None
-    election: ElectionSettings = field(default_factory=ElectionSettings)
-    notify: tuple[ReceiverSettings, ...] = ()
+
+class TlsSettings(SettingsGroup, frozen=True):
+    """A certificate."""
+
+    cert_file: Annotated[str, describe("The certificate.")]
+    key_file: Annotated[str, describe("Its key.")]
+
+
+class ListenSettings(SettingsGroup, frozen=True):
+    """The addresses of the service and what it serves there; an empty address serves nothing."""
+
+    address: Annotated[
+        str,
+        msgspec.Meta(pattern="^.*:[0-9]+$"),
+        describe("HOST:PORT of the page, metrics and webhook."),
+    ] = ""
+    probes: Annotated[
+        str,
+        msgspec.Meta(pattern="^.*:[0-9]+$"),
+        describe("HOST:PORT of the probes alone; `address` serves them as well."),
+    ] = ""
+    readiness: Annotated[
+        Readiness,
+        describe(
+            "When /readyz answers 200: after the first reconciliation, or only while the newest "
+            "commit of each repository is applied."
+        ),
+    ] = Readiness.STARTED
+    page: Annotated[PageSettings, describe("The page: what runs where and why.")] = msgspec.field(
+        default_factory=lambda: PageSettings(enabled=None)
+    )
+    metrics: Annotated[bool, describe("Whether /metrics is served.")] = True
+    webhook: Annotated[WebhookSettings, describe("Webhooks that trigger a poll.")] = msgspec.field(
+        default_factory=WebhookSettings
+    )
+    tls: Annotated[TlsSettings | None, describe("TLS.")] = None
+
+
+class JournalSettings(SettingsGroup, frozen=True):
+    """The journal of decisions; without a path none is written."""
+
+    path: Annotated[str, describe("A folder.")] = ""
+    bytes: Annotated[Positive, describe("The size that is kept, in bytes.")] = (
+        files.JournalLimits().bytes
+    )
+    days: Annotated[Positive, describe("How long it is kept, in days.")] = (
+        files.JournalLimits().days
+    )
 
     @property
-    def asked(self) -> ApplyOptions:
-        """What is asked of every pass: `apply`, with what the service itself lives from out of
-        reach.
-        """
-        return self._protected(self.apply)
+    def limits(self) -> files.JournalLimits:
+        """How much is kept."""
+        return files.JournalLimits(self.bytes, self.days)
 
-    def asked_of(self, repository: RepositorySettings) -> ApplyOptions:
-        """What is asked of the passes of one repository: the same, with what its own `apply` says
-        instead.
-        """
-        return self._protected(repository.apply or self.apply)
 
-    def _protected(self, asked: ApplyOptions) -> ApplyOptions:
+class HealthSettings(SettingsGroup, frozen=True):
+    """When an agent is unhealthy."""
+
+    progress_deadline: Annotated[
+        Duration, describe("The time without progress after which a rollout has failed.")
+    ] = default_duration("10m")
+
+
+class LogSettings(SettingsGroup, frozen=True):
+    """The log."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], describe("The lowest level of its lines.")
+    ] = "debug"
+    format: Annotated[Literal["text", "json"], describe("The format of its lines.")] = "text"
+
+
+class SettingsFile(SettingsGroup, frozen=True):
+    """The settings file of gitops-ds run; unknown keys are refused."""
+
+    repository: Annotated[RepositorySettings | None, describe("The Git repository.")] = None
+    repositories: Annotated[
+        tuple[RepositorySettings, ...],
+        msgspec.Meta(min_length=1),
+        describe("Several Git repositories, each as under repository."),
+    ] = ()
+    cluster: Annotated[ClusterSettings, describe("The cluster.")] = msgspec.field(
+        default_factory=ClusterSettings
+    )
+    templates: Annotated[
+        TemplateSettings | None,
+        describe(
+            "Templates in ConfigMaps and Secrets of the cluster. Default: none.",
+            type=["object", "null"],
+        ),
+    ] = None
+    render: Annotated[RenderSettings, describe("How the files of a commit become manifests.")] = (
+        msgspec.field(default_factory=RenderSettings)
+    )
+    apply: Annotated[ApplySettings, describe("How a commit is applied.")] = msgspec.field(
+        default_factory=ApplySettings
+    )
+    controller: Annotated[ControllerSettings, describe("The DaemonSet controller.")] = (
+        msgspec.field(default_factory=ControllerSettings)
+    )
+    election: Annotated[ElectionSettings, describe("Leader election.")] = msgspec.field(
+        default_factory=ElectionSettings
+    )
+    listen: Annotated[ListenSettings, describe("The addresses of the service.")] = msgspec.field(
+        default_factory=ListenSettings
+    )
+    notify: Annotated[
+        tuple[Annotated[ReceiverSettings, describe("A receiver.")], ...],
+        describe("The receivers of notifications."),
+    ] = ()
+    journal: Annotated[JournalSettings, describe("The journal of decisions.")] = msgspec.field(
+        default_factory=JournalSettings
+    )
+    health: Annotated[HealthSettings, describe("When an agent is unhealthy.")] = msgspec.field(
+        default_factory=HealthSettings
+    )
+    log: Annotated[LogSettings, describe("The log.")] = msgspec.field(default_factory=LogSettings)
+
+
+class Service(SettingsFile, frozen=True, kw_only=True):
+    """All settings of the service. `own_node` and `own_namespace` are where its own pod runs; the
+    environment sets them. The repository of the file is one of `repositories`.
+    """
+
+    own_node: str = ""
+    own_namespace: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for keys that contradict each other."""
+        names = [one.name for one in self.notify]
+        if duplicate := next((name for name in names if names.count(name) > 1), ""):
+            raise SettingsError(f"notify: the name {duplicate} is used twice")
+
+    @property
+    def direct(self) -> bool:
+        """Whether the controller binds pods to their nodes, without a scheduler."""
+        return self.controller.scheduling == "direct"
+
+    @property
+    def allowed(self) -> AllowedRenderers:
+        """The programs that may render the files of a commit."""
+        return allowed_renderers.parse(self.render.allow)
+
+    @property
+    def chosen_templates(self) -> Chosen | None:
+        """Which objects of the cluster hold templates; None where none are used."""
+        if self.templates is None:
+            return None
+        return replace(
+            self.templates.chosen(), home=self.cluster.namespace, cluster=self.cluster.name
+        )
+
+    @property
+    def apply_options(self) -> ApplyOptions:
+        """The options of every apply."""
+        return self._with_homes(self.apply)
+
+    def apply_options_of(self, repository: RepositorySettings) -> ApplyOptions:
+        """The options of an apply of one repository, whose own settings win over the common ones."""
+        return self._with_homes(self.apply.of_repository(repository.apply))
+
+    def _with_homes(self, settings: ApplySettings) -> ApplyOptions:
+        """Options that keep applies out of the namespaces of the service itself."""
+        options = settings.options()
         homes = frozenset({self.cluster.namespace, self.own_namespace} - {""})
-        return replace(asked, allowed=replace(asked.allowed, homes=homes))
+        return replace(options, allowed=replace(options.allowed, homes=homes))
 
 
 def read(file: str) -> Service:
     """The settings in a file. Raises SettingsError with file, line and column."""
-    # 3 MiB, which a service that is told everything by options has no use for.
+    # 3 MiB, which a service without a settings file does not need.
     from gitops_ds.checks.schema import repository_files
     from gitops_ds.yaml import parser
 
@@ -139,122 +269,60 @@ def read(file: str) -> Service:
     return parse(parsed.documents[0].value, file)
 
 
-def parse(told: Mapping[str, Any], file: str = "the settings") -> Service:
-    """The settings of a document that its schema found right."""
-    idle = [
-        f"{group}.{name}"
-        for group, some in _NOT_YET_INSIDE.items()
-        for name in some
-        if _is_said(told.get(group), name)
-    ]
-    idle += [
-        f"repositories.{name}"
-        for name in _NOT_YET_INSIDE["repository"]
-        for one in told.get("repositories") or ()
-        if name in one
-    ]
-    if idle:
+def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
+    """The settings of a document that matches the JSON schema. Raises SettingsError."""
+    if without_effect := list(_without_effect(document)):
         raise SettingsError(
-            f"{file}: {', '.join(idle)}: known, but without effect in this version; remove it"
+            f"{file}: {', '.join(without_effect)}: known, but without effect in this version; "
+            "remove it"
         )
-    cluster = told.get("cluster") or {}
-    log = told.get("log") or {}
-    render = told.get("render") or {}
-    return Service(
-        repositories=_repositories(told, file),
-        cluster=ClusterSettings(
-            cluster.get("name") or "",
-            cluster.get("kubeconfig"),
-            cluster.get("context"),
-            cluster.get("namespace") or "gitops-ds",
-        ),
-        apply=settings_apply.parse(told.get("apply") or {}),
-        powers=Powers((told.get("controller") or {}).get("powers") or Powers.PACE),
-        direct=(told.get("controller") or {}).get("scheduling") == "direct",
-        listen=(told.get("listen") or {}).get("address") or "",
-        listen_probes=(told.get("listen") or {}).get("probes") or "",
-        page=settings_page.page(told["listen"]["page"])
-        if _is_said(told.get("listen"), "page")
-        else PageSettings(),
-        readiness=Readiness((told.get("listen") or {}).get("readiness") or Readiness.STARTED),
-        webhook=webhook.parse((told.get("listen") or {}).get("webhook") or {}),
-        journal=_journal(told.get("journal") or {}),
-        progress_deadline=durations.seconds(
-            (told.get("health") or {}).get("progressDeadline", 600.0)
-        ),
-        log_format=log.get("format") or "text",
-        log_level=log.get("level") or "debug",
-        allowed=allowed_renderers.parse(render["allow"]) if "allow" in render else PROGRAMS,
-        templates=templates.parse(told["templates"] or {}) if "templates" in told else None,
-        election=election.parse(told.get("election") or {}),
-        notify=notify.parse(told.get("notify") or ()),
-    )
-
-
-def _repositories(told: Mapping[str, Any], file: str) -> tuple[RepositorySettings, ...]:
-    """Those of `repositories`, or the one of `repository`. Objects have one owner, so none may be
-    there twice.
-    """
-    if "repository" in told and "repositories" in told:
+    if "repository" in document and "repositories" in document:
         raise SettingsError(f"{file}: repository and repositories: write one of them")
-    found = tuple(
-        _repository(one, told.get("apply") or {})
-        for one in told.get("repositories")
-        or [told[name] for name in ("repository",) if name in told]
-    )
-    twice = [
-        one
-        for number, one in enumerate(found)
-        if (one.url, one.path) in [(before.url, before.path) for before in found[:number]]
-    ]
-    if twice:
-        raise SettingsError(
-            f"{file}: repositories: {twice[0].url} is there twice with the same path"
-        )
-    _refuse_shared_account(found, file)
-    return found
+    # An empty group `templates:` enables them with their defaults.
+    if "templates" in document and document["templates"] is None:
+        document = {**document, "templates": {}}
+    groups = decode(SettingsFile, document)
+    values = {name: getattr(groups, name) for name in groups.__struct_fields__}
+    if groups.repository is not None:
+        values |= {"repository": None, "repositories": (groups.repository,)}
+    service = Service(**values)
+    _refuse_duplicate_repository(service, file)
+    _refuse_shared_account(service, file)
+    return service
 
 
-def _repository(told: Mapping[str, Any], common: Mapping[str, Any]) -> RepositorySettings:
-    """One repository, whose own `apply` wins over the common one, key by key; `guards` limit by
-    limit.
-    """
-    own = told.get("apply") or {}
-    guards = {**(common.get("guards") or {}), **(own.get("guards") or {})}
-    merged = {**common, **own, **({"guards": guards} if guards else {})}
-    return replace(repository.parse(told), apply=settings_apply.parse(merged))
+def _without_effect(document: Mapping[str, Any]) -> Iterator[str]:
+    for group, keys in WITHOUT_EFFECT.items():
+        yield from (f"{group}.{key}" for key in keys if key in (document.get(group) or {}))
+    for key in WITHOUT_EFFECT["repository"]:
+        for repository in document.get("repositories") or ():
+            if key in repository:
+                yield f"repositories.{key}"
 
 
-def _refuse_shared_account(found: tuple[RepositorySettings, ...], file: str) -> None:
-    """Raises SettingsError where several repositories may write in the name of every namespace's
-    account.
+def _refuse_duplicate_repository(service: Service, file: str) -> None:
+    """Raises SettingsError for two repositories with one address and path: objects have one owner."""
+    places = [(one.url, one.path) for one in service.repositories]
+    for number, (url, path) in enumerate(places):
+        if (url, path) in places[:number]:
+            raise SettingsError(f"{file}: repositories: {url} is listed twice with the same path")
+
+
+def _refuse_shared_account(service: Service, file: str) -> None:
+    """Raises SettingsError where several repositories may use one account name in every namespace.
 
     A bare NAME is the account of that name in the namespace of each object: each repository would
     reach every namespace with one.
     """
-    for one in found if len(found) > 1 else ():
-        asked = one.apply or ApplyOptions()
-        who = asked.impersonation
-        accounts = (who.service_account, *who.agents.values()) if who else ()
-        if asked.allowed.namespaces is None and any(name and "/" not in name for name in accounts):
+    for one in service.repositories if len(service.repositories) > 1 else ():
+        options = service.apply_options_of(one)
+        identity = options.impersonation
+        accounts = (identity.service_account, *identity.agents.values()) if identity else ()
+        bare = any(name and "/" not in name for name in accounts)
+        if options.allowed.namespaces is None and bare:
             raise SettingsError(
-                f"{file}: {one.url} may write in the name of an account in every namespace, as "
-                "may the other repositories: say "
-                "for each of them which namespaces are its own "
-                "(repositories.apply.allow.namespaces), or name one account as "
-                "NAMESPACE/NAME (repositories.apply.impersonate.serviceAccount)"
+                f"{file}: {one.url} may use a service account in every namespace, as may the "
+                "other repositories: set the namespaces of each "
+                "(repositories.apply.allow.namespaces), or one account as NAMESPACE/NAME "
+                "(repositories.apply.impersonate.serviceAccount)"
             )
-
-
-def _is_said(group: Any, name: str) -> bool:
-    """Whether a group of the file has the key, which may be a way: `guards.maxDeletes`."""
-    for step in name.split("."):
-        if not isinstance(group, Mapping) or step not in group:
-            return False
-        group = group[step]
-    return True
-
-
-def _journal(told: Mapping[str, Any]) -> JournalSettings:
-    limits = {name: told[name] for name in ("bytes", "days") if name in told}
-    return JournalSettings(told.get("path") or "", replace(files.JournalLimits(), **limits))

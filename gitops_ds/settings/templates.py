@@ -1,35 +1,53 @@
-"""The settings of templates that are kept in the cluster, and of what may be named at all."""
+"""The settings of templates that are kept in the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
 
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allow_list import AllowList
-
-_KINDS = {resource.kind: resource for resource in (CONFIG_MAP, SECRET)}
+from gitops_ds.settings.base import SettingsGroup, Text, describe
 
 
-def parse(told: Mapping[str, Any]) -> Chosen:
-    """The group `templates`; where the service lives, and its cluster's name, is filled in by who
-    puts it together.
-    """
-    plain = Chosen()
-    return Chosen(
-        selector=told.get("selector") or plain.selector,
-        namespaces=tuple(told.get("namespaces") or ()),
-        kinds=tuple(_KINDS[kind] for kind in told.get("kinds") or _KINDS),
-        anywhere=bool(told.get("anywhere")),
-    )
+class TemplateKind(StrEnum):
+    """A kind of object that may hold templates."""
+
+    CONFIG_MAP = "ConfigMap"
+    SECRET = "Secret"  # noqa: S105  the kind
 
 
-def allowed(told: Mapping[str, Any]) -> AllowList:
-    """The group `apply.allow`; an empty list allows nothing."""
-    return AllowList(
-        namespaces=frozenset(told["namespaces"]) if "namespaces" in told else None,
-        kinds=frozenset(told["kinds"]) if "kinds" in told else None,
-        cluster_scoped=bool(told.get("clusterScoped", True)),
-        itself=bool(told.get("itself")),
-    )
+_RESOURCES = {TemplateKind.CONFIG_MAP: CONFIG_MAP, TemplateKind.SECRET: SECRET}
+
+
+class TemplateSettings(SettingsGroup, frozen=True):
+    """The ConfigMaps and Secrets that hold templates."""
+
+    selector: Annotated[
+        Text, describe("The labels of objects that hold templates, as for kubectl -l.")
+    ] = Chosen().selector
+    namespaces: Annotated[
+        tuple[Text, ...],
+        describe('Their namespaces; "*" is every namespace. Default: that of the service.'),
+    ] = ()
+    kinds: Annotated[
+        tuple[TemplateKind, ...], msgspec.Meta(min_length=1), describe("Their kinds.")
+    ] = tuple(TemplateKind)
+    anywhere: Annotated[
+        bool,
+        describe(
+            "Whether a template may name objects of other namespaces than its own, and "
+            "cluster-scoped ones."
+        ),
+    ] = False
+
+    def chosen(self) -> Chosen:
+        """The selection, without the service's namespace and the cluster's name."""
+        return Chosen(
+            selector=self.selector,
+            namespaces=self.namespaces,
+            kinds=tuple(_RESOURCES[kind] for kind in self.kinds),
+            anywhere=self.anywhere,
+        )

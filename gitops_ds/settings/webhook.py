@@ -1,28 +1,37 @@
-"""The settings of the webhook: whose deliveries are believed, and where they come in."""
+"""The settings of the webhook."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+import msgspec
+
+from gitops_ds.settings.base import SettingsGroup, describe
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
-    """`secret_file` holds a secret in each line, any of which does; without one only repositories
-    with their own are woken.
+class WebhookSettings(SettingsGroup, frozen=True):
+    """The endpoint of deliveries and the file of its secrets. Without a file only repositories with
+    secrets of their own accept deliveries.
     """
 
-    secret_file: str = ""
-    path: str = "/hook"
-    max_bytes: int = 1 << 20
+    secret_file: Annotated[
+        str, describe("A file with the secrets that sign deliveries, one per line.")
+    ] = ""
+    path: Annotated[
+        str,
+        msgspec.Meta(pattern="^(/[A-Za-z0-9._~-]+)+$"),
+        describe("The path; followed by the id of a state, for that repository alone."),
+    ] = "/hook"
+    max_bytes: Annotated[
+        int,
+        msgspec.Meta(ge=1024, le=25 << 20),
+        describe("The largest accepted body, in bytes."),
+    ] = 1 << 20
 
 
-def parse(told: Mapping[str, Any]) -> WebhookSettings:
-    """The settings `listen.webhook` of a group that its schema found right."""
-    default = WebhookSettings()
-    return WebhookSettings(
-        told.get("secretFile") or "",
-        (told.get("path") or default.path).rstrip("/"),
-        told.get("maxBytes") or default.max_bytes,
-    )
+class RepositoryWebhookSettings(SettingsGroup, frozen=True):
+    """The secrets of one repository."""
+
+    secret_file: Annotated[
+        str, describe("A file with the secrets of this repository, one per line.")
+    ] = ""

@@ -20,8 +20,9 @@ from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor import signing_keys
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.model.objects import LEASE, NAMESPACE
-from gitops_ds.settings import repository as repository_settings
 from gitops_ds.settings import service
+from gitops_ds.settings.base import decode
+from gitops_ds.settings.repository import RepositorySettings
 from tests import gitservers
 from tests.plan.world import daemonset
 
@@ -109,7 +110,7 @@ def test_the_token_of_the_page_is_looked_at(
 
 def test_a_page_that_is_open_to_everybody_is_bad() -> None:
     ((_, verdict, message),) = files({"listen": {"address": ":8080", "page": {"access": "open"}}})
-    assert (verdict, "open to everybody" in message) == (CheckVerdict.BAD, True)
+    assert (verdict, "open to every host" in message) == (CheckVerdict.BAD, True)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_keys_whose_signatures_count_are_looked_at(
 ) -> None:
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
-    told = repository_settings.parse({"url": "https://git.example.com/a", "verify": verify})
+    told = decode(RepositorySettings, {"url": "https://git.example.com/a", "verify": verify})
     lines = asyncio.run(signing_keys.lines(told, "https://git.example.com/a", 1.8e9))
     assert lines[0].verdict is verdict
     assert words in lines[0].message

@@ -126,9 +126,15 @@ def test_the_keys_of_json_are_those_of_the_schemas() -> None:
 
 def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> Iterator[str]:
     """Every setting of the schema, as `group.name`; of lists and open mappings the name alone."""
-    below = (schema or repository_files.schema("settings")).get("properties")
+    whole = repository_files.schema("settings")
+    below = (schema or whole).get("properties")
     assert isinstance(below, Mapping)
-    for name, one in below.items():
+    for name, key in below.items():
+        one = key
+        shared = str(one.get("$ref", "")).removeprefix("#/$defs/")
+        # The groups below repository.apply are those of apply.
+        if shared in whole["$defs"] and prefix != "repository.apply.":
+            one = {**whole["$defs"][shared], **one}
         if isinstance(one, Mapping) and "properties" in one:
             yield from settings(one, f"{prefix}{name}.")
         else:
@@ -138,7 +144,7 @@ def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> It
 def idle(name: str) -> bool:
     """Whether the setting has no effect yet."""
     group, _, rest = name.partition(".")
-    known = service._NOT_YET_INSIDE.get(group, ())
+    known = service.WITHOUT_EFFECT.get(group, ())
     return rest in known or rest.partition(".")[0] in known
 
 

@@ -31,7 +31,8 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.model.objects import SECRET
 from gitops_ds.service import git_auth
-from gitops_ds.settings import repository as settings
+from gitops_ds.settings.base import decode
+from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 from tests import gitservers
 from tests.gitservers import HttpServer
 
@@ -52,7 +53,7 @@ def files(server: HttpServer, directory: Path, password: str) -> dict[str, str]:
 def keyring(
     told: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None
 ) -> git_auth.Keyring:
-    found = settings.parse(told)
+    found = decode(RepositorySettings, told)
     return git_auth.Keyring(found, address.parse(found.url), secrets)
 
 
@@ -189,12 +190,14 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(
 def test_credentials_go_to_the_place_that_they_are_for_and_nowhere_else(
     match: str, url: str, goes: bool
 ) -> None:
-    entry = {"match": match, "tokenFile": "x"}
+    entry = CredentialSettings(match=match, token_file="x")
     assert git_auth.chosen([entry], address.parse(url)) == (entry if goes else None)
 
 
 def test_the_longest_path_counts_and_none_where_none_fits() -> None:
-    entries = [{"match": f"https://git.example.com{path}"} for path in ("", "/a/b", "/a")]
+    entries = [
+        CredentialSettings(match=f"https://git.example.com{path}") for path in ("", "/a/b", "/a")
+    ]
     for url, wanted in (("/x", 0), ("/a/b/c", 1), ("/a/c", 2)):
         assert (
             git_auth.chosen(entries, address.parse(f"https://git.example.com{url}"))
@@ -261,7 +264,7 @@ def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(
     for text in given_for:
         with contextlib.suppress(errors.UsageError):
             credential_scope.parse(text)
-            entries.append({"match": text})
+            entries.append(CredentialSettings(match=text))
     try:
         where = address.parse(url)
     except errors.GitopsError:
@@ -269,7 +272,7 @@ def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(
     found = git_auth.chosen(entries, where)
     if found is None:
         return
-    scheme, _, rest = found["match"].partition("://")
+    scheme, _, rest = found.match.partition("://")
     host, _, path = rest.partition("/")
     if "://" in url:
         authority, _, below = url.partition("://")[2].partition("/")
@@ -286,13 +289,16 @@ def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(
 
 def test_a_list_needs_a_place_for_each_and_a_proxy_no_user() -> None:
     with pytest.raises(errors.SettingsError, match="needs match"):
-        settings.parse({"url": "https://git.example.com/a", "credentials": [{"tokenFile": "x"}]})
+        decode(
+            RepositorySettings,
+            {"url": "https://git.example.com/a", "credentials": [{"tokenFile": "x"}]},
+        )
     for proxy in ("http://bot:pw@proxy:3128", "socks5://proxy:1", "proxy"):
         with pytest.raises(errors.SettingsError, match=r"repository\.proxy must be") as caught:
-            settings.parse({"url": "https://git.example.com/a", "proxy": proxy})
+            decode(RepositorySettings, {"url": "https://git.example.com/a", "proxy": proxy})
         assert "pw" not in str(caught.value)
     with pytest.raises(errors.SettingsError, match="for https"):
-        settings.parse({"url": "git@git.example.com:a", "proxy": "http://proxy:3128"})
+        decode(RepositorySettings, {"url": "git@git.example.com:a", "proxy": "http://proxy:3128"})
 
 
 def test_credentials_for_another_place_stay_at_home(

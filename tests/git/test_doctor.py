@@ -15,7 +15,8 @@ from gitops_ds.commands.doctor import checks, result
 from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.git import address
 from gitops_ds.service import git_auth
-from gitops_ds.settings import repository as settings
+from gitops_ds.settings.base import decode
+from gitops_ds.settings.repository import RepositorySettings
 from tests import signing
 from tests.gitservers import HttpServer
 
@@ -24,7 +25,7 @@ KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
 def trouble(told: dict[str, Any], now: float = 0.0) -> str:
-    found = settings.parse(told)
+    found = decode(RepositorySettings, told)
     return asyncio.run(
         git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now)
     )

@@ -12,13 +12,16 @@ from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model.events.event_type import Topic
 from gitops_ds.service.notifications import commit_status
-from gitops_ds.settings import notify, service
+from gitops_ds.settings import service
+from gitops_ds.settings.base import decode
 from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat
 
 
 def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
-    assert notify.parse([{"name": "a", "urlFile": "/u"}]) == (ReceiverSettings("a", "/u"),)
+    assert service.parse({"notify": [{"name": "a", "urlFile": "/u"}]}).notify == (
+        ReceiverSettings("a", "/u"),
+    )
     said = {
         "name": "b",
         "urlFile": "/u",
@@ -27,11 +30,12 @@ def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
         "secretFile": "/s",
         "maxPerMinute": 3,
     }
-    assert notify.parse([said]) == (
+    assert service.parse({"notify": [said]}).notify == (
         ReceiverSettings("b", "/u", MessageFormat.SLACK, frozenset([Topic.FAILED]), "/s", 3),
     )
-    with pytest.raises(SettingsError, match="a is there twice"):
-        notify.parse([{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}])
+    twice = [{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}]
+    with pytest.raises(SettingsError, match="a is used twice"):
+        service.parse({"notify": twice})
 
 
 @pytest.mark.parametrize(
@@ -98,8 +102,7 @@ def test_every_topic_is_in_the_schema() -> None:
 def test_where_the_forge_is_follows_from_the_repository(
     repository: str, forge: dict[str, Any], place: tuple[str, str]
 ) -> None:
-    asked = notify.forge({"tokenFile": "/t", **forge})
-    assert asked is not None
+    asked = decode(ForgeSettings, {"tokenFile": "/t", **forge})
     found = commit_status.place(address.parse(repository, allow_local=True), asked)
     assert (found.url, found.project) == place
 

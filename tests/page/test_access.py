@@ -14,7 +14,7 @@ from aiohttp.web import Application, Request
 from multidict import CIMultiDict
 
 from gitops_ds.errors import SettingsError, UsageError
-from gitops_ds.settings import page as settings_page
+from gitops_ds.settings.base import decode
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, assets, routes
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
@@ -143,10 +143,10 @@ def test_what_is_not_a_get_comes_from_the_page_itself(
 @pytest.mark.parametrize(
     ("address", "told", "access"),
     [
-        ("127.0.0.1:8080", PageSettings(), "open"),
-        ("[::1]:8080", PageSettings(), "open"),
-        ("localhost:0", PageSettings(token_file="t"), "token"),
-        ("0.0.0.0:8080", PageSettings(), None),
+        ("127.0.0.1:8080", PageSettings(None), "open"),
+        ("[::1]:8080", PageSettings(None), "open"),
+        ("localhost:0", PageSettings(None, token_file="t"), "token"),
+        ("0.0.0.0:8080", PageSettings(None), None),
         ("0.0.0.0:8080", PageSettings(True, token_file="t"), "token"),
         (":8080", PageSettings(True, "proxy", trusted_proxies=("10.0.0.0/8",)), "proxy"),
         ("127.0.0.1:8080", PageSettings(False), None),
@@ -162,19 +162,19 @@ def test_where_a_page_is_served_and_to_whom(
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"access": "open"}, "open to everybody"),
-        ({}, "tokenFile is missing"),
-        ({"access": "proxy"}, "trustedProxies is missing"),
+        ({"access": "open"}, "open to every host"),
+        ({}, "tokenFile is required"),
+        ({"access": "proxy"}, "trustedProxies is required"),
     ],
 )
 def test_a_page_that_would_be_open_to_all_is_refused(told: Mapping[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
-        settings_page.page(told).served_at(":8080")
+        decode(PageSettings, told).served_at(":8080")
 
 
 def test_a_network_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="trustedProxies"):
-        settings_page.page({"trustedProxies": ["10.0.0.0/99"]})
+        decode(PageSettings, {"trustedProxies": ["10.0.0.0/99"]})
 
 
 async def _with_client(at: PageGuard, show: fleets.Show, talk: Talk) -> None:

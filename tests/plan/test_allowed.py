@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gitops_ds.model.objects import Key
@@ -91,13 +89,11 @@ def test_the_lists_say_what_may_be_named(settings: AllowList, key: Key, word: st
 
 
 def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() -> None:
-    service = replace(
-        Service(cluster=ClusterSettings(namespace="gitops-state")), own_namespace="gitops-ds"
-    )
+    service = Service(cluster=ClusterSettings(namespace="gitops-state"), own_namespace="gitops-ds")
     for namespace in ("gitops-state", "gitops-ds"):
         for key in (
             Key("apps", "DaemonSet", namespace, "reader-of-credentials"),
             Key("", "ConfigMap", namespace, "settings"),
         ):
-            assert allow_list.why_not(key, service.asked.allowed) is not None
-    assert Service().asked.allowed.homes == {"gitops-ds"}
+            assert allow_list.why_not(key, service.apply_options.allowed) is not None
+    assert Service().apply_options.allowed.homes == {"gitops-ds"}

@@ -4,7 +4,6 @@ crontabs; hours in no time.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -92,9 +91,7 @@ def test_they_never_become_rarer_than_once_an_hour_nor_than_the_settings_say() -
 
 
 def ticks(schedule: str, count: int, start: datetime, zone: str = "UTC") -> list[str]:
-    trigger = git_schedule.trigger_of(
-        replace(RepositorySettings(), schedule=schedule, timezone=zone)
-    )
+    trigger = git_schedule.trigger_of(RepositorySettings("", schedule=schedule, timezone=zone))
     found: list[str] = []
     last = None
     for _ in range(count):
@@ -129,10 +126,10 @@ def test_a_crontab_means_what_cron_means(schedule: str, zone: str, expected: lis
 )
 def test_what_is_no_crontab_is_told(schedule: str) -> None:
     with pytest.raises(errors.SettingsError, match="crontab"):
-        git_schedule.trigger_of(replace(RepositorySettings(), schedule=schedule))
+        git_schedule.trigger_of(RepositorySettings("", schedule=schedule))
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "\0"])
 def test_a_time_zone_that_is_none_is_told(zone: str) -> None:
     with pytest.raises(errors.SettingsError, match="not known"):
-        git_schedule.trigger_of(replace(RepositorySettings(), schedule="* * * * *", timezone=zone))
+        git_schedule.trigger_of(RepositorySettings("", schedule="* * * * *", timezone=zone))

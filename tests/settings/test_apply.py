@@ -14,11 +14,13 @@ from gitops_ds.model.objects import Key
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards, Limit, Policy
-from gitops_ds.settings import apply, service
+from gitops_ds.settings import service
+from gitops_ds.settings.apply import ApplySettings
+from gitops_ds.settings.base import decode
 
 
 def test_every_key_has_its_effect() -> None:
-    found = apply.parse(
+    found = options(
         {
             "prune": True,
             "deletion": "orphan",
@@ -42,7 +44,11 @@ def test_every_key_has_its_effect() -> None:
     assert found.ignore == (
         IgnoreRule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),
     )
-    assert apply.parse({}).guards == Guards()
+    assert options({}).guards == Guards()
+
+
+def options(document: dict[str, Any]) -> ApplyOptions:
+    return decode(ApplySettings, document).options()
 
 
 IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", "a")
@@ -78,14 +84,14 @@ IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", 
     ],
 )
 def test_who_applies_what(told: dict[str, Any], agent: str, key: Key, who: str | None) -> None:
-    impersonation = apply.parse({"impersonate": told}).impersonation
+    impersonation = options({"impersonate": told}).impersonation
     assert impersonation is not None
     found = impersonation.of(key, agent)
     assert (found.user if isinstance(found, Identity) else None) == who
 
 
 def test_a_user_has_the_groups_that_are_named() -> None:
-    found = apply.parse(
+    found = options(
         {"impersonate": {"user": "ada", "groups": ["ops"]}, "allowCrossNamespace": True}
     ).impersonation
     assert found == Impersonation("ada", ("ops",), cross_namespace=True)
@@ -107,7 +113,7 @@ def test_a_user_has_the_groups_that_are_named() -> None:
 )
 def test_an_identity_that_names_nobody_is_refused(told: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"apply\.impersonate"):
-        apply.parse({"impersonate": told})
+        service.parse({"apply": {"impersonate": told}})
 
 
 URLS = [{"url": "https://git.example.com/a.git"}, {"url": "https://git.example.com/b.git"}]
@@ -116,7 +122,7 @@ URLS = [{"url": "https://git.example.com/a.git"}, {"url": "https://git.example.c
 def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...]:
     told = [{**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)]
     found = service.parse({"repositories": told, "apply": common})
-    return tuple(found.asked_of(one) for one in found.repositories)
+    return tuple(found.apply_options_of(one) for one in found.repositories)
 
 
 def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_where_it_says_nothing() -> (
@@ -198,15 +204,15 @@ def test_one_repository_may_use_the_account_of_every_namespace() -> None:
     found = service.parse(
         {"repository": URLS[0], "apply": {"impersonate": {"serviceAccount": "deployer"}}}
     )
-    assert found.asked_of(found.repositories[0]).impersonation == Impersonation(
+    assert found.apply_options_of(found.repositories[0]).impersonation == Impersonation(
         service_account="deployer"
     )
 
 
 def test_git_alone_may_steer_objects() -> None:
-    assert apply.parse({}).live_words
-    assert apply.parse({"driftFrom": "live"}).live_words
-    assert not apply.parse({"driftFrom": "git"}).live_words
+    assert options({}).live_words
+    assert options({"driftFrom": "live"}).live_words
+    assert not options({"driftFrom": "git"}).live_words
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import pytest
 
 from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
-from gitops_ds.settings import election, service
+from gitops_ds.settings import service
+from gitops_ds.settings.base import decode
+from gitops_ds.settings.election import ElectionSettings
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ from gitops_ds.settings import election, service
     ],
 )
 def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: LeaseTiming) -> None:
-    assert election.parse(told).timing == timing
+    assert decode(ElectionSettings, told).timing == timing
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_times_that_leave_none_are_refused_in_words(told: dict[str, Any]) -> Non
 
 
 def test_without_a_word_it_is_held_in_a_pod_alone() -> None:
-    assert election.parse({}).enabled is None
-    assert election.parse({"enabled": False}).held is False
-    assert election.parse({"enabled": True}).held is True
-    assert election.parse({"lease": "other"}).lease == "other"
+    assert decode(ElectionSettings, {}).enabled is None
+    assert decode(ElectionSettings, {"enabled": False}).held is False
+    assert decode(ElectionSettings, {"enabled": True}).held is True
+    assert decode(ElectionSettings, {"lease": "other"}).lease == "other"

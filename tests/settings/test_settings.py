@@ -18,7 +18,7 @@ def test_jitter_is_a_share_of_the_interval_or_seconds(
 ) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(f"repository:\n  url: https://example.com/a\n  interval: 200s\n  {said}\n")
-    assert service.read(str(file)).repositories[0].jitter == seconds
+    assert service.read(str(file)).repositories[0].jitter_seconds == seconds
 
 
 def test_a_typo_is_told_with_its_place(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_several_repositories_are_a_list_with_the_same_keys() -> None:
     ("told", "said"),
     [
         ({"repository": {"url": "a"}, "repositories": [{"url": "b"}]}, "write one of them"),
-        ({"repositories": [{"url": "a"}, {"url": "a"}]}, "a is there twice"),
+        ({"repositories": [{"url": "a"}, {"url": "a"}]}, "a is listed twice"),
     ],
 )
 def test_a_repository_is_there_once(told: dict[str, object], said: str) -> None:

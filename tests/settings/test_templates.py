@@ -14,19 +14,19 @@ from gitops_ds.settings import service
 
 
 def test_templates_are_looked_for_only_when_asked() -> None:
-    assert service.parse({}).templates is None
-    assert service.parse({"templates": {}}).templates == Chosen(kinds=(CONFIG_MAP, SECRET))
+    assert service.parse({}).chosen_templates is None
+    assert service.parse({"templates": {}}).chosen_templates == Chosen(kinds=(CONFIG_MAP, SECRET))
     said = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
-    assert service.parse({"templates": said}).templates == Chosen(
+    assert service.parse({"templates": said}).chosen_templates == Chosen(
         "a=b", ("x",), (SECRET,), anywhere=True
     )
 
 
 def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
     told = service.parse({"cluster": {"namespace": "elsewhere"}})
-    assert told.asked.allowed == AllowList(homes=frozenset({"elsewhere"}))
+    assert told.apply_options.allowed == AllowList(homes=frozenset({"elsewhere"}))
     said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
-    found = service.parse({"apply": {"allow": said}}).asked.allowed
+    found = service.parse({"apply": {"allow": said}}).apply_options.allowed
     assert found == AllowList(
         frozenset(["x"]),
         frozenset(),

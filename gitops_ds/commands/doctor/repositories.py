@@ -54,7 +54,9 @@ async def _followed(
         secrets = None
         try:
             if any(
-                "secretRef" in entry for told in service.repositories for entry in told.credentials
+                entry.secret_ref is not None
+                for repository in service.repositories
+                for entry in repository.credentials
             ):
                 cluster = await stack.enter_async_context(connect.opened(wanted.connection))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)

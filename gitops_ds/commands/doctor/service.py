@@ -34,15 +34,15 @@ def files(service: Service) -> Iterator[Line]:
 
 def _webhooks(service: Service) -> Iterator[Line]:
     named = (
-        {"listen.webhook.secretFile": service.webhook.secret_file}
-        if service.webhook.secret_file
+        {"listen.webhook.secretFile": service.listen.webhook.secret_file}
+        if service.listen.webhook.secret_file
         else {}
     )
     for number, one in enumerate(service.repositories):
-        if one.webhook_secret_file:
+        if one.webhook.secret_file:
             place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
-            named[f"{place}.webhook.secretFile"] = one.webhook_secret_file
-    if named and not service.listen:
+            named[f"{place}.webhook.secretFile"] = one.webhook.secret_file
+    if named and not service.listen.address:
         yield Line(
             "webhook",
             CheckVerdict.WARNING,
@@ -68,19 +68,21 @@ def _webhooks(service: Service) -> Iterator[Line]:
 
 
 def _page(service: Service) -> Iterator[Line]:
-    if not service.listen:
+    if not service.listen.address:
         return
     advice = "docs/page.md tells who may look and how"
     try:
-        served = service.page.served_at(service.listen)
+        served = service.listen.page.served_at(service.listen.address)
         if served is None:
             return
-        if served.access == AccessKind.TOKEN:
+        if served.access == AccessKind.TOKEN.value:
             PageToken(Path(served.token_file)).value()
     except errors.UsageError as error:
         yield Line("page", CheckVerdict.BAD, str(error), advice)
         return
-    yield Line("page", CheckVerdict.OK, f"served at {service.listen}, access by {served.access}")
+    yield Line(
+        "page", CheckVerdict.OK, f"served at {service.listen.address}, access by {served.access}"
+    )
 
 
 def _receivers(service: Service) -> Iterator[Line]:

@@ -1,0 +1,77 @@
+"""The base of every group of settings, and the decoding of documents into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from gitops_ds.errors import SettingsError
+from gitops_ds.plan.prune import Limit
+from gitops_ds.settings import durations
+from gitops_ds.settings.durations import Duration
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class SettingsGroup(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One group of the settings file; a key is one field.
+
+    `Annotated[type, describe("...")]` describes it for the JSON schema, which
+    `scripts/settings-schema` generates from the fields.
+    """
+
+
+T = TypeVar("T", bound=SettingsGroup)
+
+
+class Share:
+    """A number of things, or a percentage of them such as `5%`."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, value: int | str) -> None:
+        self.limit = (
+            Limit(share=float(value.removesuffix("%")) / 100)
+            if isinstance(value, str)
+            else Limit(number=value)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Share) and other.limit == self.limit
+
+    def __hash__(self) -> int:
+        return hash(self.limit)
+
+    def __str__(self) -> str:
+        return str(self.limit)
+
+
+def describe(text: str, **schema: Any) -> msgspec.Meta:
+    """The description of a key, with further keywords of its JSON schema."""
+    return msgspec.Meta(description=text, extra_json_schema=schema or None)
+
+
+def default_duration(text: str) -> Any:
+    """A field with this default duration."""
+    return msgspec.field(default_factory=lambda: Duration(durations.seconds(text)))
+
+
+def default_share(value: int | str) -> Any:
+    """A field with this default share."""
+    return msgspec.field(default_factory=lambda: Share(value))
+
+
+def decode(kind: type[T], document: Mapping[str, Any]) -> T:
+    """The group that a document holds, which matches the JSON schema. Raises SettingsError."""
+    try:
+        # Not strict: JSON Schema's integers include 2.0.
+        return msgspec.convert(document, kind, strict=False, dec_hook=_decode_value)
+    except msgspec.ValidationError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _decode_value(kind: type[Any], value: Any) -> Any:
+    return Duration(durations.seconds(value)) if kind is Duration else kind(value)
