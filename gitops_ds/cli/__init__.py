@@ -1,5 +1,5 @@
-"""The command line: parse, call, print, exit code. Commands are imported only when they are called,
-so that --help is quick.
+"""The command line: parse, call, print, exit code. A command is imported when it is called, which keeps
+`--help` fast.
 """
 
 from __future__ import annotations
@@ -15,43 +15,45 @@ from gitops_ds import __version__
 from gitops_ds.errors import GitopsError
 from gitops_ds.sandbox import cpu_timer
 
-# Where each command lives; the first sentence is what `--help` shows, so that no command's module
-# is imported for it.
+# The module and the summary of each command; `--help` imports no command for its summary.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a small valid repository to begin with."),
     "adopt": ("adopt", "Write a repository from the DaemonSets of a cluster."),
     "check": ("check", "Check a repository, as a pull request would be."),
-    "comment": ("comment", "Put a check's report under its pull request."),
-    "snapshot": ("snapshot", "Write an inventory file of a cluster, for checks."),
-    "render": ("render", "Print the manifests that a repository means."),
-    "explain": ("explain", "Print a value and every file:line that set it."),
-    "plan": ("plan", "Show what an apply would do."),
-    "apply": ("apply", "One pass: fetch, check, plan, apply."),
-    "run": ("run", "The service: the scheduled loop and the controller."),
-    "get": ("get", "The DaemonSets of a cluster, with commit and health."),
-    "status": ("get", "One DaemonSet, node by node."),
+    "comment": ("comment", "Post a check's report as a comment of its pull request."),
+    "snapshot": ("snapshot", "Write a cluster snapshot to a file, for checks."),
+    "render": ("render", "Print the rendered manifests of a repository."),
+    "explain": ("explain", "Print a value and every file and line that sets it."),
+    "plan": ("plan", "Show the changes of an apply, without applying."),
+    "apply": ("apply", "Fetch, check, plan and apply a commit once."),
+    "run": ("run", "Run the service: the deployer and the DaemonSet controller."),
+    "get": ("get", "List the DaemonSets of a cluster, with commit and health."),
+    "status": ("get", "Show one DaemonSet, node by node."),
     "sources": (
         "sources",
-        "The followed repositories, and whether their newest commit is applied.",
+        "List the followed repositories and the state of their newest commit.",
     ),
-    "events": ("events", "What happened, newest last."),
-    "wait": ("wait", "Until a DaemonSet is rolled out, as kubectl rollout status."),
-    "trace": ("trace", "From a pod, node or DaemonSet to commit, author and line."),
-    "reconcile": ("reconcile", "Ask the service to look at Git now."),
-    "suspend": ("suspend", "Write nothing for a repository or an agent; go on comparing."),
-    "resume": ("suspend", "Write again for a repository or an agent."),
-    "approve": ("approve", "Agree to a plan that deletes more than the guards allow."),
-    "hold": ("hold", "Keep a commit from being applied."),
-    "release": ("hold", "Let a commit that is held be applied."),
-    "history": ("history", "Revisions, commits and authors of a DaemonSet."),
-    "rollback": ("rollback", "Write the commit that brings a template back."),
-    "drift": ("drift", "What was changed in the cluster, and the commit that keeps it."),
+    "events": ("events", "List events, newest last."),
+    "wait": ("wait", "Wait for the rollout of a DaemonSet, as kubectl rollout status."),
+    "trace": ("trace", "Trace a pod, node or DaemonSet to its commit, author and line."),
+    "reconcile": ("reconcile", "Request a reconciliation of the service now."),
+    "suspend": (
+        "suspend",
+        "Suspend the writes of a repository or an agent.",
+    ),
+    "resume": ("suspend", "Resume the writes of a repository or an agent."),
+    "approve": ("approve", "Approve a plan that deletes more than the guards allow."),
+    "hold": ("hold", "Put a commit on hold: it is not applied."),
+    "release": ("hold", "Release a commit that is on hold."),
+    "history": ("history", "List revisions, commits and authors of a DaemonSet."),
+    "rollback": ("rollback", "Write the commit that restores an earlier pod template."),
+    "drift": ("drift", "Show drift of the cluster, and write the commit that keeps it."),
     "restart": ("restart", "Write the commit that restarts a DaemonSet's pods."),
-    "replay": ("replay", "Take the decisions of a journal again, and compare."),
-    "demo": ("demo", "The whole story on the embedded cluster, in a minute."),
-    "doctor": ("doctor", "Settings, Git, cluster, rights: what is well and what is not."),
-    "support-dump": ("support_dump", "A redacted archive for a bug report."),
-    "uninstall": ("uninstall", "Hand everything back to plain Kubernetes."),
+    "replay": ("replay", "Replay the decisions of a journal and compare them."),
+    "demo": ("demo", "Play a rollout, a failure and its revert on a simulated cluster."),
+    "doctor": ("doctor", "Check settings, Git, cluster and permissions."),
+    "support-dump": ("support_dump", "Write a redacted archive for a bug report."),
+    "uninstall": ("uninstall", "Remove gitops-ds from the objects of a cluster; no pod restarts."),
     "completion": ("completion", "Print the completion script for a shell."),
     "version": ("completion", "Print the versions."),
 }
@@ -62,11 +64,11 @@ class Commands(click.Group):
     """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table: what a newcomer needs first."""
+        """The names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself."""
+        """The command; None if unknown."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
@@ -85,7 +87,9 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, message="%(version)s")
 def cli() -> None:
-    """DaemonSets on every node of every cluster, straight from Git, without fear."""
+    """GitOps for DaemonSets: deploys them from Git and rolls their pods out, with a check before every
+    change.
+    """
 
 
 def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
@@ -93,8 +97,8 @@ def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-def _told(error: Exception) -> int:
-    """Prints the error in a sentence, with the trace under -vv; its exit code."""
+def _report(error: Exception) -> int:
+    """Prints the error, with its traceback under -vv; returns the exit code."""
     from gitops_ds.cli import options
 
     bug = (
@@ -109,7 +113,7 @@ def _told(error: Exception) -> int:
 
 
 def main() -> None:
-    """Runs the command line and exits by the contract: 0 done, 1 no, 2 wrong usage, 3 not possible,
+    """Runs the command line. Exit codes: 0 success, 1 negative result, 2 usage error, 3 failure,
     130 interrupted.
     """
     cpu_timer.install()
@@ -120,17 +124,16 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except BaseExceptionGroup as group:  # tasks that failed together: one is enough to tell
-        told, rest = group.split(GitopsError)
-        if told is None or rest is not None:
+    except BaseExceptionGroup as group:  # of tasks that failed together, the first is reported
+        ours, rest = group.split(GitopsError)
+        if ours is None or rest is not None:
             raise
-        code = _told(_first(told))
+        code = _report(_first(ours))
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
     except Exception as error:
-        code = _told(error)
-    # else all that is left is looked through for garbage on the way out: a sixth of the time of a
-    # check
+        code = _report(error)
+    # without it, garbage collection at exit takes a sixth of the time of a check
     gc.freeze()
     sys.exit(code or 0)

@@ -1,4 +1,4 @@
-"""`gitops-ds adopt`: a repository from what runs."""
+"""`gitops-ds adopt`: a repository from the DaemonSets of a cluster."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class AdoptArgs(arguments.AccessArgs, arguments.CommonArgs):
     "--namespace",
     "namespaces",
     multiple=True,
-    help="Only that namespace; several times for several.",
+    help="Only this namespace; may be repeated.",
 )
 @options.access
 @options.common
 @arguments.typed(AdoptArgs)
 def adopt(args: AdoptArgs) -> int:
-    """Write manifests of the DaemonSets that live in a cluster, with what they need; overwrites
-    nothing, changes nothing there.
+    """Write the manifests of a cluster's DaemonSets and of the objects they use; overwrites no file
+    and changes nothing in the cluster.
     """
     return options.run(_adopt(args))
 
@@ -60,6 +60,6 @@ async def _adopt(args: AdoptArgs) -> int:
 _NEXT = """
 Next:
   {enter}git init -b main && git add . && git commit -m "As it runs"
-  gitops-ds check                 # what could be better
-  gitops-ds plan                  # restarts nothing
+  gitops-ds check                 # list possible improvements
+  gitops-ds plan                  # no pod restarts
   gitops-ds apply"""

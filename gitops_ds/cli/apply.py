@@ -1,4 +1,4 @@
-"""`gitops-ds apply`: one pass, from a commit to the cluster."""
+"""`gitops-ds apply`: one reconciliation, from a commit to the cluster."""
 
 from __future__ import annotations
 
@@ -39,35 +39,39 @@ class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Co
 @options.namespace
 @options.connection
 @options.option(
-    "--prune/--no-prune", default=False, help="Also delete what left Git, within the guards."
+    "--prune/--no-prune",
+    default=False,
+    help="Also delete objects that were removed from Git, within the guards.",
 )
-@options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
-@options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
+@options.option("--adopt", is_flag=True, help="Take over objects that other tools applied.")
+@options.option(
+    "--force-conflicts", is_flag=True, help="Force-apply fields owned by other field managers."
+)
 @options.option(
     "--force-local",
     is_flag=True,
-    help="Apply also beside a running service that wants another commit.",
+    help="Apply even if a running service follows another commit.",
 )
-@options.option("--dry-run", is_flag=True, help="Only show the plan.")
-@options.option("--wait", is_flag=True, help="Return when every rollout is done.")
+@options.option("--dry-run", is_flag=True, help="Print the plan only.")
+@options.option("--wait", is_flag=True, help="Wait until every rollout is complete.")
 @options.option(
     "--timeout",
     type=options.Duration(),
     default="5m",
     show_default=True,
-    help="How long to wait, for --wait and for agents others depend on.",
+    help="The time limit of --wait and of waiting for dependencies.",
 )
 @options.option(
     "--approve",
     metavar="HASH",
     default="",
-    help="The hash of a plan that may delete more than the guards allow.",
+    help="The hash of a plan that is approved to delete more than the guards allow.",
 )
 @options.output("text", "json")
 @options.common
 @arguments.typed(ApplyArgs)
 def apply(args: ApplyArgs) -> int:
-    """Fetch, check, plan and apply a commit. Exits 1 when something that Git asks for was refused."""
+    """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
     return options.run(_apply(args))
 
 
@@ -91,10 +95,14 @@ async def _apply(args: ApplyArgs) -> int:
             quiet=args.quiet,
         )
     if args.dry_run:
-        _show(await commands_apply.plan(repository, snapshot, target, _asked(args)), args, None)
+        _show(
+            await commands_apply.plan(repository, snapshot, target, _apply_options(args)),
+            args,
+            None,
+        )
         return 0
     made, ended = await commands_apply.apply(
-        repository, snapshot, target, _asked(args), _teller(args)
+        repository, snapshot, target, _apply_options(args), _printer(args)
     )
     _show(made, args, ended.writes)
     if ended.failed:
@@ -106,8 +114,8 @@ async def _apply(args: ApplyArgs) -> int:
     return 0
 
 
-def _asked(args: ApplyArgs) -> ApplyOptions:
-    """The options; a commit that is named may be an older one."""
+def _apply_options(args: ApplyArgs) -> ApplyOptions:
+    """The options of the reconciliation; an explicit revision may be an older commit."""
     from gitops_ds.deployer import reconcile
     from gitops_ds.plan import prune
 
@@ -121,25 +129,25 @@ def _asked(args: ApplyArgs) -> ApplyOptions:
     )
 
 
-def _teller(args: ApplyArgs) -> Emit:
+def _printer(args: ApplyArgs) -> Emit:
     """Prints each write as it happens."""
     from gitops_ds.model.events.deployer import Applied, NotApplied
 
-    def tell(told: Record) -> None:
-        if isinstance(told, Applied):
+    def print_event(event: Record) -> None:
+        if isinstance(event, Applied):
             if args.output == "text":
-                click.echo(f"{told.change.operation.past} {told.change.key}")
-            for warning in told.warnings:
-                options.say(f"warning: {told.change.key}: {warning}", quiet=args.quiet)
-        elif isinstance(told, NotApplied):
-            options.say(f"not applied: {told.refusal.message}")
+                click.echo(f"{event.change.operation.past} {event.change.key}")
+            for warning in event.warnings:
+                options.say(f"warning: {event.change.key}: {warning}", quiet=args.quiet)
+        elif isinstance(event, NotApplied):
+            options.say(f"not applied: {event.refusal.message}")
 
-    return tell
+    return print_event
 
 
 def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
-    """The plan as JSON; as text the plan of a dry run (`writes` is None), else what was left out
-    and the sum.
+    """Prints the plan as JSON; as text the plan of a dry run (without `writes`), else the skipped
+    objects and a summary.
     """
     from gitops_ds.plan import printers
 

@@ -1,4 +1,4 @@
-"""`gitops-ds approve`: agrees to one plan that deletes more than the guards allow."""
+"""`gitops-ds approve`: approves one plan that deletes more than the guards allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # --help imports none of these
 def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
     if not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
         raise click.BadParameter(
-            f"{value!r} is no hash of a plan: `gitops-ds plan` and the log end in one"
+            f"{value!r} is not the hash of a plan: `gitops-ds plan` and the log print it"
         )
     return value
 
@@ -36,7 +36,7 @@ class ApproveArgs(service_options.ServiceArgs):
 @service_options.service
 @arguments.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
-    """Agree to the plan with that hash, and to no other."""
+    """Approve the plan with this hash, and no other."""
     return options.run(_approve(args))
 
 
@@ -49,7 +49,7 @@ async def _approve(args: ApproveArgs) -> int:
         body = await service.annotate(
             cluster, where, found.id, lambda _: {names.APPROVE: args.hash}
         )
-        return body, f"{found.id}: plan {args.hash} is approved"
+        return body, f"{found.id}: plan {args.hash} approved"
 
     await service_options.ask(args, work)
     return 0

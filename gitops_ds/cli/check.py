@@ -1,4 +1,4 @@
-"""`gitops-ds check`: is what the repository says right?"""
+"""`gitops-ds check`: the check of a repository."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class CheckArgs(
 @options.option(
     "--base",
     metavar="REV",
-    help="Also tell what changes against that revision (where the two lines part).",
+    help="Also report the changes against this revision (its merge base).",
 )
 @options.option(
     "--base-from",
     metavar="URL",
-    help="Read the base and its history from that server, for a shallow clone.",
+    help="Fetch the base and its history from this server, for a shallow clone.",
 )
 @options.option(
     "--snapshot",
@@ -67,11 +67,9 @@ class CheckArgs(
     metavar="[CLUSTER=]FILE",
     help="A cluster snapshot: nodes and objects, from `gitops-ds snapshot` or `kubectl get -o json`.",
 )
+@options.option("--live", is_flag=True, help="Read the clusters; by default no cluster is read.")
 @options.option(
-    "--live", is_flag=True, help="Ask the clusters what they have; without it nothing is asked."
-)
-@options.option(
-    "--require-live", is_flag=True, help="The same, and a cluster that can't be read is an error."
+    "--require-live", is_flag=True, help="As --live, and a cluster that cannot be read is an error."
 )
 @options.access
 @options.option(
@@ -88,29 +86,29 @@ class CheckArgs(
 @options.option(
     "--baseline",
     metavar="FILE",
-    help="Leave alone what an earlier report has (`-o json=FILE`); refusals are told.",
+    help="Suppress the findings of an earlier report (`-o json=FILE`); blocking findings stay.",
 )
 @options.option(
     "--no-cache",
     is_flag=True,
-    help="Look at every file, whatever earlier runs found about the same content.",
+    help="Check every file, without the cached results of earlier runs.",
 )
 @options.option(
-    "--fix", is_flag=True, help="Mend in the work tree what has a safe fix, and tell what is left."
+    "--fix",
+    is_flag=True,
+    help="Fix findings with a safe fix in the work tree, and report the rest.",
 )
+@options.option("--fix-unsafe", is_flag=True, help="Also apply fixes that are only proposals.")
 @options.option(
-    "--fix-unsafe", is_flag=True, help="Mend what has a fix that is only a proposal, too."
-)
-@options.option(
-    "--explain", "rule", metavar="RULE", help="Print the page of a rule, and check nothing."
+    "--explain", "rule", metavar="RULE", help="Print the page of a rule; checks nothing."
 )
 @options.common
 @arguments.typed(CheckArgs)
 def check(args: CheckArgs) -> int:
-    """Check a repository: our own files, Kubernetes schemas, rules. Exits 1 when a finding is as
-    loud as --fail-on.
+    """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or above
+    the severity of --fail-on.
 
-    Where files are named as well, or in the repository's place, only what concerns them is told.
+    With FILES, the whole repository is read, and only findings in these files are reported.
     """
     if args.rule:
         return _explain(args.rule)
@@ -199,7 +197,7 @@ def _baseline(file: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _CheckRequest:
-    """The arguments of a check, resolved. `work_tree` is None when the check is of a revision."""
+    """The arguments of a check, resolved. A check of a revision has no `work_tree`."""
 
     args: CheckArgs
     repository: RepositoryRef

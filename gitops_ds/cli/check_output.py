@@ -1,5 +1,5 @@
-"""Where a check is told: `-o FORMAT[=FILE]`, the summary of a step, and what the CI around it says
-of itself.
+"""The output of a check: `-o FORMAT[=FILE]`, the step summary of GitHub Actions, and the context of the
+CI job.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 
 
 def parsed(
-    _: click.Context, __: click.Parameter, given: Sequence[str]
+    _: click.Context, __: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; without any, what suits
-    the place.
+    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; by default `github` in GitHub
+    Actions, else `text`.
     """
-    wanted = []
-    for one in given:
+    outputs = []
+    for one in values:
         format, equals, file = one.partition("=")
         if format not in FORMATS:
             raise click.BadParameter(
-                f"there is no format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+                f"unknown format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             )
         if equals and not file:
             raise click.BadParameter(f"{one!r} names no file")
-        wanted.append((format, file))
-    return tuple(wanted) or (
+        outputs.append((format, file))
+    return tuple(outputs) or (
         ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),
     )
 
 
 def write(
-    report: Report, about: ReportContext, wanted: Sequence[tuple[str, str]], *, quiet: bool = False
+    report: Report, about: ReportContext, outputs: Sequence[tuple[str, str]], *, quiet: bool = False
 ) -> None:
-    """Tells the report in every way that is wanted. Raises UsageError where a file can't be
-    written, Refused for a link.
+    """Writes the report in each format. Raises UsageError if a file cannot be written, Refused for a
+    symbolic link.
     """
     from gitops_ds.report import findings, formats, text
 
-    for format, file in wanted:
+    for format, file in outputs:
         if file:
             _into(file, formats.written(formats.ReportFormat(format), report, about))
         elif format == "text":
@@ -74,8 +74,8 @@ def write(
             click.echo(
                 formats.written(formats.ReportFormat(format), report, about).encode(), nl=False
             )
-    if all(file for _, file in wanted):
-        names = ", ".join(file for _, file in wanted)
+    if all(file for _, file in outputs):
+        names = ", ".join(file for _, file in outputs)
         options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
     _summarize(report, about)
 
@@ -93,8 +93,8 @@ def _into(file: str, text: str) -> None:
 
 
 def _summarize(report: Report, about: ReportContext) -> None:
-    """Appends to the summary of a step of GitHub Actions, as far as there is room: one byte too
-    many, and all of it is lost.
+    """Appends to the step summary of GitHub Actions, up to its size limit: a summary above the limit is
+    dropped whole.
     """
     from gitops_ds.report import markdown
 
@@ -109,31 +109,33 @@ def _summarize(report: Report, about: ReportContext) -> None:
             if file.tell() + len(page) <= markdown.SUMMARY:
                 file.write(page)
     except OSError as error:
-        options.say(f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: no summary is written")
+        options.say(
+            f"warning: GITHUB_STEP_SUMMARY={name}: {error.strerror}: the summary was not written"
+        )
 
 
 def report_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
-    """On stderr: what was fixed, what that restarts, and what was left for which reason."""
+    """Prints on stderr the fixes, the DaemonSets they restart, and the findings left with the reason."""
     hidden = _hidden(fixed.checked, [*fixed.done, *(finding for finding, _ in fixed.left)])
 
     def line(finding: Finding) -> str:
         words = " ".join(finding.fix.words.split()) if finding.fix else finding.message
         return f"{finding.place}: {finding.rule}: {words}"
 
-    told = [f"fixed {line(finding)}" for finding in fixed.done]
-    told += [f"restarts the pods of {key} on every node" for key in fixed.restarts]
-    told += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
+    lines = [f"fixed {line(finding)}" for finding in fixed.done]
+    lines += [f"restarts the pods of {key} on every node" for key in fixed.restarts]
+    lines += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
     count = f"{len(fixed.done)} fixed in {counted(len(fixed.files), 'file')}"
-    told.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
-    options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in told), quiet=quiet)
+    lines.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
+    options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in lines), quiet=quiet)
 
 
-def _hidden(checked: CheckResult, told: Sequence[Finding]) -> ReportSecrets:
-    """The secrets in the objects that something is said about, and in those of the same files."""
+def _hidden(checked: CheckResult, findings: Sequence[Finding]) -> ReportSecrets:
+    """The secrets in the objects of the findings, and in other objects of the same files."""
     from gitops_ds.redaction import report as redaction_report
 
-    keys = {finding.object for finding in told}
-    files = {finding.place.file for finding in told if finding.place}
+    keys = {finding.object for finding in findings}
+    files = {finding.place.file for finding in findings if finding.place}
     objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
     return redaction_report.found_in(
         held.body for held in objects if held.key in keys or held.origin.base.file in files
@@ -141,7 +143,7 @@ def _hidden(checked: CheckResult, told: Sequence[Finding]) -> ReportSecrets:
 
 
 def fixable(checked: CheckResult, *, tried: Sequence[bool]) -> tuple[int, int]:
-    """How many findings have a safe fix, and how many a proposal; none of a kind that was tried."""
+    """The number of findings with a safe fix and with a proposal; 0 for a kind that was tried."""
     fixes = [finding.fix for finding in checked.findings if finding.fix]
     safe = sum(fix.safe for fix in fixes)
     return (0 if tried[0] else safe), (0 if tried[1] else len(fixes) - safe)
@@ -243,7 +245,7 @@ def report_context(args: ReportArgs, snapshot: Snapshot, root: str) -> ReportCon
         fail_on=Severity(args.fail_on),
         rules=_rules(formats),
     )
-    # At a desk nothing of this is known, and the code for it takes its time to load.
+    # outside a CI job nothing of this exists, and its code takes time to load
     in_job = any(name.startswith(("GITHUB_", "CI_")) for name in os.environ)
     return _with_job(context, commit.id if commit else "") if in_job else context
 
@@ -254,16 +256,15 @@ def _with_job(context: ReportContext, commit: str) -> ReportContext:
 
     merged = ci_environment.checked_out(os.environ)
     sha = commit or merged
-    # What a job checks out may be a merge that vanishes; the report is of the commit that the pull
-    # request is at.
+    # a job may check out a temporary merge commit; the report is of the head of the pull request
     head = ci_environment.head(os.environ, ci_event.event(os.environ)) if sha == merged else sha
     links = (ci_environment.files_link(os.environ, sha), ci_environment.run_link(os.environ))
     return replace(context, head=head[:12], permalink=links[0], full=links[1])
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:
-    """What is told of rules, in the formats that tell it: it takes as long to put together as some
-    hundred files to check.
+    """The texts of rules, for the formats that contain them: building them takes as long as checking some
+    hundred files.
     """
     if not {"github", "sarif"}.intersection(formats):
         return {}

@@ -1,4 +1,4 @@
-"""`gitops-ds comment`: a report under the pull request, and the status of its commit."""
+"""`gitops-ds comment`: a report as a comment of the pull request, and the commit status."""
 
 from __future__ import annotations
 
@@ -34,25 +34,29 @@ class CommentArgs(arguments.CommonArgs):
     "--report",
     required=True,
     metavar="FILE",
-    help="What `check -o json=FILE` (or markdown=FILE) wrote; `-`: from stdin.",
+    help="The file of `check -o json=FILE` (or markdown=FILE); `-`: stdin.",
 )
 @options.option(
     "--forge",
     type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
-    help="Default: the one whose CI this is.",
+    help="The kind of forge; default: that of the CI.",
 )
-@options.option("--url", default="", help="The forge's address, where it is not the CI's.")
-@options.option("--project", default="", metavar="OWNER/NAME", help="The repository there.")
+@options.option("--url", default="", help="The URL of the forge; default: that of the CI.")
+@options.option("--project", default="", metavar="OWNER/NAME", help="The project on the forge.")
 @options.option("--number", type=click.IntRange(1), default=None, help="The pull or merge request.")
-@options.option("--sha", default="", help="The commit that the report is of.")
-@options.option("--key", default="", help="Which of several comments; default: the report's own.")
+@options.option("--sha", default="", help="The commit of the report.")
+@options.option(
+    "--key", default="", help="The key of the comment, if several; default: that of the report."
+)
 @options.option(
     "--status",
     default="",
     metavar="NAME",
     help="The name of the commit status; default: gitops-ds/KEY.",
 )
-@options.option("--only", type=click.Choice(["comment", "status"]), help="Only one of the two.")
+@options.option(
+    "--only", type=click.Choice(["comment", "status"]), help="Only the comment, or only the status."
+)
 @options.option(
     "--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True
 )
@@ -61,12 +65,14 @@ class CommentArgs(arguments.CommonArgs):
     type=options.Duration(least=1),
     default="2m",
     show_default=True,
-    help="How long all of it may take.",
+    help="The time limit of the command.",
 )
 @options.option(
-    "--allow-http", is_flag=True, help="Send the token over http, to a server of your own network."
+    "--allow-http",
+    is_flag=True,
+    help="Send the token over plain HTTP, for a server in your own network.",
 )
-@options.option("--dry-run", is_flag=True, help="Only say what would be done; needs no token.")
+@options.option("--dry-run", is_flag=True, help="Print the requests only; needs no token.")
 @options.common
 @arguments.typed(CommentArgs)
 def comment(args: CommentArgs) -> int:

@@ -1,4 +1,4 @@
-"""Options and output of the commands that write a commit: shown, unless it shall be pushed."""
+"""Options and output of the commands that write a commit: printed, or with `--push` pushed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ if TYPE_CHECKING:
 proposal = options.together(
     options.option("--push", is_flag=True, help="Push the commit to the branch."),
     options.option(
-        "--print", "only_print", is_flag=True, help="Only show the commit (the default)."
+        "--print", "only_print", is_flag=True, help="Print the commit only (the default)."
     ),
     options.option(
         "--branch",
-        help="The branch to push to; default: the one that is checked out, or the server's "
-        "default.",
+        help="The branch to push to; default: the checked-out branch, or the server's default.",
     ),
-    options.option("--reason", default="", help="Why, for the message."),
+    options.option("--reason", default="", help="The reason, for the commit message."),
     options.option(
         "--author",
         metavar="'NAME <MAIL>'",
-        help="Who writes the commit; default: Git's user.name and user.email.",
+        help="The author of the commit; default: Git's user.name and user.email.",
     ),
     options.option(
         "--signoff",
         is_flag=True,
-        help="End the message in your Signed-off-by line, as git commit --signoff does.",
+        help="Add a Signed-off-by line to the message, as git commit --signoff.",
     ),
 )
 
@@ -40,26 +39,26 @@ pull_request = options.together(
     options.option(
         "--pull-request",
         is_flag=True,
-        help="Open a pull request; with --push only where the branch refuses the push.",
+        help="Open a pull request; with --push only if the branch rejects the push.",
     ),
     options.option(
         "--forge",
         type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
-        help="Default: by the host's name.",
+        help="The kind of forge; default: by host name.",
     ),
     options.option(
-        "--url", default="", help="The forge's address; default: that of the repository."
+        "--url", default="", help="The URL of the forge; default: that of the repository."
     ),
     options.option(
         "--project",
         default="",
         metavar="OWNER/NAME",
-        help="The repository there; default: as in its address.",
+        help="The project on the forge; default: from the URL of the repository.",
     ),
     options.option(
         "--allow-http",
         is_flag=True,
-        help="Send the token over http, to a server of your own network.",
+        help="Send the token over plain HTTP, for a server in your own network.",
     ),
 )
 
@@ -80,7 +79,7 @@ class CommitArgs:
         from gitops_ds.commands.git_commit import Proposal
 
         if (self.push or forge) and self.only_print:
-            raise click.UsageError("--print goes neither with --push nor with --pull-request")
+            raise click.UsageError("--print excludes --push and --pull-request")
         return Proposal(self.branch, self.push, self.author, forge, self.signoff)
 
 

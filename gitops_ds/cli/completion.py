@@ -43,19 +43,19 @@ class VersionArgs:
 @options.output("text", "json")
 @arguments.typed(VersionArgs)
 def version(args: VersionArgs) -> int:
-    """Print the version of gitops-ds, of Python, and of the Kubernetes schemas inside."""
+    """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
     import platform
 
     from gitops_ds.apimachinery import kubernetes_versions
 
-    told = {
+    versions = {
         "gitops-ds": __version__,
         "python": platform.python_version(),
         "kubernetes": kubernetes_versions.RANGE,
     }
     if args.output == "json":
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **told})
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **versions})
     else:
-        for name, text in told.items():
+        for name, text in versions.items():
             click.echo(f"{name} {text}")
     return 0

@@ -1,4 +1,4 @@
-"""`gitops-ds demo`: the whole story in a minute, on the embedded cluster."""
+"""`gitops-ds demo`: a rollout, a failure and its revert on a simulated cluster, in a minute."""
 
 from __future__ import annotations
 
@@ -26,27 +26,25 @@ class DemoArgs(arguments.CommonArgs):
     type=click.IntRange(2, 50),
     default=5,
     show_default=True,
-    help="Nodes of the embedded cluster.",
+    help="The number of simulated nodes.",
 )
 @options.option(
     "--speed",
     type=click.FloatRange(0.1, 1000),
     default=3.0,
     show_default=True,
-    help="Cluster seconds in a real one.",
+    help="Simulated seconds per second.",
 )
-@options.option(
-    "--page", is_flag=True, help="Show the cluster on the page as well; it stays until Ctrl-C."
-)
+@options.option("--page", is_flag=True, help="Also serve the page, until Ctrl-C.")
 @options.common
 @arguments.typed(DemoArgs)
 def demo(args: DemoArgs) -> int:
-    """Commit, rollout, a typo, a bad image, the revert commit, recovery; a live table on a
-    terminal, plain lines without one.
+    """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a live
+    table on a terminal, else lines.
     """
     from gitops_ds.commands.demo import script as story
 
-    # As Ctrl-C: what the story keeps in directories of its own is removed on the way out.
+    # as Ctrl-C: temporary directories are removed on exit
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if sys.stdout.isatty() and not args.quiet:

@@ -1,4 +1,4 @@
-"""`gitops-ds doctor`: what is well and what is not, one line each."""
+"""`gitops-ds doctor`: checks of the installation, one line each."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @click.argument("repository", required=False)
 @options.directory
 @options.inside
-@options.option("--settings", help="The settings file of the service, to be checked as well.")
+@options.option("--settings", help="The settings file of the service, checked as well.")
 @options.cluster_name
 @options.connection
 @options.output("text", "json")
 @options.common
 @arguments.typed(DoctorArgs)
 def doctor(args: DoctorArgs) -> int:
-    """Look at settings, Git, the cluster and our rights in it; writes nothing. Exits 1 when
-    something is bad.
+    """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a check
+    fails.
     """
     return options.run(_doctor(args))
 

@@ -1,4 +1,4 @@
-"""`gitops-ds drift`: what somebody changed in the cluster, and the commit that takes it into Git."""
+"""`gitops-ds drift`: drift of the cluster, and the commit that keeps it."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ class DriftArgs(
 
 @click.command()
 @click.argument("name", required=False)
-@options.option("--push", is_flag=True, help="Push the commit that takes the change into Git.")
-@options.option("--print", "only_print", is_flag=True, help="Show that commit.")
+@options.option("--push", is_flag=True, help="Push the commit that keeps the drift.")
+@options.option("--print", "only_print", is_flag=True, help="Print that commit.")
 @options.option(
     "--branch",
-    help="The branch to push to; default: the one that is checked out, or the server's default.",
+    help="The branch to push to; default: the checked-out branch, or the server's default.",
 )
-@options.option("--reason", default="", help="Why, for the message.")
+@options.option("--reason", default="", help="The reason, for the commit message.")
 @options.option(
     "--author",
     metavar="'NAME <MAIL>'",
-    help="Who writes the commit; default: Git's user.name and user.email.",
+    help="The author of the commit; default: Git's user.name and user.email.",
 )
 @options.option(
     "--signoff",
     is_flag=True,
-    help="End the message in your Signed-off-by line, as git commit --signoff does.",
+    help="Add a Signed-off-by line to the message, as git commit --signoff.",
 )
-@options.option("--exit-code", is_flag=True, help="Exit 1 when something was changed.")
+@options.option("--exit-code", is_flag=True, help="Exit 1 if there is drift.")
 @options.written_to
 @options.connection
 @options.output("text", "json")
 @options.common
 @arguments.typed(DriftArgs)
 def drift(args: DriftArgs) -> int:
-    """Show what was changed in the cluster, and by whom; with --print or --push write the commit
-    that keeps it.
+    """Show fields that were changed in the cluster and their field managers; with --print or --push
+    write the commit that keeps the changes.
     """
     if (args.push or args.only_print) and not args.name:
-        raise click.UsageError("say of which DaemonSet: ds/NAME")
+        raise click.UsageError("NAME is required with --push and --print: ds/NAME")
     return options.run(_drift(args))
 
 
@@ -121,4 +121,4 @@ def _show(found: Mapping[Key, Drifted], args: DriftArgs) -> None:
                 f"  {show_path(change.path)}: {change.new!r} in Git, {change.old!r} in the cluster"
             )
     if not found:
-        options.say("nothing was changed in the cluster", quiet=args.quiet)
+        options.say("no drift found", quiet=args.quiet)

@@ -1,4 +1,4 @@
-"""`gitops-ds events`: what happened, newest last."""
+"""`gitops-ds events`: events of the service and the controller, newest last."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class EventsArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 @click.command()
 @click.argument("name", required=False, default="")
-@options.option("--warnings", is_flag=True, help="Only what somebody should look at.")
+@options.option("--warnings", is_flag=True, help="Only warnings.")
 @options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
 @arguments.typed(EventsArgs)
 def events(args: EventsArgs) -> int:
-    """What the service and the DaemonSet controller did, from the cluster's own events; with
-    ds/NAME of that one alone.
+    """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
+    DaemonSet only.
     """
     return options.run(_events(args))
 

@@ -1,4 +1,4 @@
-"""`gitops-ds explain`: who set this value?"""
+"""`gitops-ds explain`: the sources of a value."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 )
 @options.allow
 @options.cluster_name
-@options.option("--node", help="The name of a node: which variant runs there.")
+@options.option("--node", help="A node: the variant that runs on it.")
 @options.connection
 @options.output("text", "json")
 @options.common
 @arguments.typed(ExplainArgs)
 def explain(args: ExplainArgs) -> int:
-    """Print a parameter or manifest path of AGENT, and every file:line that set it, the winner
-    first.
+    """Print a parameter or manifest path of AGENT, and every file and line that sets it, the effective
+    one first.
     """
     return options.run(_explain(args))
 
@@ -65,7 +65,9 @@ async def _explain(args: ExplainArgs) -> int:
     if args.node:
         async with args.open_cluster() as cluster:
             labels = dict((await cluster.get(NODE, "", args.node))["metadata"].get("labels") or {})
-    told = explained(snapshot, args.agent, args.path, cluster=args.cluster, node_labels=labels)
+    explanation = explained(
+        snapshot, args.agent, args.path, cluster=args.cluster, node_labels=labels
+    )
     if args.output == "json":
         places = [
             {
@@ -74,20 +76,20 @@ async def _explain(args: ExplainArgs) -> int:
                 "column": s.place.column,
                 "path": show_path(s.path),
             }
-            for s in told.set_by
+            for s in explanation.set_by
         ]
         options.show_json(
             {
                 "apiVersion": "gitops-ds.io/v1",
                 "kind": "Explanation",
-                "value": told.value,
+                "value": explanation.value,
                 "setBy": places,
             }
         )
         return 0
     import orjson
 
-    click.echo(orjson.dumps(told.value).decode())
-    for setting in told.set_by:
+    click.echo(orjson.dumps(explanation.value).decode())
+    for setting in explanation.set_by:
         click.echo(f"  {setting.place}" + (f"  {show_path(setting.path)}" if setting.path else ""))
     return 0

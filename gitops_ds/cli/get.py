@@ -1,4 +1,4 @@
-"""`gitops-ds get` and `status`: what runs where, from which commit, and how it does."""
+"""`gitops-ds get` and `status`: DaemonSets, their commits and their health."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(GetArgs)
 def get(args: GetArgs) -> int:
-    """The table of kubectl, and COMMIT, STAGE and HEALTH."""
+    """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH."""
     return options.run(_get(args))
 
 
@@ -75,22 +75,22 @@ class StatusArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 @click.command()
 @click.argument("name", required=False)
-@options.option("--nodes", is_flag=True, help="One line a node.")
-@options.option("--watch", is_flag=True, help="Again whenever something changed.")
+@options.option("--nodes", is_flag=True, help="One line per node.")
+@options.option("--watch", is_flag=True, help="Print again after each change.")
 @options.in_namespace
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
 @arguments.typed(StatusArgs)
 def status(args: StatusArgs) -> int:
-    """One DaemonSet: its counters, its health and, with --nodes, every node."""
+    """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
     return options.run(_status(args))
 
 
 async def _status(args: StatusArgs) -> int:
     if not args.name:
         raise click.UsageError(
-            "NAME is missing: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
+            "NAME is required: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
             "repositories"
         )
 
@@ -118,7 +118,7 @@ async def _status(args: StatusArgs) -> int:
 
 
 class _Printer:
-    """Prints an agent, and again when it reads otherwise."""
+    """Prints an agent, and again when its text changed."""
 
     def __init__(self, *, nodes: bool) -> None:
         self._nodes, self._shown = nodes, ""

@@ -25,13 +25,15 @@ class HistoryArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 @click.command()
 @click.argument("name")
-@options.option("--revision", "number", type=int, help="Print the template of that revision.")
-@options.option("--diff", "pair", nargs=2, type=int, help="Compare the templates of two revisions.")
+@options.option("--revision", "number", type=int, help="Print the pod template of this revision.")
+@options.option(
+    "--diff", "pair", nargs=2, type=int, help="Compare the pod templates of two revisions."
+)
 @options.option(
     "-C",
     "--repository",
     "directory",
-    help="Where commits are looked up; default: the Git work tree around you.",
+    help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @options.in_namespace
 @options.connection
@@ -39,7 +41,7 @@ class HistoryArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(HistoryArgs)
 def history(args: HistoryArgs) -> int:
-    """REVISION, COMMIT, AUTHOR, WHEN, CHANGE-CAUSE and NODES of a DaemonSet."""
+    """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
     return options.run(_history(args))
 
 
@@ -100,5 +102,5 @@ async def _items(agent: Any, directory: str | None) -> list[dict[str, Any]]:
         async with open_repository.opened(named) as repository:
             return await commands_history.history(agent, repository)
     except errors.SourceError as error:
-        options.say(f"authors are not shown: {error}")
+        options.say(f"authors are unknown: {error}")
         return await commands_history.history(agent, None)

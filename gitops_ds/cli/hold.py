@@ -1,4 +1,4 @@
-"""`gitops-ds hold` and `release`: a commit that is not to be applied."""
+"""`gitops-ds hold` and `release`: commits on hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HoldArgs(service_options.ServiceArgs):
 @service_options.service
 @arguments.typed(HoldArgs)
 def hold(args: HoldArgs) -> int:
-    """Keep a commit from being applied; the last good one stays."""
+    """Put a commit on hold: it is not applied, and the last good commit stays."""
     return options.run(_hold(args))
 
 
@@ -36,7 +36,7 @@ def hold(args: HoldArgs) -> int:
 @service_options.service
 @arguments.typed(HoldArgs)
 def release(args: HoldArgs) -> int:
-    """Let a commit that is held be applied. Exits 1 when it is not held."""
+    """Release a commit that is on hold. Exits 1 if it is not on hold."""
     return options.run(_release(args))
 
 
@@ -49,7 +49,7 @@ async def _hold(args: HoldArgs) -> int:
         from gitops_ds.commands import service_requests as service
 
         body = await service.hold(cluster, where, found.id, commit)
-        return body, f"{found.id}: commit {commit[:12]} is held"
+        return body, f"{found.id}: commit {commit[:12]} is on hold"
 
     await service_options.ask(args, work)
     return 0
@@ -64,7 +64,7 @@ async def _release(args: HoldArgs) -> int:
         from gitops_ds.commands import service_requests as service
 
         body = await service.release(cluster, where, found.id, commit)
-        return body, f"{found.id}: commit {commit[:12]} is released"
+        return body, f"{found.id}: commit {commit[:12]} released"
 
     await service_options.ask(args, work)
     return 0

@@ -1,4 +1,4 @@
-"""`gitops-ds init`: a small valid repository to begin with."""
+"""`gitops-ds init`: a small valid repository."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class InitArgs(arguments.CommonArgs):
 @options.common
 @arguments.typed(InitArgs)
 def init(args: InitArgs) -> int:
-    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
-    hook; overwrites nothing.
+    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit hook;
+    overwrites no file.
     """
     from gitops_ds.commands import init as commands_init
 
@@ -42,8 +42,8 @@ def init(args: InitArgs) -> int:
 _NEXT = """
 Next:
   {enter}git init -b main && git add . && git commit -m "One agent"
-  gitops-ds check                 # is what the files say right?
-  gitops-ds plan --simulate 5     # what would happen, without a cluster
-  gitops-ds doctor                # are Git, cluster and rights well?
-  gitops-ds plan                  # what would happen to the cluster of your kubeconfig
+  gitops-ds check                 # check the files
+  gitops-ds plan --simulate 5     # show the changes, without a cluster
+  gitops-ds doctor                # check Git, cluster and permissions
+  gitops-ds plan                  # show the changes of the current cluster
   gitops-ds apply --wait"""

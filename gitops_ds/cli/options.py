@@ -1,5 +1,5 @@
-"""Options that several commands share, each with its environment variable; and how a command runs
-and prints.
+"""Options shared by several commands, each with its environment variable; running a command, and its
+output.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _variable(name: str) -> str:
 
 
 def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order they are listed by --help."""
+    """Several options as one decorator, in the order of `--help`."""
 
     def decorate(command: Command) -> Command:
         for decorator in reversed(decorators):
@@ -70,7 +70,7 @@ def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], C
 
 
 def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
-    """`auto` by NO_COLOR and the terminal: https://no-color.org"""
+    """`auto` depends on NO_COLOR and the terminal: https://no-color.org"""
     on = value == "always" or (
         value == "auto" and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
     )
@@ -79,8 +79,8 @@ def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 class Duration(click.ParamType[float]):
-    """A time such as `90s`, `5m`, `1h30m`, `500ms`, or a plain number of seconds, in seconds; at
-    least `least`.
+    """A duration in seconds, from `90s`, `5m`, `1h30m`, `500ms` or a number of seconds; at least
+    `least`.
     """
 
     name = "duration"
@@ -91,7 +91,7 @@ class Duration(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The seconds. Fails for text that is not a duration, and for less than the least."""
+        """The duration in seconds. Fails for an invalid duration and for one below the minimum."""
         from gitops_ds.errors import SettingsError
         from gitops_ds.settings import durations
 
@@ -105,8 +105,8 @@ class Duration(click.ParamType[float]):
 
 
 common = together(
-    option("-v", "--verbose", count=True, help="Say more; -vv with the trace of an error."),
-    option("-q", "--quiet", is_flag=True, help="Only results and errors."),
+    option("-v", "--verbose", count=True, help="Print more; -vv prints the traceback of an error."),
+    option("-q", "--quiet", is_flag=True, help="Print results and errors only."),
     option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
@@ -128,14 +128,14 @@ allow = option(
     "allowed",
     metavar="PROGRAMS",
     callback=_allowed,
-    help="What may run on the repository's files: helm, kustomize, both with a comma, or none; "
-    "`network` fetches charts.",
+    help="Renderers allowed on the repository's files: helm, kustomize or both, comma-separated; "
+    "`network` allows fetching charts.",
 )
 directory = option(
     "-C",
     "--repository",
     "directory",
-    help="A directory or URL; default: the Git work tree around you.",
+    help="A directory or URL; default: the Git work tree around the current directory.",
 )
 inside = option("--path", default="", help="The directory inside the repository.")
 
@@ -147,21 +147,21 @@ def _repository(default: str) -> Callable[[Command], Command]:
     )
 
 
-repository = _repository("the work tree as it stands; of a URL, the tip of the default branch")
-# Of a command that takes commits only.
-committed_repository = _repository("the last commit, never what the work tree has beside it")
+repository = _repository("the files of the work tree; for a URL, the tip of the default branch")
+# for commands that take commits only
+committed_repository = _repository("the last commit, without uncommitted changes")
 cluster_name = option(
-    "--cluster", "cluster", default="", help="A file of clusters/, without .yaml."
+    "--cluster", "cluster", default="", help="The name of a file in clusters/, without .yaml."
 )
-namespace = option("-n", "--namespace", default="", help="For objects that name none.")
-# Of a command that looks for a DaemonSet.
+namespace = option("-n", "--namespace", default="", help="The namespace of objects without one.")
+# for commands that select a DaemonSet
 in_namespace = option(
-    "-n", "--namespace", default="", help="The namespace that is looked at; default: all."
+    "-n", "--namespace", default="", help="The namespace of the DaemonSet; default: all namespaces."
 )
-# Of a command that writes a commit.
+# for commands that write a commit
 written_to = together(directory, inside, allow, cluster_name, in_namespace)
 access = together(
-    option("--kubeconfig", help="The kubeconfig file; default: as kubectl."),
+    option("--kubeconfig", help="The kubeconfig file; default: that of kubectl."),
     option("--context", help="The context of the kubeconfig."),
 )
 
@@ -171,13 +171,13 @@ connection = together(
         "--state-namespace",
         default="gitops-ds",
         show_default=True,
-        help="Where the deployer's state is kept.",
+        help="The namespace of the deployer's state.",
     ),
 )
 
 
 def output(*formats: str) -> Callable[[Command], Command]:
-    """`-o` with these formats, the first by default."""
+    """`-o` with these formats; the first is the default."""
     return option(
         "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True
     )
@@ -186,11 +186,11 @@ def output(*formats: str) -> Callable[[Command], Command]:
 def run(
     work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> T:
-    """Runs a command's work in an event loop, of the usual kind or another; an interrupt ends it
-    cleanly.
+    """The result of a command's coroutine, run in an event loop of asyncio or of `loop`. Ctrl-C cancels
+    it.
     """
-    # what ends soon makes more than it drops: a fifth of the time of a check would go into looking
-    # for garbage
+    # a short process creates more objects than it drops: garbage collection would take a fifth of
+    # the time of a check
     if loop is None:
         gc.set_threshold(500_000, 20, 100)
     try:
@@ -201,8 +201,8 @@ def run(
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A word beside the result, on stderr. It may quote a repository: nothing in it acts on a
-    terminal or a runner.
+    """Prints a message on stderr, without control characters and workflow commands: it may quote
+    a repository.
     """
     if not quiet:
         from gitops_ds.report import findings
@@ -211,26 +211,24 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 def report_work_tree(repository: RepositoryRef, *, quiet: bool) -> None:
-    """Says that the whole work tree is meant, where a command that names no directory runs below
-    its root.
-    """
+    """Prints which work tree is used when a command without a directory runs below its root."""
     root = repository.directory
     if root is not None and root != Path.cwd().resolve():
         say(
-            f"the whole work tree {root} is looked at; name `.` for this directory alone",
+            f"using the whole work tree {root}; pass `.` for this directory only",
             quiet=quiet,
         )
 
 
 def show_json(document: Any) -> None:
-    """One JSON document with stable keys."""
+    """Prints the document as JSON."""
     import orjson
 
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
 
 
 def show_yaml(document: Any) -> None:
-    """The document as YAML."""
+    """Prints the document as YAML."""
     from gitops_ds.yaml import writer
 
     click.echo(writer.dump(document), nl=False)

@@ -1,4 +1,4 @@
-"""`gitops-ds plan`: what an apply would do."""
+"""`gitops-ds plan`: the changes of an apply."""
 
 from __future__ import annotations
 
@@ -36,20 +36,24 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
     help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or `kubectl get -o json`.",
 )
 @options.option(
-    "--simulate", type=click.IntRange(0), help="That many generated nodes instead of a cluster."
+    "--simulate", type=click.IntRange(0), help="Generated nodes instead of a cluster: their number."
 )
-@options.option("--prune/--no-prune", default=False, help="Also delete what left Git.")
-@options.option("--adopt", is_flag=True, help="Take over objects of other tools.")
-@options.option("--force-conflicts", is_flag=True, help="Win fields that others own.")
-@options.option("--exit-code", is_flag=True, help="Exit 1 when something would change.")
+@options.option(
+    "--prune/--no-prune", default=False, help="Also delete objects that were removed from Git."
+)
+@options.option("--adopt", is_flag=True, help="Take over objects that other tools applied.")
+@options.option(
+    "--force-conflicts", is_flag=True, help="Force-apply fields owned by other field managers."
+)
+@options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes.")
 @options.output("text", "json", "markdown")
 @options.common
 @arguments.typed(PlanArgs)
 def plan(args: PlanArgs) -> int:
-    """Show what an apply would do: objects, fields, revisions, nodes; ends with the plan's hash.
+    """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the plan.
 
-    Looks at the work tree as it stands, as `check` does, or at the commit of --revision; `apply`
-    takes commits only.
+    Reads the files of the work tree, as `check` does, or the commit of --revision; `apply` takes
+    commits only.
     """
     return options.run(_plan(args))
 
@@ -69,13 +73,15 @@ async def _plan(args: PlanArgs) -> int:
     target = apply.ApplyTarget(
         args.cluster, args.namespace, connection, args.snapshot, args.simulate
     )
-    asked = reconcile.ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
-    made = await apply.plan(repository, snapshot, target, asked)
+    apply_options = reconcile.ApplyOptions(
+        prune.Guards(prune=args.prune), args.adopt, args.force_conflicts
+    )
+    made = await apply.plan(repository, snapshot, target, apply_options)
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (
             f"`apply` takes commit {more.commit[:12]}, without them"
             if more.commit
-            else "`apply` takes commits, and there is none"
+            else "`apply` takes commits, and the repository has none"
         )
         options.say(
             f"warning: the work tree has changes that are not committed: {more}; {takes}",
@@ -95,7 +101,7 @@ _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
 
 
 def coloured(text: str) -> str:
-    """The lines of a plan in the colours of their sign."""
+    """The lines of a plan, coloured by sign."""
     lines = text.splitlines(keepends=True)
     return "".join(
         click.style(line, fg=_COLOURS[line[2]])

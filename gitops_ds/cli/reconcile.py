@@ -1,4 +1,4 @@
-"""`gitops-ds reconcile`: asks the service for a pass."""
+"""`gitops-ds reconcile`: requests a reconciliation of the service."""
 
 from __future__ import annotations
 
@@ -24,20 +24,18 @@ class ReconcileArgs(service_options.ServiceArgs):
 
 
 @click.command()
-@options.option("--wait", is_flag=True, help="Return when the pass is over, and say how it ended.")
+@options.option("--wait", is_flag=True, help="Wait for the reconciliation and print its outcome.")
 @options.option(
     "--timeout",
     type=options.Duration(),
     default="2m",
     show_default=True,
-    help="How long to wait for the answer: 90s, 5m.",
+    help="The time limit of --wait: 90s, 5m.",
 )
 @service_options.service
 @arguments.typed(ReconcileArgs)
 def reconcile(args: ReconcileArgs) -> int:
-    """Ask the service to look at Git now. Exits 1 when, with --wait, the pass failed or there was
-    no answer in time.
-    """
+    """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""
     return options.run(_reconcile(args))
 
 
@@ -49,7 +47,7 @@ async def _reconcile(args: ReconcileArgs) -> int:
 
         body, value = await service.request(cluster, where, found.id)
         if not args.wait:
-            return body, f"asked for a pass of {found.id}"
+            return body, f"reconciliation of {found.id} requested"
         body = await service.answered(cluster, where, found.id, value, args.timeout)
         return body, body["metadata"]["annotations"].get(names.OUTCOME, "")
 

@@ -1,4 +1,4 @@
-"""`gitops-ds render`: the manifests that a repository means."""
+"""`gitops-ds render`: the manifests of a repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(RenderArgs)
 def render(args: RenderArgs) -> int:
-    """Print the manifests as `kubectl apply -f -` takes them."""
+    """Print the rendered manifests, for example for `kubectl apply -f -`."""
     return options.run(_render(args))
 
 

@@ -1,4 +1,4 @@
-"""`gitops-ds replay`: the decisions of a journal, taken again."""
+"""`gitops-ds replay`: the decisions of a journal, replayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReplayArgs(arguments.CommonArgs):
 @options.common
 @arguments.typed(ReplayArgs)
 def replay(args: ReplayArgs) -> int:
-    """Take every decision of a journal again, by this version, and compare."""
+    """Replay every decision of a journal with this version, and compare."""
     from gitops_ds.controller.journal import replay as journals
 
     found = journals.replay(args.journal)

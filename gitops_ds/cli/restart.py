@@ -1,6 +1,4 @@
-"""`gitops-ds restart`: the pods of a DaemonSet anew, by a commit. There is no restart that Git does
-not know of.
-"""
+"""`gitops-ds restart`: a restart of a DaemonSet's pods by a commit, so that Git records it."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, argumen
 @options.common
 @arguments.typed(RestartArgs)
 def restart(args: RestartArgs) -> int:
-    """Write the commit that restarts ds/NAME as `kubectl rollout restart` would; without --push
-    only show it.
+    """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push print it
+    only.
     """
     return options.run(_restart(args))
 

@@ -1,6 +1,4 @@
-"""`gitops-ds rollback`: the commit that brings a template back. There is no other way back than
-through Git.
-"""
+"""`gitops-ds rollback`: a commit that restores an earlier pod template. Git is the only way back."""
 
 from __future__ import annotations
 
@@ -33,9 +31,9 @@ class RollbackArgs(
 @options.option(
     "--to-revision",
     type=int,
-    help="The revision whose template shall come back; default: the one before.",
+    help="The revision to restore; default: the previous revision.",
 )
-@options.option("--to-commit", metavar="SHA", help="The commit whose files shall come back.")
+@options.option("--to-commit", metavar="SHA", help="The commit to restore the files of.")
 @commit_options.proposal
 @commit_options.pull_request
 @options.written_to
@@ -44,11 +42,11 @@ class RollbackArgs(
 @options.common
 @arguments.typed(RollbackArgs)
 def rollback(args: RollbackArgs) -> int:
-    """Write the revert commit (or the commit that restores the files) for ds/NAME, and show it
-    unless told otherwise.
+    """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push or
+    --pull-request print it only.
     """
     if args.to_revision is not None and args.to_commit is not None:
-        raise click.UsageError("say one place to go back to: --to-revision N or --to-commit SHA")
+        raise click.UsageError("--to-revision and --to-commit exclude each other")
     return options.run(_rollback(args))
 
 
@@ -62,14 +60,14 @@ async def _rollback(args: RollbackArgs) -> int:
     agent = fleet_agents.find(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
     named = args.repository_ref()
-    asked = commands_rollback.RollbackOptions(
+    request = commands_rollback.RollbackOptions(
         args.to_revision,
         args.to_commit,
         args.reason,
         args.cluster,
         args.proposal(args.named_forge()),
     )
-    done = await commands_rollback.roll_back(named, agent, asked)
+    done = await commands_rollback.roll_back(named, agent, request)
     way = done.way
     commit_options.show(
         args, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores

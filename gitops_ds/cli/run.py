@@ -37,12 +37,12 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@options.option("--settings", help="The settings file; options win over it.")
+@options.option("--settings", help="The settings file; options override it.")
 @options.option(
     "-C",
     "--repository",
     "url",
-    help="The repository to follow; without one the controller runs alone.",
+    help="The repository to follow; without one only the controller runs.",
 )
 @options.option("--branch", help="The branch to follow.")
 @options.option("--path", help="The directory inside the repository.")
@@ -50,38 +50,38 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.option(
     "--interval",
     type=options.Duration(least=0.1),
-    help="How often the repository is looked at: 60s, 5m.",
+    help="The interval between fetches of the repository: 60s, 5m.",
 )
 @options.option(
     "--powers",
     type=click.Choice(["observe", "pace", "full"]),
-    help="What the controller may do; default: pace.",
+    help="The powers of the controller; default: pace.",
 )
 @options.option(
-    "--listen", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics answer."
+    "--listen", metavar="HOST:PORT", help="The address of /healthz, /readyz, /metrics and the page."
 )
 @options.option(
     "--listen-probes",
     metavar="HOST:PORT",
-    help="Where /healthz and /readyz answer on a port of their own.",
+    help="A separate address for /healthz and /readyz.",
 )
 @options.option(
-    "--journal", metavar="DIRECTORY", help="Where every decision is written, for replay."
+    "--journal", metavar="DIRECTORY", help="The directory of the journal of decisions, for replay."
 )
 @options.option(
-    "--log-format", type=click.Choice(["text", "json"]), help="How the log on stderr looks."
+    "--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr."
 )
 @options.option(
     "--own-node",
     metavar="NODE",
-    help="Where this runs; under powers full the agents there are replaced last.",
+    help="The node of this process; with powers full its agents are replaced last.",
 )
-@options.option("--cluster", "cluster", help="A file of clusters/, without .yaml.")
+@options.option("--cluster", "cluster", help="The name of a file in clusters/, without .yaml.")
 @options.connection
 @options.common
 @arguments.typed(RunArgs)
 def run(args: RunArgs) -> int:
-    """The scheduled loop and the controller core, until SIGTERM."""
+    """Run the deployer and the DaemonSet controller until SIGTERM."""
     from gitops_ds.service import event_loop
 
     options.run(_run(args), event_loop.factory())
@@ -111,7 +111,7 @@ async def _run(args: RunArgs) -> None:
 
 
 def _settings(args: RunArgs) -> Service:
-    """The file's settings with the options over them."""
+    """The settings of the file, overridden by the options."""
     from msgspec.structs import replace
 
     from gitops_ds.controller.controller import Powers
@@ -162,14 +162,14 @@ def _repositories(
         changes["path"] = args.path
     if len(configured) > 1 and (args.url or changes):
         raise click.UsageError(
-            "the settings name several repositories: -C, --branch and --path are for one"
+            "the settings have several repositories: -C, --branch and --path apply to one"
         )
     if url := args.url:
         from gitops_ds.pipeline import open_repository
 
         named = open_repository.named(url, args.path or "")
         if named.where is None:
-            raise click.UsageError(f"{url} is not in Git: the service follows commits")
+            raise click.UsageError(f"{url} is not in a Git repository: the service follows commits")
         configured = configured or (RepositorySettings(url),)
         changes |= {"url": named.where.url, "path": named.path}
     if args.interval:

@@ -1,6 +1,4 @@
-"""What the commands that steer a service have in common: which service is meant, and how its answer
-is shown.
-"""
+"""Options and output of the commands that send requests to a service."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ service = options.together(
         "-C",
         "--repository",
         "directory",
-        help="The repository that the service follows; default: the one around you.",
+        help="The repository of the service; default: the Git work tree around the current directory.",
     ),
     options.option(
         "--id",
         "id",
         default="",
-        help="The id of the service's state, where a repository has several.",
+        help="The ID of the service's state, if a repository has several.",
     ),
     options.connection,
     options.output("text", "json"),
@@ -48,7 +46,7 @@ class ServiceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 async def ask(args: ServiceArgs, work: Work) -> Body:
-    """Does the work at the state that is meant, and prints its words, or all as JSON."""
+    """Runs the work on the selected state, and prints its message, or with `-o json` the requests."""
     from gitops_ds.commands import service_requests
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)

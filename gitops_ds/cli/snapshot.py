@@ -1,4 +1,4 @@
-"""`gitops-ds snapshot`: an inventory file of a cluster, for checks that have no access to it."""
+"""`gitops-ds snapshot`: a cluster snapshot, for checks without access to the cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
 
 
 @click.command()
-@options.option("--hash-names", is_flag=True, help="Nodes go by names that say nothing.")
+@options.option("--hash-names", is_flag=True, help="Replace node names by hashes.")
 @options.access
 @options.common
 @arguments.typed(SnapshotArgs)
 def snapshot(args: SnapshotArgs) -> int:
-    """Print nodes, DaemonSets, their revisions and what these name as JSON, for `check
-    --inventory`.
+    """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
+    --snapshot`.
     """
     return options.run(_snapshot(args))
 

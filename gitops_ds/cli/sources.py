@@ -1,6 +1,4 @@
-"""`gitops-ds sources`: the repositories that services of a cluster follow, and whether their newest
-commit is applied.
-"""
+"""`gitops-ds sources`: the followed repositories, and the state of their newest commit."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class SourcesArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(SourcesArgs)
 def sources(args: SourcesArgs) -> int:
-    """The followed repositories: newest commit, applied commit, condition, last look."""
+    """List the followed repositories: newest commit, applied commit, condition, last fetch."""
     return options.run(_sources(args))
 
 

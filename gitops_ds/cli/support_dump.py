@@ -25,21 +25,22 @@ class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @click.command("support-dump")
 @options.option("--file", help="The archive to write; default: gitops-ds-support-TIME.tar.gz here.")
 @options.option(
-    "--settings", help="The settings file of the service; those in the cluster are found without."
+    "--settings",
+    help="The settings file of the service; those in the cluster are included without it.",
 )
 @options.option(
     "--logs/--no-logs",
     default=True,
     show_default=True,
-    help="Also logs and metrics of the service's pods.",
+    help="Include logs and metrics of the service's pods.",
 )
 @options.connection
 @options.output("text", "json")
 @options.common
 @arguments.typed(SupportDumpArgs)
 def support_dump(args: SupportDumpArgs) -> int:
-    """Write an archive of versions, settings, state, agents, nodes, events and logs, without
-    secrets, for a bug report.
+    """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug report;
+    secrets are redacted.
     """
     return options.run(_support_dump(args))
 
@@ -64,18 +65,18 @@ async def _support_dump(args: SupportDumpArgs) -> int:
     data = collect.archive(dump, wanted.limits, now)
     collect.write(file, data)
     if args.output == "json":
-        told = {
+        fields = {
             "file": str(file),
             "bytes": len(data),
             "parts": sorted(dump.parts),
             "unread": dump.missing,
         }
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **told})
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **fields})
         return 0
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=args.quiet)
     click.echo(
-        f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; read it before "
+        f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; review it before "
         "you send it"
     )
     return 0

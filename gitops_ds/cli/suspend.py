@@ -1,5 +1,5 @@
-"""`gitops-ds suspend` and `resume`: nothing is written for a repository or an agent, while
-comparing goes on.
+"""`gitops-ds suspend` and `resume`: the writes of a repository or an agent. Drift is still reported
+while they are suspended.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SuspendArgs(service_options.ServiceArgs):
 @service_options.service
 @arguments.typed(SuspendArgs)
 def suspend(args: SuspendArgs) -> int:
-    """Write nothing for the repository, or for one agent, until it is resumed; what would be
-    written is still told.
+    """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes are
+    still reported.
     """
     return options.run(_suspend(args, suspended=True))
 
@@ -43,7 +43,7 @@ def suspend(args: SuspendArgs) -> int:
 @service_options.service
 @arguments.typed(SuspendArgs)
 def resume(args: SuspendArgs) -> int:
-    """Write again for the repository, or for one agent."""
+    """Resume writes for the repository, or for one agent."""
     return options.run(_suspend(args, suspended=False))
 
 

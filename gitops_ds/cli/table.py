@@ -26,7 +26,7 @@ HEAD = [
 ]
 
 
-# what the cluster is, where it is not as Git says
+# sync states other than in sync
 _APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
 
@@ -42,7 +42,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
-    """All agents; `wide` adds what their health says."""
+    """The table of agents; `wide` adds revision, sync and the message of health."""
     if not agents:
         return "No DaemonSets found.\n"
     head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
@@ -50,8 +50,8 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
 
 
 def apart(agents: Sequence[Agent]) -> list[str]:
-    """A line for each reason why agents that a service follows are not as Git says; `wide` has it
-    in each row.
+    """One line per reason why agents of a followed repository are not in sync; `wide` has it in each
+    row.
     """
     found: dict[tuple[str, str], int] = {}
     for one in agents:
@@ -64,7 +64,7 @@ def apart(agents: Sequence[Agent]) -> list[str]:
 
 
 def agent(one: Agent, now: float, *, nodes: bool) -> str:
-    """One agent, its health in words, and its nodes."""
+    """One agent, its health, and its nodes."""
     text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""

@@ -1,4 +1,4 @@
-"""`gitops-ds trace`: who wrote what runs there."""
+"""`gitops-ds trace`: the commit, author and line of a pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "-C",
     "--repository",
     "directory",
-    help="Where commits are looked up; default: the Git work tree around you.",
+    help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @options.inside
 @options.in_namespace
@@ -37,8 +37,8 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(TraceArgs)
 def trace(args: TraceArgs) -> int:
-    """From pod/NAME, node/NAME, ds/NAME or commit/SHA: pod, node, revision, commit, author, file
-    and line.
+    """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
+    commit/SHA.
     """
     return options.run(_trace(args))
 
@@ -101,5 +101,5 @@ async def _items(entries: Any, args: TraceArgs) -> list[dict[str, Any]]:
                 entries, commands_trace.CommitLookup(repository, named.path)
             )
     except errors.SourceError as error:
-        options.say(f"authors are not shown: {error}")
+        options.say(f"authors are unknown: {error}")
         return await commands_trace.traced(entries, commands_trace.CommitLookup())

@@ -1,4 +1,4 @@
-"""`gitops-ds uninstall`: everything back to plain Kubernetes."""
+"""`gitops-ds uninstall`: removes the metadata of gitops-ds from a cluster."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ class UninstallArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.option(
     "--owner",
     default="",
-    help="Only what this owner applied (the value of the label gitops-ds.io/owner).",
+    help="Only objects of this owner (the value of the label gitops-ds.io/owner).",
 )
-@options.option(
-    "--all", "all_owners", is_flag=True, help="What every owner applied, where there are several."
-)
-@options.option("--dry-run", is_flag=True, help="Only say what would be handed back.")
-@options.option("--yes", is_flag=True, help="Don't ask.")
+@options.option("--all", "all_owners", is_flag=True, help="The objects of every owner.")
+@options.option("--dry-run", is_flag=True, help="Print the objects only.")
+@options.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
 @options.connection
 @options.output("text", "json")
 @options.common
 @arguments.typed(UninstallArgs)
 def uninstall(args: UninstallArgs) -> int:
-    """Take our labels, annotations, ownership of fields and memory off the cluster; no pod
+    """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.
     """
     return options.run(_uninstall(args))
@@ -57,16 +55,16 @@ async def _uninstall(args: UninstallArgs) -> int:
         if len(what.owners) > 1 and not args.all_owners:
             owners = ", ".join(sorted(what.owners))
             raise click.UsageError(
-                f"several repositories have objects here: name one with --owner ({owners}), or "
+                f"several repositories own objects here: choose one with --owner ({owners}), or "
                 "all with --all"
             )
         await commands_uninstall.must_be_stopped(cluster, namespace)
         question = (
             f"Hand back {counted(len(what.objects), 'object')} of "
-            f"{', '.join(sorted(what.owners)) or 'nobody'}?"
+            f"{', '.join(sorted(what.owners)) or 'no owner'}?"
         )
         if not args.yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
-            raise click.UsageError("nothing was changed: say --yes")
+            raise click.UsageError("nothing was changed: confirm with --yes")
         changed = await commands_uninstall.hand_back(
             cluster, namespace, what, lambda news: options.say(news, quiet=args.quiet)
         )
@@ -78,29 +76,29 @@ async def _uninstall(args: UninstallArgs) -> int:
 
 def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
     if args.output == "json":
-        told = {
+        fields = {
             "owners": sorted(what.owners),
             "objects": [str(key) for key in what.objects],
             "handedBack": handed_back,
         }
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **told})
+        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **fields})
         return
     for key in what.objects if args.dry_run else ():
         click.echo(f"would hand back {key}")
     for key in what.unknown:
-        options.say(f"{key}: the cluster serves no such kind any more")
+        options.say(f"{key}: the cluster no longer serves this kind")
     for key, owner in what.elsewhere.items():
         options.say(
-            f"{key} is left: it is of {owner}, of which nothing is remembered here; --owner "
-            f"{owner} hands back what has its label"
+            f"{key} is kept: it belongs to {owner}, which has no state here; --owner {owner} hands back "
+            "the objects with its label"
         )
     if not args.dry_run:
         click.echo(
-            f"{counted(handed_back, 'object')} handed back; the service itself goes by kubectl "
+            f"{counted(handed_back, 'object')} handed back; remove the service with kubectl "
             "delete -k deploy/"
         )
         stays = (
             "the label app.kubernetes.io/managed-by, the annotation kubernetes.io/change-cause, "
             "and events until they expire"
         )
-        options.say(f"what stays: {stays}")
+        options.say(f"remaining: {stays}")

@@ -1,4 +1,4 @@
-"""`gitops-ds wait`: until a DaemonSet is rolled out."""
+"""`gitops-ds wait`: the end of a rollout."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @click.command()
 @click.argument("name")
 @options.option(
-    "--commit", metavar="REVISION", default="", help="The commit that it shall run, or a later one."
+    "--commit", metavar="REVISION", default="", help="The commit to wait for; a later one will do."
 )
 @options.option(
     "--timeout",
     type=options.Duration(),
     default="10m",
     show_default=True,
-    help="How long at most: 90s, 10m.",
+    help="The time limit: 90s, 10m.",
 )
 @options.option(
     "-C",
     "--repository",
     "directory",
-    help="Where commits are looked up; default: the Git work tree around you.",
+    help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @options.in_namespace
 @options.connection
@@ -45,8 +45,8 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(WaitArgs)
 def wait(args: WaitArgs) -> int:
-    """0 when every eligible node runs ds/NAME and it is available there; 1 when it failed, or time
-    is up.
+    """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every eligible
+    node, 1 if the rollout failed or timed out.
     """
     return options.run(_wait(args))
 

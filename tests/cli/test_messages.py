@@ -50,4 +50,4 @@ def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: s
 )
 def test_the_namespace_of_a_command_that_looks_is_a_filter(tmp_path: Path, command: str) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
-    assert "The namespace that is looked at" in " ".join(at.run(command, "--help").out.split())
+    assert "The namespace of the DaemonSet" in " ".join(at.run(command, "--help").out.split())

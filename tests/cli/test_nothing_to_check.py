@@ -55,7 +55,7 @@ def test_below_the_root_the_tree_is_named(at: Desk, words: tuple[str, ...]) -> N
     at.commit("An agent", agent=agent())
     (at.tree / "below").mkdir()
     below = Desk(at.directory, at.kubeconfig, at.environment, at.tree / "below")
-    assert f"the whole work tree {at.tree} is looked at" in below.run(*words).err
+    assert f"using the whole work tree {at.tree}" in below.run(*words).err
     assert "work tree" not in below.run(*words, "-q").err
     assert "work tree" not in at.run(*words).err
     assert below.run(words[0], ".", *words[1:]).code == 2

@@ -60,4 +60,7 @@ def test_a_plan_of_a_revision_names_the_commit(at: Desk) -> None:
 
 def test_a_plan_before_the_first_commit_says_that_there_is_none(at: Desk) -> None:
     at.write("agent.yaml", agent())
-    assert "not committed: agent.yaml; `apply` takes commits, and there is none" in plan(at).err
+    assert (
+        "not committed: agent.yaml; `apply` takes commits, and the repository has none"
+        in plan(at).err
+    )

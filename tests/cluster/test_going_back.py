@@ -59,7 +59,7 @@ def test_a_template_made_by_hand_is_written_into_its_file(
     none = at.run(
         "rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--to-commit", "main"
     )
-    assert (none.code, "say one place" in none.err) == (2, True)
+    assert (none.code, "exclude each other" in none.err) == (2, True)
     done = at.run(
         "rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2", "--push", "-C", at.origin
     )

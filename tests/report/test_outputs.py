@@ -128,7 +128,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
 ) -> None:
     done = check(fleet, GITHUB_STEP_SUMMARY=str(tmp_path / "none/summary.md"))
     assert done.return_value == 1
-    assert "no summary is written" in done.stderr
+    assert "the summary was not written" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
     [
         (
             "yaml",
-            "there is no format 'yaml': use text, github, gitlab, sarif, junit, markdown or json",
+            "unknown format 'yaml': use text, github, gitlab, sarif, junit, markdown or json",
         ),
         ("json=", "'json=' names no file"),
     ],

@@ -131,7 +131,7 @@ def test_a_pass_is_asked_for_and_its_end_is_told(
             f"success: commit {commit[:12]} is (unchanged|applied: [01] written)\n", told
         ), told
         assert scene.runs() == image(2)
-        assert scene.told("reconcile").startswith("asked for a pass of ")
+        assert scene.told("reconcile").startswith("reconciliation of ")
 
         bad = scene.upstream.commit({"agent.json": "{"})
         refused = scene.ask("reconcile", "--wait", "-o", "json")

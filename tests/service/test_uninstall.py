@@ -166,7 +166,7 @@ def test_several_owners_are_not_handed_back_unless_all_are_meant(
         assert applied.returncode == 0, applied.stderr
     refused = program(plane, state, "uninstall", "--yes")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "several repositories have objects here: name one with --owner" in refused.stderr
+    assert "several repositories own objects here: choose one with --owner" in refused.stderr
     done = program(plane, state, "uninstall", "--yes", "--all")
     assert (done.returncode, done.stdout.split(";")[0]) == (0, "2 objects handed back")
-    assert "what stays: the label app.kubernetes.io/managed-by" in done.stderr
+    assert "remaining: the label app.kubernetes.io/managed-by" in done.stderr
