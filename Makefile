@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+WORKERS ?= 4
+FAST_WORKERS ?= 2
 SECONDS_EACH ?= 900
 SEED ?= 1
 COUNT ?= 6000
@@ -46,10 +47,10 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system: four minutes on two cores
-	$(BIN)/pytest -n $(WORKERS) -q -m "not controlplane and not system and not renderers and not forge and not browser"
+	TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not browser"
 
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null

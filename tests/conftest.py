@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import pytest
 
-from tests import controlplane
+from tests import controlplane, profiles
 from tests.forges.gitea import Gitea
+
+profiles.load()
+
+# The control planes that tests share, and how many workers have one of each. Users of a plane are
+# kept together by module, so that a worker starts few planes (2.4 seconds of a core each) and no
+# worker gets a chain that is longer than the whole run.
+SHARED_PLANES = {"control_plane_without_daemonsets": 2, "control_plane": 2, "api_server": 3}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups the users of each shared plane; what is slow starts first, what has no group last."""
+    for item in items:
+        used = [name for name in SHARED_PLANES if name in getattr(item, "fixturenames", ())]
+        if used and not item.get_closest_marker("xdist_group"):
+            share = zlib.crc32(item.nodeid.partition("::")[0].encode()) % SHARED_PLANES[used[0]]
+            item.add_marker(pytest.mark.xdist_group(f"{used[0]}-{share}"))
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("slow") is None,
+            item.get_closest_marker("xdist_group") is None,
+        )
+    )
 
 
 @pytest.fixture(scope="session")

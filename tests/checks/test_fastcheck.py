@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, fastcheck, kubernetes
 from gitops_ds.yaml import parser
+from tests import profiles
 
 BODIES = [
     one.value
@@ -111,7 +112,7 @@ def agree(body: Any) -> tuple[bool, bool]:
     ).is_valid(body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=profiles.examples(300), deadline=None)
 @given(mutated())
 def test_what_the_fast_check_passes_jsonschema_passes(body: Any) -> None:
     fast, slow = agree(body)

@@ -17,7 +17,7 @@ from tests.ci_files import files
 from tests.ci_files.conftest import Work
 from tests.gitservers import GIT_ENVIRONMENT
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("ci_files")]
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 
 
 class Runner:

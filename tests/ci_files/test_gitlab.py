@@ -14,7 +14,7 @@ from tests.agent_manifest import agent
 from tests.ci_files import files
 from tests.ci_files.conftest import Work
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("ci_files")]
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 
 
 def job(

@@ -28,6 +28,7 @@ from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
+from tests import profiles
 from tests.checks.test_rule_pages import GOOD
 from tests.plan.world import daemonset
 from tests.render import snapshots
@@ -156,7 +157,7 @@ def test_other_settings_are_another_verdict(said: str) -> None:
     assert outcome(judged(Snapshot(None, before), both)) == outcome(judged(Snapshot(None, before)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=profiles.examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

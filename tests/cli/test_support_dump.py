@@ -436,7 +436,6 @@ def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path:
 
 
 @pytest.mark.controlplane
-@pytest.mark.xdist_group("control-plane")
 def test_on_a_real_cluster_what_is_forbidden_is_told(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:

@@ -16,7 +16,7 @@ from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.plan.world import config_map, daemonset
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 _numbers = itertools.count()
 

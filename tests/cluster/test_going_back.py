@@ -11,7 +11,7 @@ import pytest
 from tests import controlplane
 from tests.cluster import program
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 
 MANIFEST = """\
 # The agent of every node.

@@ -15,7 +15,7 @@ from tests import controlplane
 from tests.cluster import program
 from tests.plan.world import daemonset
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 
 
 def viewer(plane: controlplane.ControlPlane, space: str, where: Path) -> Path:

@@ -26,6 +26,7 @@ SPECS = 11
 RACING = "should manage the lifecycle of a ControllerRevision"
 
 
+@pytest.mark.slow
 @pytest.mark.controlplane
 def test_kubernetes_own_tests_of_daemonsets_and_controller_revisions_pass(tmp_path: Path) -> None:
     wanted = controlplane.Wanted(

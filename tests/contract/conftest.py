@@ -19,7 +19,10 @@ from tests.contract.scenes import Play, Scene, Stage
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.controlplane)])
+REAL = (pytest.mark.controlplane, pytest.mark.xdist_group("control_plane_without_daemonsets-0"))
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=REAL)])
 def play(request: pytest.FixtureRequest) -> Play:
     """Plays a scene in a namespace of its own and ends with it."""
     if request.param == "simulated":

@@ -19,6 +19,7 @@ from gitops_ds.model.decision import CreatePod, HealthState
 from gitops_ds.model.events import base
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator import faults
+from tests import profiles
 from tests.daemonset import world
 from tests.simulator.stand import (
     KEY,
@@ -84,7 +85,7 @@ def test_a_bad_image_reaches_one_node_and_is_named() -> None:
     play(scene)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=profiles.examples(25), deadline=None)
 @given(lives=st.lists(st.floats(0.005, 0.4), min_size=1, max_size=6), surge=st.booleans())
 def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(
     lives: list[float], surge: bool

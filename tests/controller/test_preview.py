@@ -18,6 +18,7 @@ from gitops_ds.model.change import Operation
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import NODE, POD
 from gitops_ds.simulator import virtual_time
+from tests import profiles
 from tests.daemonset import world as core
 from tests.plan.world import World, daemonset
 
@@ -81,7 +82,7 @@ async def become(cluster: simulator.SimulatedCluster, name: str, about: dict[str
     await cluster.patch(NODE, "", name, patch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=profiles.examples(60), deadline=None)
 @given(old=agent, new=agent, nodes=st.lists(st.tuples(node, later), min_size=1, max_size=6))
 @example(
     old=PLAIN,

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from gitops_ds.client import leader_election
 from gitops_ds.client.leader_election import Candidate, LeaseTiming
 from gitops_ds.model.objects import Body
+from tests import profiles
 
 T = LeaseTiming(duration=10, renew_deadline=7, retry=2)
 HOUR = 3600.0
-OFTEN = settings(max_examples=200, deadline=None)
+OFTEN = settings(max_examples=profiles.examples(200), deadline=None)
 
 
 def candidate(me: str = "a") -> Candidate:

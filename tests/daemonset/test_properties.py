@@ -23,10 +23,11 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
+from tests import profiles
 from tests.daemonset.world import World, daemonset, node, rolling
 
-OFTEN = settings(max_examples=100, deadline=None)
-SLOWLY = settings(max_examples=60, deadline=None)
+OFTEN = settings(max_examples=profiles.examples(100), deadline=None)
+SLOWLY = settings(max_examples=profiles.examples(60), deadline=None)
 
 STRATEGIES = [
     rolling(1),

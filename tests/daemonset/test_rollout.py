@@ -14,9 +14,10 @@ from gitops_ds.apimachinery import int_or_percent, pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
+from tests import profiles
 from tests.daemonset.world import World, daemonset, rolling
 
-SLOWLY = settings(max_examples=60, deadline=None)
+SLOWLY = settings(max_examples=profiles.examples(60), deadline=None)
 
 
 def settled(nodes: int, strategy: dict[str, Any], **spec: Any) -> World:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gitops_ds.daemonset.workqueue import LONGEST_FAILED_HOLD, LONGEST_RETRY, WorkQueue
+from tests import profiles
 
 
 def test_a_key_added_twice_is_taken_once_at_the_earlier_time() -> None:
@@ -157,4 +158,4 @@ class Traffic(RuleBasedStateMachine):
 
 
 TestTraffic = Traffic.TestCase
-TestTraffic.settings = settings(deadline=None, max_examples=50)
+TestTraffic.settings = settings(deadline=None, max_examples=profiles.examples(50))

@@ -17,7 +17,7 @@ import pytest
 from tests import controlplane, deploy
 from tests.cluster import program
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.renderers]
+pytestmark = [pytest.mark.slow, pytest.mark.controlplane, pytest.mark.renderers]
 
 
 @pytest.fixture

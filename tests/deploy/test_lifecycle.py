@@ -22,7 +22,12 @@ from tests.plan.world import daemonset
 from tests.service import test_uninstall
 from tests.service.test_service import until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("rights")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("rights"),
+]
 
 # What a version from before there was an election wrote under powers full, after two commits:
 # objects as it applied them, revisions and pods as it made them (with UID and REPOSITORY where

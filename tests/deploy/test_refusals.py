@@ -18,6 +18,7 @@ from tests.service.test_service import until
 SPACE = "refused"
 
 
+@pytest.mark.slow
 @pytest.mark.controlplane
 @pytest.mark.system
 @pytest.mark.xdist_group("rights")

@@ -17,7 +17,12 @@ from tests.deploy.rights import NOTHING_AMISS, PATIENCE
 from tests.plan.world import daemonset
 from tests.service.test_service import until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("rights")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("rights"),
+]
 QUICK = {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms", "enabled": True}
 
 

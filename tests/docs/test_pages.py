@@ -70,6 +70,7 @@ def test_every_command_runs(
     play(section, tmp_path / "desk", environment)
 
 
+@pytest.mark.slow
 @pytest.mark.controlplane
 @pytest.mark.parametrize("section", [s for s in SECTIONS if s.needs_cluster], ids=str)
 def test_every_command_runs_on_a_cluster(

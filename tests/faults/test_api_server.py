@@ -18,7 +18,12 @@ from tests.faults.conftest import NODES
 from tests.faults.fleets import agents, image, images, there
 from tests.service.test_service import running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("faults"),
+]
 AGENTS = 40
 
 

@@ -15,7 +15,12 @@ from tests import controlplane, gitservers
 from tests.faults.fleets import agents, image, images
 from tests.service.test_service import PROGRAM, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("faults"),
+]
 
 
 @contextlib.contextmanager

@@ -16,7 +16,12 @@ from tests.faults.fleets import agents, image, images, there
 from tests.service.test_service import running, until
 from tests.stopping import asked_to_stop
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("faults")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("faults"),
+]
 AGENTS, TIMES = 30, 20
 COMMIT = "gitops-ds.io/commit"
 

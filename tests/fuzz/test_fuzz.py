@@ -21,6 +21,7 @@ def test_what_the_fuzzer_begins_with_and_what_it_found_holds(target: str) -> Non
         targets.TARGETS[target](data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", targets.TARGETS)
 def test_bytes_that_nobody_meant(target: str, tmp_path: Path) -> None:
     command = [

@@ -23,10 +23,11 @@ from tests.service.test_service import running, until
 from tests.stopping import asked_to_stop
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.controlplane,
     pytest.mark.system,
     pytest.mark.renderers,
-    pytest.mark.xdist_group("control-plane"),
+    pytest.mark.xdist_group("hostile"),
 ]
 DEPLOYMENT = Path(__file__).parents[2] / "deploy/base/deployment.yaml"
 PROBE_SECONDS = 5.0  # the kubelet's timeout

@@ -14,7 +14,7 @@ from tests.cluster import program
 from tests.plan.world import daemonset
 from tests.service.test_service import PROGRAM, running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 PLANES = {"observe": "control_plane", "full": "control_plane_without_daemonsets"}
 _numbers = itertools.count()
 

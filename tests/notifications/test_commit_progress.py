@@ -29,6 +29,7 @@ from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.service.notifications.commit_progress import CommitStage, Courses, StageKind
+from tests import profiles
 
 A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
 ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
@@ -253,7 +254,7 @@ LOOKS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=profiles.examples(300), deadline=None)
 @given(st.lists(st.one_of(RECORDS, LOOKS, st.just(None)), max_size=30))
 def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
     happening: list[Record | list[Agent] | None],

@@ -34,7 +34,11 @@ from gitops_ds.model.events.base import (
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from tests import controlplane
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("beside-upstream")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.xdist_group("beside-upstream"),
+]
 
 PATIENCE = 120.0  # seconds until something that must come has come
 SPACE = "default"

@@ -19,6 +19,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
 from gitops_ds.plan import ignore_differences
 from gitops_ds.plan.ignore_differences import IgnoreRule
+from tests import profiles
 from tests.plan.world import World, config_map, daemonset, play
 
 LIMITS = "/spec/template/spec/containers/agent/resources/limits"
@@ -171,7 +172,7 @@ KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "3"]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=profiles.examples(60))
 @given(VALUES, VALUES, VALUES, st.sets(KEYS, min_size=1), st.booleans())
 def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
     first: dict[str, str],

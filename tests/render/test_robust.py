@@ -18,6 +18,7 @@ from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser
+from tests import profiles
 from tests.render import snapshots
 from tests.render.test_cases import CASES
 
@@ -92,7 +93,7 @@ def survives(snapshot: Snapshot) -> None:
         pass
 
 
-@settings(max_examples=300)
+@settings(max_examples=profiles.examples(300))
 @given(target=st.sampled_from(TARGETS), odd=st.sampled_from(ODD))
 def test_an_odd_value_anywhere_is_no_exception(
     target: tuple[Snapshot, PurePosixPath, Any, Path], odd: Any

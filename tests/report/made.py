@@ -17,6 +17,7 @@ from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key, ListMember
 from gitops_ds.report import findings
 from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange, RuleText
+from tests import profiles
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ def reports(draw: st.DrawFn) -> Report:
 
 def some_reports(test: Callable[..., None]) -> Callable[..., None]:
     """The test, for a hundred reports, however slow the machine."""
-    return settings(max_examples=100, deadline=None)(given(reports())(test))
+    return settings(max_examples=profiles.examples(100), deadline=None)(given(reports())(test))
 
 
 def about(**more: Any) -> ReportContext:

@@ -15,7 +15,7 @@ from tests import controlplane
 from tests.service.test_service import PROGRAM
 from tests.service.test_uninstall import program
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 _numbers = itertools.count()
 
 LIVE = """\

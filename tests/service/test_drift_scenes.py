@@ -25,7 +25,6 @@ from tests.service.test_service import PROGRAM, running, until
 pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
-    pytest.mark.xdist_group("control-plane"),
 ]
 _numbers = itertools.count()
 IMAGE = "spec.template.spec.containers[agent].image"

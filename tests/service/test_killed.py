@@ -19,7 +19,7 @@ from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = [pytest.mark.slow, pytest.mark.controlplane]
 AGENTS = 50
 
 

@@ -84,6 +84,7 @@ class Watcher:
             raise AssertionError(f"it stands still: {log.read_text()[-3000:]}") from None
 
 
+@pytest.mark.slow
 @pytest.mark.controlplane
 def test_thirty_kills_in_the_middle_cost_nothing(tmp_path: Path) -> None:
     wanted = controlplane.Wanted(

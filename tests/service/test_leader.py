@@ -30,7 +30,12 @@ from tests.service.test_killed_rollout import Watcher, image
 from tests.service.test_service import PROGRAM
 from tests.stopping import asked_to_stop
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system, pytest.mark.xdist_group("leader")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("leader"),
+]
 NODES, BUDGET = 60, 6
 SPACE = "leading"
 _tags = itertools.count(2)

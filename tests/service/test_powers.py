@@ -16,7 +16,7 @@ from tests.cluster import program
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 _numbers = itertools.count()
 
 

@@ -19,7 +19,6 @@ from tests.service.test_service import until
 pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
-    pytest.mark.xdist_group("control-plane"),
 ]
 
 

@@ -22,7 +22,7 @@ from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.objects import LEASE
 from tests import controlplane
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+pytestmark = [pytest.mark.slow, pytest.mark.controlplane, pytest.mark.system]
 RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 

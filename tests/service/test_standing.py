@@ -17,7 +17,7 @@ from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.xdist_group("control-plane")]
+pytestmark = pytest.mark.controlplane
 SPACE = "standing"
 NAME = "agentstatus/standing.agent"
 

@@ -18,7 +18,6 @@ from tests.service.test_service import PROGRAM, running, until
 pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
-    pytest.mark.xdist_group("control-plane"),
 ]
 _numbers = itertools.count()
 

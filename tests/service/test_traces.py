@@ -163,7 +163,6 @@ def collecting() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
 
 
 @pytest.mark.controlplane
-@pytest.mark.xdist_group("control-plane")
 def test_the_installed_service_sends_its_passes_to_a_collector(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:

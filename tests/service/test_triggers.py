@@ -22,9 +22,9 @@ from tests.service.test_following import agent, image, runs
 from tests.service.test_service import PROGRAM, running, until
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.controlplane,
     pytest.mark.system,
-    pytest.mark.xdist_group("control-plane"),
 ]
 _numbers = itertools.count()
 

@@ -38,7 +38,6 @@ def program(
 
 
 @pytest.mark.controlplane
-@pytest.mark.xdist_group("control-plane")
 @pytest.mark.parametrize("remembered", [True, False])
 def test_nothing_of_ours_is_left_and_no_pod_restarts(
     tmp_path: Path, control_plane: controlplane.ControlPlane, remembered: bool
@@ -143,7 +142,6 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
 
 
 @pytest.mark.controlplane
-@pytest.mark.xdist_group("control-plane")
 def test_several_owners_are_not_handed_back_unless_all_are_meant(
     control_plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:

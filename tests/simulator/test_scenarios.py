@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests import profiles
 from tests.simulator import scenarios
 
-LIVES, IN_ONE_TEST = 1000, 20
+LIVES, IN_ONE_TEST = profiles.random_cases(1000), 20
 
 
 @pytest.mark.parametrize("first", range(0, LIVES, IN_ONE_TEST))

@@ -22,6 +22,7 @@ def test_a_seed_makes_the_same_manifests() -> None:
     assert first != [(one.mutations, one.data) for one in verdicts.cases(SEED + 1, 50)]
 
 
+@pytest.mark.slow
 @pytest.mark.controlplane
 def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
     found = asyncio.run(verdicts.judged(api_server, list(verdicts.cases(SEED, COUNT))))

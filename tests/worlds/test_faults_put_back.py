@@ -123,6 +123,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_world_finds_it(fault: str) -> None:
     copy = Copy(FAULTS[fault])

@@ -11,10 +11,12 @@ import os
 
 import pytest
 
+from tests import profiles
 from tests.worlds import world
 from tests.worlds.events import EVENTS
 
-FIRST, COUNT = int(os.environ.get("WORLDS_SEED", "0")), int(os.environ.get("WORLDS_COUNT", "1000"))
+FIRST = int(os.environ.get("WORLDS_SEED", "0"))
+COUNT = int(os.environ.get("WORLDS_COUNT", profiles.random_cases(1000)))
 TOGETHER = 50
 
 

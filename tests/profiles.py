@@ -1,0 +1,37 @@
+"""How much the tests try: `ci` tries everything, `fast` a share of what is random or a large table.
+
+`TEST_PROFILE=fast` chooses, as `make test-fast` does; without it the profile is `ci`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+from hypothesis import settings
+
+FAST = {"ci": False, "fast": True}[os.environ.get("TEST_PROFILE", "ci")]
+Row = TypeVar("Row")
+DEFAULT_EXAMPLES = 100  # Hypothesis' own
+
+
+def examples(number: int) -> int:
+    """The number of examples of a property: with `fast` a tenth, and five at least."""
+    return max(5, number // 10) if FAST else number
+
+
+def random_cases(number: int) -> int:
+    """The number of random cases: with `fast` one of fifty."""
+    return max(1, number // 50) if FAST else number
+
+
+def rows(table: Sequence[Row]) -> Sequence[Row]:
+    """The rows of a table whose rows are slow: with `fast` every tenth."""
+    return table[::10] if FAST else table
+
+
+def load() -> None:
+    """Makes the profile that of properties without settings of their own."""
+    settings.register_profile("chosen", max_examples=examples(DEFAULT_EXAMPLES))
+    settings.load_profile("chosen")
