@@ -78,7 +78,7 @@ def apply(args: ApplyArgs) -> int:
 async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
-    from gitops_ds.commands import uncommitted_changes, wait_on_status
+    from gitops_ds.commands import uncommitted_changes, wait
     from gitops_ds.pipeline import open_repository
 
     repository = args.repository_ref()
@@ -110,7 +110,8 @@ async def _apply(args: ApplyArgs) -> int:
     if args.wait:
         facts = commands_apply.prepared(snapshot, target).bundle.cluster
         say = partial(options.say, quiet=args.quiet)
-        return await wait_on_status.for_rollouts(connection, facts, made, args.timeout, say)
+        async with connect.opened(connection, facts) as cluster:
+            await wait.wait_for_rollouts(cluster, commands_apply.applied(made), args.timeout, say)
     return 0
 
 

@@ -100,7 +100,7 @@ async def _status(args: StatusArgs) -> int:
     connection = args.connection()
     async with args.open_cluster() as cluster:
         if args.watch and args.output == "text":
-            which = wait.Awaited(args.name, args.namespace)
+            which = wait.WaitOptions(args.name, args.namespace)
             await wait.follow(
                 cluster, connection.state_namespace, which, _Printer(nodes=args.nodes).show
             )

@@ -62,13 +62,15 @@ async def _wait(args: WaitArgs) -> int:
     includes = (
         open_repository.includes(open_repository.named(args.directory), commit) if commit else None
     )
-    awaited = commands_wait.Awaited(args.name, args.namespace, commit, seconds, includes)
+    awaited = commands_wait.WaitOptions(args.name, args.namespace, commit, seconds, includes)
 
     def say(news: str) -> None:
         options.say(news, quiet=args.quiet)
 
     async with args.open_cluster() as cluster:
-        agent = await commands_wait.attend(cluster, connection.state_namespace, awaited, say)
+        agent = await commands_wait.wait_for_rollout(
+            cluster, connection.state_namespace, awaited, say
+        )
     if args.output == "json":
         options.show_json(
             {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}

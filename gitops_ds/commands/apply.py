@@ -13,11 +13,11 @@ from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
 from gitops_ds.deployer import reconcile, source_status_store, state_store
 from gitops_ds.git import object_reader
-from gitops_ds.model.change import Plan
+from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import PassEnded
-from gitops_ds.model.objects import short
+from gitops_ds.model.objects import Key, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare
@@ -155,6 +155,15 @@ async def apply(
             await _refuse_going_back(repository, draft)
         ended, _ = await reconcile.carry_out(place, draft, asked, emit, time.time)
         return draft.plan, ended
+
+
+def applied(plan: Plan) -> list[Key]:
+    """The DaemonSets of a plan that exist after its apply."""
+    return [
+        change.key
+        for change in plan.changes
+        if change.key.is_daemonset and change.operation is not Operation.DELETE
+    ]
 
 
 async def refuse_beside_a_service(place: reconcile.DeployTarget, snapshot: Snapshot) -> None:

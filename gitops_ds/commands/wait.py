@@ -1,20 +1,27 @@
-"""Waits for one DaemonSet on watches, until every eligible node runs what is wanted, or it has
-failed.
+"""Waits for rollouts on watches: of one DaemonSet by its health (`wait`, `status --watch`), and of the
+DaemonSets of a plan by their status (`apply --wait`).
+
+A rollout is done when `apimachinery.rollout_status` reports it, as `kubectl rollout status` does. Health
+adds what the status does not contain: nodes that only join, and failures of the template, which end a
+wait at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import rollout_status
+from gitops_ds.client import informer
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.deployer import source_status_store, state_store
@@ -22,13 +29,13 @@ from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.events.base import Record, WatchFailed
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
+from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key, key_of, short
 
 T = TypeVar("T")
-# Errors of a list or a watch that only a person can mend.
+# errors of a list or a watch that do not pass
 _LASTING = (
     errors.Forbidden,
     errors.Unauthorized,
@@ -36,16 +43,16 @@ _LASTING = (
     errors.BadRequest,
     errors.Invalid,
 )
-ASK_SECONDS = 2.0  # between two looks at the deployer's state, while it has not come to the commit
+POLL_SECONDS = 2.0  # between two reads of the deployer's state, until it has applied the commit
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
-    """Which DaemonSet (`ds/NAME`), at which commit (its id or how that begins; empty: whatever is
-    applied), for how many seconds.
+class WaitOptions:
+    """The DaemonSet (`ds/NAME`), the commit (an ID or its prefix; empty: any commit) and the time limit in
+    seconds.
 
-    `includes` tells whether a commit has the awaited one before it, where Git is at hand. `clock`
-    gives seconds since 1970.
+    `includes` returns whether a commit contains the awaited one; None without a repository. `clock` returns
+    seconds since 1970.
     """
 
     name: str
@@ -56,48 +63,48 @@ class Awaited:
     clock: Callable[[], float] = time.time
 
 
-async def attend(
-    cluster: Cluster, state_namespace: str, awaited: Awaited, say: Callable[[str], None]
+async def wait_for_rollout(
+    cluster: Cluster, state_namespace: str, options: WaitOptions, say: Callable[[str], None]
 ) -> Agent:
-    """The agent when it is as wanted. Each news is said once.
+    """The agent at the end of its rollout. Repeated messages are printed once.
 
-    Raises RolloutFailed when its template fails, TimedOut with what is missing, NotFound where
-    there is no such DaemonSet and no commit is waited for that could bring it, and ClusterError at
-    once for what can't be read without a person's help.
+    Raises FailedRollout when its template fails, TimedOut with the last message, NotFound without
+    such a DaemonSet if no commit is awaited that could create it, and ClusterError for an error
+    that does not pass.
     """
-    told = ""
+    last = ""
 
-    def tell(news: str) -> None:
-        nonlocal told
-        if news != told:
-            told = news
-            say(news)
+    def report(message: str) -> None:
+        nonlocal last
+        if message != last:
+            last = message
+            say(message)
 
-    await cluster.version()  # an API server that is not there is an error at once
+    await cluster.version()  # an unreachable API server is an error at once
     try:
         async with (
-            asyncio.timeout(awaited.seconds),
-            watching(cluster, awaited.clock, tell) as watched,
+            asyncio.timeout(options.seconds),
+            watching(cluster, options.clock, report) as watched,
         ):
             return await watched.unless_failed(
-                _attend(cluster, state_namespace, awaited, (watched, tell))
+                _wait(cluster, state_namespace, options, (watched, report))
             )
     except TimeoutError:
         raise errors.TimedOut(
-            f"not done after {awaited.seconds:g} seconds: {told or 'the cluster was not read'}"
+            f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedAgents:
-    """How all agents stand, kept current by watches; `failure` gets the error that ends them."""
+    """The status of all agents, kept current by watches; `failure` gets the error that ends them."""
 
     standings: StatusTracker
     controller: Controller
     failure: asyncio.Future[None]
 
     async def unless_failed(self, work: Awaitable[T]) -> T:
-        """The result of the work, or the error of the watches as soon as they have one."""
+        """The result of the work. Raises the error of the watches as soon as one occurs."""
         task = asyncio.ensure_future(work)
         try:
             waited: set[asyncio.Future[Any]] = {task, self.failure}
@@ -114,25 +121,25 @@ class WatchedAgents:
 async def watching(
     cluster: Cluster, clock: Callable[[], float], say: Callable[[str], None]
 ) -> AsyncIterator[WatchedAgents]:
-    """Watches while the context is open. `say` gets the errors that pass by themselves."""
+    """The agents, watched while the context is open. `say` receives errors that are retried."""
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def hear(told: Record) -> None:
-        if isinstance(told, WatchFailed) and not failure.done():
-            if isinstance(told.error, _LASTING):
-                failure.set_exception(told.error)
+    def receive(event: Record) -> None:
+        if isinstance(event, WatchFailed) and not failure.done():
+            if isinstance(event.error, _LASTING):
+                failure.set_exception(event.error)
             else:
-                say(f"{told.resource.plural}: {told.error}; tried again")
+                say(f"{event.resource.plural}: {event.error}; retrying")
 
-    def over(task: asyncio.Task[None]) -> None:
+    def finished(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and not failure.done() and (error := task.exception()) is not None:
             failure.set_exception(error)
 
-    controller = Controller(cluster, Powers.PACE, hear, clock=clock, chance=random.random)
+    controller = Controller(cluster, Powers.PACE, receive, clock=clock, chance=random.random)
     standings = StatusTracker(controller, dict, clock)
     tasks = [asyncio.create_task(controller.run()), asyncio.create_task(standings.run())]
     for task in tasks:
-        task.add_done_callback(over)
+        task.add_done_callback(finished)
     try:
         yield WatchedAgents(standings, controller, failure)
     finally:
@@ -142,8 +149,8 @@ async def watching(
         failure.cancel()
 
 
-async def looked(watched: WatchedAgents) -> None:
-    """Returns when every agent was looked at once."""
+async def synced(watched: WatchedAgents) -> None:
+    """Returns when the status of every agent is known."""
     changes = watched.standings.changed()
     await watched.controller.synced.wait()
     while len(watched.standings.agents()) < sum(
@@ -152,92 +159,93 @@ async def looked(watched: WatchedAgents) -> None:
         await anext(changes)
 
 
-DESCRIBED = 5.0  # seconds for which what the owner remembers is not read again
+STATE_SECONDS = 5.0  # between two reads of the owner's state
 
 
 async def follow(
-    cluster: Cluster, state_namespace: str, wanted: Awaited, show: Callable[[Agent | str], None]
+    cluster: Cluster,
+    state_namespace: str,
+    options: WaitOptions,
+    show: Callable[[Agent | str], None],
 ) -> None:
-    """Shows the agent, and again after each change, until it is cancelled; errors that pass by
-    themselves are shown as text.
+    """Shows the agent after each change until cancelled; errors that are retried are shown as text.
 
-    Raises NotFound where there is no such DaemonSet, and ClusterError for what can't be read
-    without a person's help.
+    Raises NotFound without such a DaemonSet, and ClusterError for an error that does not pass.
     """
     await cluster.version()
-    async with watching(cluster, wanted.clock, show) as watched:
-        await watched.unless_failed(_follow(cluster, state_namespace, wanted, (watched, show)))
+    async with watching(cluster, options.clock, show) as watched:
+        await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
 
 
 async def _follow(
     cluster: Cluster,
     state_namespace: str,
-    wanted: Awaited,
-    heard: tuple[WatchedAgents, Callable[[Agent | str], None]],
+    options: WaitOptions,
+    watch: tuple[WatchedAgents, Callable[[Agent | str], None]],
 ) -> None:
-    watched, show = heard
+    watched, show = watch
     loop, read_at, known = asyncio.get_running_loop(), -math.inf, None
     changes = watched.standings.changed()
-    await looked(watched)
+    await synced(watched)
     while True:
-        agent = agents.find(watched.standings.agents(), wanted.name, wanted.namespace)
-        if known is None or loop.time() - read_at >= DESCRIBED:
+        agent = agents.find(watched.standings.agents(), options.name, options.namespace)
+        if known is None or loop.time() - read_at >= STATE_SECONDS:
             with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
                 known, read_at = (
                     await agents.described(cluster, state_namespace, agent),
                     loop.time(),
                 )
         show(replace(agent, state=known.state, source=known.source) if known else agent)
-        # a status that only its service writes shows with the next look
+        # a status that only its service writes is read with the next state
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(source_status_store.HEARTBEAT / 10):
                 while agent.key not in await anext(changes):
                     pass
 
 
-async def _attend(
+async def _wait(
     cluster: Cluster,
     state_namespace: str,
-    awaited: Awaited,
-    heard: tuple[WatchedAgents, Callable[[str], None]],
+    options: WaitOptions,
+    watch: tuple[WatchedAgents, Callable[[str], None]],
 ) -> Agent:
-    watched, tell = heard
-    standings, generation, includes = watched.standings, 0, Includes(awaited.includes)
-    await looked(watched)
-    while awaited.commit:
+    watched, report = watch
+    standings, generation, includes = watched.standings, 0, _Includes(options.includes)
+    await synced(watched)
+    while options.commit:
         try:
-            missing = await _missing(cluster, state_namespace, (awaited, includes), standings)
+            missing = await _missing(cluster, state_namespace, (options, includes), standings)
             if not missing:
-                # The watch may still show the object as it was before the commit.
+                # the watch may still have the object as it was before the commit
                 generation = await _generation(
-                    cluster, agents.find(standings.agents(), awaited.name, awaited.namespace).key
+                    cluster, agents.find(standings.agents(), options.name, options.namespace).key
                 )
                 break
-            tell(missing)
+            report(missing)
         except errors.GitopsError as error:
             if not error.retryable:
                 raise
-            tell(f"{error}; tried again")
-        await asyncio.sleep(ASK_SECONDS)
-    return await _rolled_out(standings, awaited, tell, generation)
+            report(f"{error}; retrying")
+        await asyncio.sleep(POLL_SECONDS)
+    return await _rolled_out(standings, options, report, generation)
 
 
 async def _generation(cluster: Cluster, key: Key) -> int:
-    """The generation that is to be rolled out, as the API server has it now."""
+    """The generation to roll out, read from the API server."""
     return int(
         (await cluster.get(DAEMONSET, key.namespace, key.name))["metadata"].get("generation") or 0
     )
 
 
-class Includes:
-    """Answers of Git, each asked for once: whether a commit has the awaited one before it."""
+class _Includes:
+    """Whether a commit contains the awaited one, read from Git once for each commit."""
 
     def __init__(self, ask: Callable[[CommitId], Awaitable[bool]] | None) -> None:
-        """Nothing is known yet."""
+        """`ask` reads Git; None without a repository."""
         self._ask, self._known = ask, dict[CommitId, bool]()
 
     async def has(self, commit: CommitId) -> bool:
-        """False where no Git is at hand."""
+        """Whether the commit contains the awaited one; False without a repository."""
         if self._ask is None:
             return False
         if commit not in self._known:
@@ -248,15 +256,13 @@ class Includes:
 async def _missing(
     cluster: Cluster,
     state_namespace: str,
-    wanted: tuple[Awaited, Includes],
+    wanted: tuple[WaitOptions, _Includes],
     standings: StatusTracker,
 ) -> str:
-    """What stands between the DaemonSet and the commit; empty when the commit, or one that has it
-    before it, was applied.
-    """
-    awaited, includes = wanted
+    """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was applied."""
+    options, includes = wanted
     try:
-        agent = agents.find(standings.agents(), awaited.name, awaited.namespace)
+        agent = agents.find(standings.agents(), options.name, options.namespace)
     except errors.NotFound as error:
         return str(error)
     owner, carries = (
@@ -265,32 +271,146 @@ async def _missing(
     )
     known = await state_store.load(cluster, state_namespace, owner) if owner else None
     applied = known.last_good if known else None
-    if carries.startswith(awaited.commit) or (applied and applied.startswith(awaited.commit)):
+    if carries.startswith(options.commit) or (applied and applied.startswith(options.commit)):
         return ""
     if applied and await includes.has(applied):
         return ""
     return (
         f"{agent.key} is at commit {short(applied or carries) or 'none'}, and "
-        f"{short(awaited.commit)} is not applied yet"
+        f"{short(options.commit)} is not applied yet"
     )
 
 
 async def _rolled_out(
-    standings: StatusTracker, awaited: Awaited, tell: Callable[[str], None], generation: int
+    standings: StatusTracker, options: WaitOptions, report: Callable[[str], None], generation: int
 ) -> Agent:
     """The agent when `generation` of its DaemonSet, or a later one, is rolled out."""
     changes = standings.changed()
     while True:
-        agent = agents.find(standings.agents(), awaited.name, awaited.namespace)
+        agent = agents.find(standings.agents(), options.name, options.namespace)
         if agent.seen.daemonset.generation < generation:
             await anext(changes)
             continue
-        tell(f"{agent.health.state}: {agent.health.message}")
+        report(f"{agent.health.state}: {agent.health.message}")
         if agent.health.state is HealthState.FAILED:
             raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
-        # Under OnDelete an agent is healthy with old pods; whoever names a commit waits for the
-        # last of them.
-        updated = agent.counts.updated >= agent.counts.desired or not awaited.commit
+        # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the last of
+        # them.
+        updated = agent.counts.updated >= agent.counts.desired or not options.commit
         if agent.health.state is HealthState.HEALTHY and updated:
             return agent
         await anext(changes)
+
+
+async def wait_for_rollouts(
+    cluster: Cluster, keys: Sequence[Key], seconds: float, report: Callable[[str], None]
+) -> None:
+    """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried are
+    reported.
+
+    Raises TimedOut with what is missing, and ClusterError for an error that does not pass.
+    """
+    pending = _PendingRollouts(keys, report)
+    for key in keys:
+        await pending.read(cluster, key)
+    if not pending.messages:
+        return
+    namespaces = sorted({key.namespace for key in pending.messages})
+    watches = [
+        asyncio.create_task(
+            informer.run(
+                cluster,
+                DAEMONSET,
+                Selection(namespace=namespace),
+                functools.partial(pending.receive, namespace),
+                random=random.random,
+            )
+        )
+        for namespace in namespaces
+    ]
+    try:
+        async with asyncio.timeout(seconds):
+            await pending.done
+    except TimeoutError:
+        raise errors.TimedOut(
+            f"not rolled out after {seconds:g} seconds: {pending.summary()}"
+        ) from None
+    finally:
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+
+class _PendingRollouts:
+    """DaemonSets whose rollout is not done, each with the last message; `done` completes with the last
+    rollout, or fails.
+    """
+
+    def __init__(self, keys: Sequence[Key], report: Callable[[str], None]) -> None:
+        """`report` receives each new message."""
+        self.messages = dict.fromkeys(keys, "")
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._generations = dict.fromkeys(keys, 0)
+        self._report = report
+
+    def summary(self) -> str:
+        """The last message of each DaemonSet."""
+        return "; ".join(f"{key}: {message}" for key, message in self.messages.items())
+
+    async def read(self, cluster: Cluster, key: Key) -> None:
+        """Reads a DaemonSet once: a watch may still have the generation before the apply."""
+        try:
+            self._judge(await cluster.get(DAEMONSET, key.namespace, key.name))
+        except errors.ClusterError as error:
+            if not error.retryable:
+                raise
+            self._update(key, f"{error}; retrying")
+
+    def receive(self, namespace: str, event: informer.InformerEvent) -> None:
+        """Handles an event of the watch of a namespace."""
+        match event:
+            case Listing(items=items):
+                for body in items:
+                    self._judge(body)
+                listed = {key_of(body) for body in items}
+                for key in [key for key in self.messages if key.namespace == namespace]:
+                    if key not in listed:
+                        self._fail(_not_found(key))
+            case WatchEvent(type=EventType.DELETED, object=body) if key_of(body) in self.messages:
+                self._fail(_not_found(key_of(body)))
+            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
+                self._judge(body)
+            case informer.Failing(error=error) if not error.retryable and not isinstance(
+                error, errors.Expired
+            ):
+                self._fail(error)
+            case informer.Failing(error=error):
+                for key in self.messages:
+                    self._update(key, f"{error}; retrying")
+            case _:  # bookmarks and versions do not change an object
+                pass
+
+    def _judge(self, body: Body) -> None:
+        key, generation = key_of(body), body["metadata"].get("generation") or 0
+        if key not in self.messages or generation < self._generations[key]:
+            return
+        self._generations[key] = generation
+        status = rollout_status.judge(body)
+        self._update(key, status.message)
+        if status.done:
+            del self.messages[key]
+        if not self.messages and not self.done.done():
+            self.done.set_result(None)
+
+    def _update(self, key: Key, message: str) -> None:
+        if message != self.messages[key]:
+            self.messages[key] = message
+            self._report(f"{key}: {message}")
+
+    def _fail(self, error: errors.ClusterError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+def _not_found(key: Key) -> errors.NotFound:
+    return errors.NotFound(f'daemonsets.apps "{key.name}" not found', 404, "NotFound")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import wait, wait_on_status
-from gitops_ds.commands.wait import Awaited
+from gitops_ds.commands import wait
+from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
@@ -35,10 +35,10 @@ OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 async def attend(there: Stand, **wanted: Any) -> list[str]:
     """The news until it was as wanted."""
     news: list[str] = []
-    awaited = Awaited(
+    awaited = WaitOptions(
         **{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted}
     )
-    await wait.attend(there.people, "gitops-ds", awaited, news.append)
+    await wait.wait_for_rollout(there.people, "gitops-ds", awaited, news.append)
     return news
 
 
@@ -159,8 +159,10 @@ def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_
             await apply_by(there, OLD)
             await attend(there, commit=OLD)
             late = there.cluster.client("late")
-            awaited = Awaited("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
-            waiting = asyncio.create_task(wait.attend(late, "gitops-ds", awaited, lambda _: None))
+            awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
+            waiting = asyncio.create_task(
+                wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
+            )
             await asyncio.sleep(5)
             late.lag = lambda _: 5.0
             await there.edit("agent:2")
@@ -188,10 +190,10 @@ def test_what_may_not_be_read_is_an_error_at_once() -> None:
             blind = there.cluster.client("blind", faults=without_pods)
             began = asyncio.get_running_loop().time()
             with pytest.raises(errors.Forbidden):
-                await wait.attend(
+                await wait.wait_for_rollout(
                     blind,
                     "gitops-ds",
-                    Awaited("ds/agent", clock=virtual_time.clock()),
+                    WaitOptions("ds/agent", clock=virtual_time.clock()),
                     lambda _: None,
                 )
             assert asyncio.get_running_loop().time() - began < 5
@@ -252,7 +254,7 @@ def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
             there.begin()
             await attend(there)
             person, shown = there.cluster.client("person"), list[agents.Agent | str]()
-            awaited = Awaited("ds/agent", clock=virtual_time.clock())
+            awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
             following = asyncio.create_task(wait.follow(person, "gitops-ds", awaited, shown.append))
             await asyncio.sleep(60)
             await there.edit("agent:2")
@@ -281,10 +283,10 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
                 )
 
             said: list[str] = []
-            await wait_on_status.rolled_out(
+            await wait.wait_for_rollouts(
                 there.cluster.client("person", faults=away), [KEY], 120, said.append
             )
-            assert said[0].endswith("tried again")
+            assert said[0].endswith("retrying")
             assert said[-1].endswith("all 3 pods are available")
 
     play(scene)
@@ -294,8 +296,44 @@ def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.NotFound):
-                await wait_on_status.rolled_out(
+                await wait.wait_for_rollouts(
                     there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None
                 )
+
+    play(scene)
+
+
+def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            requests: list[SimulatedRequest] = []
+
+            def record(request: SimulatedRequest) -> None:
+                requests.append(request)
+
+            client = there.cluster.client("person", faults=record)
+            waiting = asyncio.create_task(
+                wait.wait_for_rollouts(client, [KEY], 120, lambda _: None)
+            )
+            await asyncio.sleep(30)
+            assert len(requests) <= 3  # get, list, watch
+            there.begin()
+            await waiting
+
+    play(scene)
+
+
+def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_missing() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
+                await wait.wait_for_rollouts(there.people, [KEY], 20, lambda _: None)
+            waiting = asyncio.create_task(
+                wait.wait_for_rollouts(there.people, [KEY], 120, lambda _: None)
+            )
+            await asyncio.sleep(5)
+            await there.people.delete(DAEMONSET, "default", "agent")
+            with pytest.raises(errors.NotFound, match="agent"):
+                await waiting
 
     play(scene)
