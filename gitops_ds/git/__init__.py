@@ -1,3 +1,1 @@
-"""Where commits come from, and where reverts go: the only package that starts processes (git,
-kustomize).
-"""
+"""Git repositories: commits are read, verified, written and pushed, always by running git."""

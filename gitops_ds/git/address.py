@@ -1,5 +1,5 @@
-"""A repository's URL, checked once: https, ssh, or a local path where the user named it; never an
-option, never a secret.
+"""Validated repository URLs: https, ssh, or a local path from the command line; never an option of
+git, never with a password.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)(?:://|::)", re.DOTALL
 
 
 class Scheme(StrEnum):
-    """How git reaches a repository; the values are git's own names of the transports."""
+    """The transport; the values are git's names."""
 
     HTTPS = "https"
     SSH = "ssh"
@@ -33,11 +33,11 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a repository is.
+    """The address of a repository.
 
-    `url` is what git gets, `display` what people see; neither holds a password. `origin` is scheme
-    and host (with the port where it is not the usual one), to which credentials are bound; empty
-    for a local path. `login` is what stood in the URL.
+    `url` is for git, `display` for messages; neither contains a password. `origin` is scheme and
+    host (with a non-default port), to which credentials are bound; empty for a local path. `login`
+    is the user information of the URL.
     """
 
     scheme: Scheme
@@ -53,11 +53,11 @@ class Address:
 
 
 def parse(text: str, *, allow_local: bool = False) -> Address:
-    """The address that a text means: https, ssh (also `git@host:path`), or with `allow_local` a
-    path or file:// URL.
+    """Parses an address: https, ssh (also `git@host:path`), or with `allow_local` a path or file://
+    URL.
 
-    Raises UsageError for what can't be an address, SourceDenied for a local one that was not
-    allowed. The scp form is read as git reads it: https://git-scm.com/docs/git-clone#_git_urls
+    Raises UsageError for an invalid one, SourceDenied for a local one without `allow_local`. The
+    scp form is parsed as git does: https://git-scm.com/docs/git-clone#_git_urls
     """
     if (
         not text
@@ -101,9 +101,7 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
         raise errors.UsageError(f"{shown} is not a URL: {error}") from None
     netloc = f"[{host}]" if ":" in host else host
     if not _HOST.fullmatch(netloc):
-        raise errors.UsageError(
-            f"{shown} names no host that could be one; write {scheme}://host/path"
-        )
+        raise errors.UsageError(f"{shown} has no valid host; write {scheme}://host/path")
     if parts.query or parts.fragment or len(parts.path) < 2:
         raise errors.UsageError(
             f"{shown} must be {scheme}://host/path, without a query or fragment"
@@ -113,7 +111,7 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
         user = urls.unquote(parts.username or "")
         if parts.password is not None:
             raise errors.UsageError(
-                f"{shown}: ssh takes no password from a URL; give a private key"
+                f"{shown}: a password in an ssh URL is not supported; use a private key"
             )
         _check_ssh(text, user, netloc, parts.path)
         url = f"ssh://{user}@{where}{parts.path}" if user else f"ssh://{where}{parts.path}"
@@ -143,7 +141,7 @@ def _check_ssh(text: str, user: str, host: str, path: str) -> None:
 def _local(path: str, shown: str, *, allow_local: bool) -> Address:
     if not allow_local:
         raise errors.SourceDenied(
-            f"{scrub(shown)} is a local path, which is taken only from the command line; "
+            f"{scrub(shown)} is a local path, which is allowed on the command line only; "
             "use an https:// or ssh:// URL, or set repository.allowLocal: true"
         )
     whole = Path(path).expanduser().resolve()
@@ -151,7 +149,7 @@ def _local(path: str, shown: str, *, allow_local: bool) -> Address:
 
 
 def scrub(text: str) -> str:
-    """The text without anything that stands between `//` and `@` in a URL, so that no password is
+    """The text without user information (between `//` and `@`) in URLs, so that no password is
     printed.
     """
     return re.sub(r"(//)[^/\s'\"]*@", r"\1", text)

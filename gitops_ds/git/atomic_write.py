@@ -1,5 +1,5 @@
-"""Files written at a user's path: complete or not at all, and never through a link of a repository,
-which may be a stranger's.
+"""Atomic writes to files in a user's directory, never through a symlink of a repository, which is
+untrusted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gitops_ds.model.snapshot import Files
 
 
 def replace(file: Path, data: bytes) -> None:
-    """Writes a file, in place of an existing one; a device or a pipe is written to.
+    """Writes or replaces a file; a device or a pipe is written to.
 
-    Raises Refused for a link inside a repository, and for a file behind one, and OSError where the
-    file can't be written.
+    Raises Refused for a symlink inside a repository and for a file behind one, OSError if the write
+    fails.
     """
     target = without_links(file)
     # /dev/stdout, or a link outside of any repository
@@ -31,23 +31,21 @@ def replace(file: Path, data: bytes) -> None:
 
 
 def create(file: Path, data: bytes, mode: int = 0o666) -> None:
-    """Writes a new file, whole or not at all. Raises Refused as `replace`, FileExistsError for an
-    existing file, and OSError.
-    """
+    """Writes a new file atomically. Raises Refused like `replace`, FileExistsError, and OSError."""
     _written(without_links(file), data, mode)
 
 
 def without_links(file: Path) -> Path:
-    """The absolute path. Raises Refused where a link inside a repository, or below the current
-    directory, leads on the way.
+    """The absolute path. Raises Refused if it contains a symlink inside a repository or below the
+    current directory.
     """
     whole = Path(os.path.abspath(file))  # noqa: PTH100  `resolve` would follow the links
     for step in _inside(whole):
         if step.is_symlink():
-            behind = "is a link" if step == whole else f"lies behind the link {step}"
+            problem = "is a symlink" if step == whole else f"is behind the symlink {step}"
             raise errors.Refused(
-                f"{file} {behind}: nothing is written through a link of a repository; name a file "
-                "outside of it"
+                f"{file} {problem}: files are not written through symlinks of a repository; name "
+                "a file outside of it"
             )
     return whole
 
@@ -65,12 +63,11 @@ def _inside(whole: Path) -> Iterator[Path]:
 
 
 def overwrite(directory: Path, path: str, wanted: Files, known: Files) -> None:
-    """Gives files under `path` of the directory new contents; `known` are those that they were read
-    with.
+    """Replaces the content of files under `path` of the directory; `known` is their content when
+    they were read.
 
-    Raises Refused for a file that is a link, lies behind one or outside the tree, or holds
-    something else by now, and SourceError where a file can't be written. Either way every file is
-    as it was before.
+    Raises Refused for a symlink, a file behind one or outside of the tree, or one that has changed
+    since, and SourceError if a write fails. On an error every file keeps its content.
     """
     root = (directory / tree.directory(path)).resolve()
     targets = {name: _target(root, name, known[name]) for name in wanted}
@@ -101,26 +98,23 @@ def _target(root: Path, name: PurePosixPath, known: bytes) -> Path:
     try:
         if outside or not stat.S_ISREG(target.lstat().st_mode):
             raise errors.Refused(
-                f"{name} is no file of this directory, or lies behind a link: it is not written; "
-                "nothing was changed"
+                f"{name} is not a file of this directory, or is behind a symlink; no file was "
+                "changed"
             )
         content = target.read_bytes()
     except OSError as error:
         raise errors.Refused(
-            f"{name} can't be read any more: {error.strerror}; nothing was changed"
+            f"{name} can't be read: {error.strerror}; no file was changed"
         ) from None
     if content != known:
         raise errors.Refused(
-            f"{name} was changed by somebody else meanwhile; nothing was changed: run the command "
-            "again"
+            f"{name} was modified in the meantime; no file was changed: run the command again"
         )
     return target
 
 
 def _beside(target: Path, data: bytes) -> Path:
-    """A new file in the same directory, complete on disk and with the target's mode, ready to take
-    its place.
-    """
+    """A new file in the same directory, synced to disk, with the target's mode, ready to replace it."""
     made = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
     _written(made, data, 0o666)
     try:
@@ -133,7 +127,7 @@ def _beside(target: Path, data: bytes) -> Path:
 
 
 def _written(made: Path, data: bytes, mode: int) -> None:
-    """Makes the file, which must not exist: not even as a link."""
+    """Creates the file, which must not exist, not even as a symlink."""
     descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,5 +1,5 @@
-"""New commits without a checkout: reverts, files put back, files written. The same input and date
-give the same commit id.
+"""New commits without a checkout: reverts, restored files, written files. The same input and date
+result in the same commit id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gitops_ds.model.objects import CommitId
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who writes a commit, when (with a time zone), and with what it is signed (None: not at all).
+    """Author and committer, date (with a time zone), and signing key of a commit (None: unsigned).
 
     `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of
     Origin.
@@ -33,15 +33,15 @@ class Signature:
     signoff: bool = False
 
     def __post_init__(self) -> None:
-        """Raises UsageError for what would break the commit's own format."""
+        """Raises UsageError for values that a commit object can't contain."""
         if (
             not self.name.strip()
             or re.search(r"[<>\x00-\x1f]", self.name)
             or not re.fullmatch(r"[^<>\s]+", self.email)
         ):
             raise errors.UsageError(
-                f"{self.name!r} <{self.email}> is no author of a commit; give a name and an "
-                "e-mail address"
+                f"{self.name!r} <{self.email}> is not a valid author; set a name and an e-mail "
+                "address"
             )
         if self.at.tzinfo is None:
             raise errors.UsageError("the date of a commit needs a time zone")
@@ -49,7 +49,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class CommitReason:
-    """The reason for going back, as it will stand in the commit, and who says so."""
+    """The reason of a revert or restore, for the commit message, and its author."""
 
     reason: str
     by: Signature
@@ -58,12 +58,12 @@ class CommitReason:
 def revert(
     bare: BareRepository, tip: CommitId, commits: Sequence[CommitId], why: CommitReason
 ) -> CommitId:
-    """One revert commit on the tip for each of the commits, in the given order (newest first is the
-    usual one).
+    """One revert commit on the tip for each of the commits, in the given order (usually newest
+    first).
 
     The three-way merge of `git revert`: base the commit, ours the tip, theirs its first parent.
-    Raises Refused when files conflict (named), when a commit is not in the tip's history, or when
-    nothing would change.
+    Raises Refused if files conflict (with their names), if a commit is not in the tip's history, or
+    if nothing would change.
     """
     for commit in commits:
         if not object_reader.is_ancestor(bare, commit, tip):
@@ -76,20 +76,20 @@ def revert(
 
 
 def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitReason) -> CommitId:
-    said = object_reader.info(bare, commit)
-    before = f"{said.parents[0]}^{{tree}}" if said.parents else _empty_tree(bare)
+    commit_info = object_reader.info(bare, commit)
+    before = f"{commit_info.parents[0]}^{{tree}}" if commit_info.parents else _empty_tree(bare)
     merged = _merge(bare, base=f"{commit}^{{tree}}", ours=f"{tip}^{{tree}}", theirs=before, why=why)
     if isinstance(merged, list):
         names = ", ".join(merged)
         raise errors.Refused(
-            f"reverting {commit[:12]} ({said.subject}) conflicts with later changes in {names}; "
+            f"reverting {commit[:12]} ({commit_info.subject}) conflicts with later changes in {names}; "
             "revert the later commits too, or restore the files to an older commit"
         )
     if merged == _tree(bare, tip):
         raise errors.Refused(
-            f"reverting {commit[:12]} ({said.subject}) changes nothing: it is undone already"
+            f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already reverted"
         )
-    message = f'Revert "{said.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
+    message = f'Revert "{commit_info.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
     return _commit(bare, merged, tip, message, why.by)
 
 
@@ -125,10 +125,10 @@ def _merge(
 def restore(
     bare: BareRepository, tip: CommitId, commit: CommitId, paths: Sequence[str], why: CommitReason
 ) -> CommitId:
-    """A commit on the tip in which each path (a file or a directory) is as it was in the older
-    commit; absent there: removed.
+    """A commit on the tip that restores each path (a file or a directory) from the older commit;
+    removes it if absent there.
 
-    Raises Refused when that changes nothing.
+    Raises Refused if nothing changes.
     """
     older = object_reader.info(bare, commit)
     changes: dict[bytes, tuple[str, str] | None] = {}
@@ -152,10 +152,9 @@ def commit_files(
     message: str,
     by: Signature,
 ) -> CommitId:
-    """A commit on the parent in which the files have the given bytes (None: removed), kept byte for
-    byte.
+    """A commit on the parent with the given content of files (None: removed), byte for byte.
 
-    A file keeps its mode. Raises Refused when that changes nothing.
+    A file keeps its mode. Raises Refused if nothing changes.
     """
     changes: dict[bytes, tuple[str, str] | None] = {}
     for path, content in files.items():
@@ -188,7 +187,7 @@ def _entries(bare: BareRepository, commit: CommitId, name: str) -> list[tree.Tre
 def _changed_tree(
     bare: BareRepository, parent: CommitId, changes: Mapping[bytes, tuple[str, str] | None]
 ) -> str:
-    """The parent's tree with entries (mode, id) set or taken away, made in an index of its own."""
+    """The parent's tree with entries (mode, id) set or removed, built in a temporary index."""
     removed = [b"0 %b\t%b\0" % (b"0" * len(parent), name) for name in changes]
     added = [f"{new[0]} {new[1]}\t".encode() + name + b"\0" for name, new in changes.items() if new]
     with tempfile.TemporaryDirectory(dir=bare.path) as directory:
@@ -197,7 +196,9 @@ def _changed_tree(
         bare.run_as(index, "update-index", "-z", "--index-info", input=b"".join((*removed, *added)))
         made = bare.run_as(index, "write-tree").text
     if made == _tree(bare, parent):
-        raise errors.Refused(f"nothing to write: the files are in {parent[:12]} as they should be")
+        raise errors.Refused(
+            f"nothing to commit: the files have this content in {parent[:12]} already"
+        )
     return made
 
 
@@ -222,7 +223,7 @@ def _loose_commit(
     *,
     signed: tuple[tuple[str, ...], Mapping[str, str]] | None = None,
 ) -> CommitId:
-    """A commit of a tree that no ref names; `signed` are the words before the command, and its
+    """A commit of a tree without a ref; `signed` are git's options for signing, and the
     environment.
     """
     date = f"{int(by.at.timestamp())} {by.at.strftime('%z')[:5]}"

@@ -1,8 +1,8 @@
-"""Credentials on their way to git: in its environment and in an owner-only directory; never on a
-command line or in a repository.
+"""Credentials for git: in its environment and in an owner-only directory; never on a command line
+or in a repository.
 
-They are bound to scheme and host: the askpass helper answers only a question about exactly that
-host, a header is set only for that URL, and git follows no redirect (see `hardening`).
+They are bound to scheme and host: the askpass helper answers for that host only, a header is set
+for that URL only, and git follows no redirects (see `hardening`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gitops_ds.git.credentials import (
     SshKey,
 )
 
-# Asked "Username for 'https://host': " and "Password for 'https://user@host': ". Anything else gets
-# no answer.
+# git's prompts: "Username for 'https://host': " and "Password for 'https://user@host': ". Others
+# fail.
 _ASKPASS = """\
 #!/bin/sh
 case "$1" in
@@ -48,9 +48,7 @@ _SSH = (
 
 @dataclass(frozen=True, slots=True)
 class GitCredentials:
-    """What git needs to log in: environment variables, configuration pairs, and the texts that no
-    message may hold.
-    """
+    """Environment variables and configuration pairs for git, and the values to redact in messages."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -58,9 +56,9 @@ class GitCredentials:
 
 
 def install(address: Address, credentials: Credentials, directory: Path) -> GitCredentials:
-    """Writes what must be a file into the (owner-only) directory, and says how git finds it.
+    """Writes the credential files into the (owner-only) directory and returns git's configuration.
 
-    Raises UsageError when the credentials don't fit the address: a password for ssh, ssh without
+    Raises UsageError for credentials that don't fit the address: a password for ssh, ssh without
     known_hosts.
     """
     login = credentials.login or address.login
@@ -82,7 +80,7 @@ def _https(address: Address, login: object, own: Credentials, directory: Path) -
         environment["GIT_SSL_CAINFO"] = str(_write(directory / "authorities.pem", own.authorities))
     if own.proxy:
         config.append(("http.proxy", own.proxy))
-        # who sets a proxy for one repository means it
+        # a proxy of one repository overrides the environment
         environment |= {"NO_PROXY": "", "no_proxy": ""}
     match login:
         case Password(password, user):
@@ -157,7 +155,7 @@ def _check_line(what: str, text: str) -> None:
 
 
 def _as_git_quotes(user: str) -> str:
-    """The user as it stands in git's question: it percent-encodes all but unreserved characters
+    """The user in the form of git's prompt: it percent-encodes all but unreserved characters
     (credential.c, strbuf.c).
     """
     kept = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"

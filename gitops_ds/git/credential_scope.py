@@ -24,7 +24,7 @@ _ODD = re.compile(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)")
 
 @dataclass(frozen=True, slots=True)
 class CredentialScope:
-    """A place at a Git server; `path` as its parts, None where it can't be told what it means
+    """A URL prefix at a Git server; `path` as its parts, None if the path is ambiguous
     there.
     """
 
@@ -83,21 +83,21 @@ def parse(text: str) -> CredentialScope:
     )
 
 
-def covers(given: CredentialScope, where: CredentialScope) -> bool:
+def covers(scope: CredentialScope, where: CredentialScope) -> bool:
     """Whether credentials for the one place may go to the other: the same origin, and at or below
     the path, by whole parts.
     """
-    if (given.scheme, given.host, given.port) != (where.scheme, where.host, where.port):
+    if (scope.scheme, scope.host, scope.port) != (where.scheme, where.host, where.port):
         return False
-    return not given.path or (
-        where.path is not None and where.path[: len(given.path)] == given.path
+    return not scope.path or (
+        where.path is not None and where.path[: len(scope.path)] == scope.path
     )
 
 
-def nearest(given: Sequence[CredentialScope], where: Address) -> int | None:
+def nearest(scopes: Sequence[CredentialScope], where: Address) -> int | None:
     """Which of the places is meant for a repository, by its number: the longest path that covers
     it, the first of equals.
     """
     at = place(where)
-    fitting = [number for number, one in enumerate(given) if at is not None and covers(one, at)]
-    return max(fitting, key=lambda number: (len(given[number].path or ()), -number), default=None)
+    fitting = [number for number, one in enumerate(scopes) if at is not None and covers(one, at)]
+    return max(fitting, key=lambda number: (len(scopes[number].path or ()), -number), default=None)

@@ -1,5 +1,5 @@
-"""Who we are for a Git server, as frozen values; `access` hands them to git, and nothing ever
-prints them.
+"""Credentials for a Git server, as frozen values; `credential_files` passes them to git, and they
+are never printed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A user and a password for https. An access token goes in as the password (hosts take any user
-    name with it).
+    """A user and a password for https. An access token is sent as the password (with any user
+    name).
     """
 
     password: str = field(repr=False)
@@ -20,16 +20,14 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A token sent as `Authorization: Bearer`: Azure DevOps and Bitbucket Data Center want it so."""
+    """A token sent as `Authorization: Bearer`: for Azure DevOps and Bitbucket Data Center."""
 
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SshKey:
-    """A private key without passphrase, and the lines of known_hosts that the server's key is
-    checked against.
-    """
+    """A private key without passphrase, and the known_hosts lines that verify the server's key."""
 
     private_key: bytes = field(repr=False)
     known_hosts: bytes = field(repr=False)
@@ -37,8 +35,8 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True)
 class OwnSsh:
-    """The person's own ssh: its configuration, agent and known_hosts. For a command at a desk,
-    never for the service.
+    """The user's own ssh: configuration, agent and known_hosts. For commands, never for the
+    service.
     """
 
 
@@ -47,10 +45,10 @@ Login = Password | Bearer | SshKey | OwnSsh
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to log in (None: as nobody), the only authorities to trust (PEM; empty: the system's),
-    and the proxy for https.
+    """The login (None: anonymous), the trusted authorities (PEM; empty: the system's), and the
+    proxy for https.
 
-    Without a `proxy` the variables of the environment count.
+    Without `proxy` the environment variables apply.
     """
 
     login: Login | None = None
@@ -60,5 +58,6 @@ class Credentials:
 
 ANONYMOUS = Credentials()
 
-# As whom we come now. True: the server refused whom we came as, so what was remembered may be old.
+# Returns the current credentials. True: the server refused the last ones, so cached ones may be
+# stale.
 CredentialSource = Callable[[bool], Awaitable[Credentials]]

@@ -1,7 +1,6 @@
-"""git's complaints, turned into our errors: what is wrong, where, and what to do; without any
-secret.
+"""Translates git's error output into errors with cause, place and action, without secrets.
 
-Pure. The patterns are the C-locale words of git, libcurl (GnuTLS and OpenSSL), OpenSSH and the
+Pure. The patterns are the C-locale messages of git, libcurl (GnuTLS and OpenSSL), OpenSSH and the
 large hosts.
 """
 
@@ -17,22 +16,20 @@ from gitops_ds.git import address
 
 @dataclass(frozen=True, slots=True)
 class CommandFailure:
-    """A command of git that failed: what it was for ("fetch from"), the repository as people see
-    it, and git's words.
-    """
+    """A failed git command: its purpose ("fetch from"), the repository as displayed, and stderr."""
 
-    doing: str
+    purpose: str
     where: str
-    words: str
+    stderr: str
     cache: str = ""
     seconds: float = 0.0
 
 
-TIMEOUT = "git was ended after its time limit"  # our own words, where git said none
+TIMEOUT = "git was killed at its time limit"  # in place of stderr
 
 _Rule = tuple[str, type[errors.SourceError], str]
 
-# The first that matches wins. {0} is the first group of the match.
+# The first match wins. {0} is the first group of the match.
 _RULES: tuple[_Rule, ...] = (
     (
         rf"{TIMEOUT}|Operation too slow",
@@ -42,37 +39,37 @@ _RULES: tuple[_Rule, ...] = (
     (
         r"No space left on device|[Dd]isk quota exceeded",
         errors.SourceError,
-        "no space is left on the disk of the cache; free some in {cache}",
+        "no space left on the disk of the cache; free some in {cache}",
     ),
     (
         r"File too large|died of signal 25|[Ff]ile size limit|pack exceeds maximum",
         errors.SourceTooLarge,
         (
-            "it would bring more than the cap on size allows; raise repository.limits.bytes or use a "
-            "smaller repository"
+            "the fetch exceeds the size limit; raise repository.limits.bytes or use a smaller "
+            "repository"
         ),
     ),
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         errors.SourceDenied,
         (
-            "the server's host key is not the one in known_hosts: someone may listen in; "
-            "ask its operator for the new key, and only then replace the line"
+            "the server's host key differs from known_hosts: the connection may be intercepted; "
+            "request the new key from its operator before you replace the line"
         ),
     ),
     (
         r"Host key verification failed|host key is known for",
         errors.SourceDenied,
         (
-            "the server's host key is not in known_hosts; add its line (ssh-keyscan HOST, compared "
-            "with what its operator publishes)"
+            "the server's host key is not in known_hosts; add its line (ssh-keyscan HOST, verified "
+            "with its operator)"
         ),
     ),
     (
         r"(?:Load key .*|Couldn't load public key .*): ([^\n\r]*)",
         errors.SourceDenied,
         (
-            "the ssh key can't be read ({0}): give a private key in OpenSSH or PEM form, without a "
+            "the ssh key can't be read ({0}): provide a private key in OpenSSH or PEM format, without a "
             "passphrase"
         ),
     ),
@@ -84,7 +81,7 @@ _RULES: tuple[_Rule, ...] = (
     (
         r"Could not resolve host(?:name)?:? ([^\s;:]+)|Name or service not known",
         errors.SourceUnreachable,
-        "the host's name has no address (DNS); check the URL and the name server",
+        "the host name does not resolve (DNS); check the URL and the name server",
     ),
     (
         r"unable to update url base from redirection|returned error: 30\d",
@@ -102,8 +99,8 @@ _RULES: tuple[_Rule, ...] = (
         ),
         errors.SourceDenied,
         (
-            "the server's TLS certificate is not from a known authority, or not for this host; "
-            "give the authority's certificate (repository.credentials.ca)"
+            "the server's TLS certificate is not from a trusted authority, or not for this host; "
+            "set the authority's certificate (repository.credentials.ca)"
         ),
     ),
     (
@@ -112,13 +109,13 @@ _RULES: tuple[_Rule, ...] = (
             r"cert|unable to get.*trust"
         ),
         errors.SourceDenied,
-        "the given authority's certificate can't be read; give it in PEM form",
+        "the authority's certificate can't be read; provide it in PEM format",
     ),
     (
         r"could not read (?:Username|Password)|unable to read askpass|terminal prompts disabled",
         errors.SourceDenied,
         (
-            "the server asks for credentials; give a user and password or a token "
+            "the server requires credentials; set a user and password or a token "
             "(repository.credentials)"
         ),
     ),
@@ -129,7 +126,7 @@ _RULES: tuple[_Rule, ...] = (
         ),
         errors.SourceDenied,
         (
-            "the server refused the credentials (401); check that the token is right and has not "
+            "the server refused the credentials (401); check that the token is valid and has not "
             "expired"
         ),
     ),
@@ -139,15 +136,12 @@ _RULES: tuple[_Rule, ...] = (
             r"(?:push|upload)"
         ),
         errors.SourceDenied,
-        (
-            "the credentials are known there but have no right to do this (403); give the token or "
-            "key that right"
-        ),
+        ("the credentials lack the permission for this (403); grant it to the token or key"),
     ),
     (
         r"transport '(\w+)' not allowed",
         errors.SourceDenied,
-        "git's transport {0} is not allowed here; use an https:// or ssh:// URL",
+        "git's transport {0} is not allowed; use an https:// or ssh:// URL",
     ),
     (
         r"dubious ownership",
@@ -162,8 +156,8 @@ _RULES: tuple[_Rule, ...] = (
         ),
         errors.SourceDenied,
         (
-            "there is no such repository, or these credentials may not see it; check the URL and the "
-            "token's rights"
+            "repository not found, or not readable with these credentials; check the URL and the "
+            "token's permissions"
         ),
     ),
     (
@@ -173,12 +167,12 @@ _RULES: tuple[_Rule, ...] = (
             r"|Not a valid object name|not a tree object|unable to find"
         ),
         errors.RevisionUnknown,
-        "the repository has no such commit, ref or directory: {said}",
+        "commit, ref or directory not found: {summary}",
     ),
     (
         r"fsck|(?:error|fatal): .*(?:hasDotdot|hasDotgit|fullPathname|treeNotSorted|nullSha1)",
         errors.SourceError,
-        "it holds an object that git's own check refuses ({said}); repair it at its source",
+        "it contains an object that git fsck rejects ({summary}); repair it at its source",
     ),
     (
         (
@@ -187,7 +181,7 @@ _RULES: tuple[_Rule, ...] = (
             r"|bad object|missing blob|missing tree|not a git repository"
         ),
         errors.SourceError,
-        "our copy of it is damaged; delete {cache} (it is only a cache), and try again",
+        "the local copy is damaged; delete {cache} (it is only a cache), and try again",
     ),
     (
         (
@@ -200,7 +194,7 @@ _RULES: tuple[_Rule, ...] = (
         ),
         errors.SourceUnreachable,
         (
-            "the server can't be reached or broke off ({said}); check the URL and the network, then "
+            "the server is unreachable or closed the connection ({summary}); check the URL and the network, then "
             "try again"
         ),
     ),
@@ -208,39 +202,37 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def translate(failure: CommandFailure, secrets: Iterable[str] = ()) -> errors.SourceError:
-    """The error for a failed command: its class says what to do, its sentence says it to people."""
-    words = clean(failure.words, (*secrets,))
-    for pattern, kind, sentence in _RULES:
-        if found := re.search(pattern, words):
-            groups = [g or "" for g in found.groups()]
-            said = sentence.format(
+    """The error for a failed command: its class is for the caller, its message for the user."""
+    stderr = clean(failure.stderr, (*secrets,))
+    for pattern, kind, template in _RULES:
+        if match := re.search(pattern, stderr):
+            groups = [g or "" for g in match.groups()]
+            message = template.format(
                 *groups,
                 seconds=failure.seconds,
                 cache=failure.cache or "its cache",
-                said=summary_line(words),
+                summary=summary_line(stderr),
                 where=failure.where,
             )
-            return kind(f"can't {failure.doing} {failure.where}: {said}")
+            return kind(f"can't {failure.purpose} {failure.where}: {message}")
     return errors.SourceError(
-        f"can't {failure.doing} {failure.where}: git says: {summary_line(words)}"
+        f"can't {failure.purpose} {failure.where}: git reports: {summary_line(stderr)}"
     )
 
 
-def clean(words: str, secrets: Iterable[str] = ()) -> str:
-    """git's words without the passwords in URLs, without our secrets, without the server's control
-    characters.
-    """
+def clean(stderr: str, secrets: Iterable[str] = ()) -> str:
+    """stderr without passwords in URLs, secrets, and control characters of the server."""
     for secret in secrets:
-        words = words.replace(secret, "***")
-    words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", address.scrub(words)).replace("\r", "\n")
-    return "".join(c for c in words if c == "\n" or (c.isprintable()))
+        stderr = stderr.replace(secret, "***")
+    stderr = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", address.scrub(stderr)).replace("\r", "\n")
+    return "".join(c for c in stderr if c == "\n" or (c.isprintable()))
 
 
-def summary_line(words: str) -> str:
-    """The line that says most: git's fatal, else its error, else the server's, else the last one;
-    at most 300 characters.
+def summary_line(stderr: str) -> str:
+    """The most relevant line: git's fatal, else its error, else the server's, else the last one; at
+    most 300 characters.
     """
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     for sign in ("fatal: ", "error: ", "remote: "):
         for line in lines:
             if line.startswith(sign) and len(line) > len(sign):

@@ -89,11 +89,11 @@ def _too_much(wanted: Sequence[NamedEntry], limits: RepositoryLimits) -> Finding
     if len(wanted) <= limits.files and total <= most:
         return None
     largest = max(wanted, key=lambda named: named[1].size)
-    said = (
+    message = (
         f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or "
         f"{most:,} bytes that are read "
         f"(the largest is {tree.shown(largest[1].name)} with {largest[1].size:,}); name a smaller "
         "directory (repository.path) or "
         "raise repository.limits"
     )
-    return Finding("SRC005", Severity.ERROR, said, refused=True)
+    return Finding("SRC005", Severity.ERROR, message, refused=True)

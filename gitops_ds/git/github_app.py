@@ -1,4 +1,4 @@
-"""As whom a GitHub App comes: with a token for one repository that lasts an hour, made anew before
+"""Credentials of a GitHub App: an installation token for one repository, valid for an hour, renewed before
 it ends.
 
 https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/generating-an-installation-access-token-for-a-github-app
@@ -66,10 +66,10 @@ def api_of(where: Address) -> str:
 
 
 def assertion(app: App, now: float) -> str:
-    """The JWT by which the app names itself, signed with its key. Raises UsageError for what is no
+    """The JWT that authenticates the app, signed with its key. Raises UsageError for an invalid
     private key.
     """
-    import jwt  # 8 MiB, which nobody without an app has a use for
+    import jwt  # 8 MiB, for apps only
 
     claims = {"iat": int(now) - _SKEW, "exp": int(now) - _SKEW + _JWT_SECONDS, "iss": app.id}
     try:
@@ -119,21 +119,19 @@ class Tokens:
                 f"{urlsplit(api).scheme}://…"
             )
         name = urlsplit(self._where.url).path.rstrip("/").rpartition("/")[2].removesuffix(".git")
-        said = f"GitHub App {app.id} at {api}"
+        subject = f"GitHub App {app.id} at {api}"
         url = f"{api}/app/installations/{app.installation}/access_tokens"
-        status, body = await _post(url, assertion(app, self._clock()), name, own, said)
+        status, body = await _post(url, assertion(app, self._clock()), name, own, subject)
         if status != 201:
-            raise _refused(status, body, said, app)
+            raise _refused(status, body, subject, app)
         try:
             return Token(body["token"], datetime.fromisoformat(body["expires_at"]).timestamp())
         except (KeyError, TypeError, ValueError):
-            raise errors.SourceUnreachable(
-                f"{said}: the answer is not GitHub's; check apiURL"
-            ) from None
+            raise errors.SourceUnreachable(f"{subject}: invalid answer; check apiURL") from None
 
 
 async def _post(
-    url: str, bearer: str, repository: str, own: Credentials, said: str
+    url: str, bearer: str, repository: str, own: Credentials, subject: str
 ) -> tuple[int, Any]:
     import aiohttp
 
@@ -143,7 +141,7 @@ async def _post(
         "X-GitHub-Api-Version": "2022-11-28",
         "User-Agent": "gitops-ds",
     }
-    # The one repository is all that the token is for, whatever else the app may see.
+    # The token is for this repository only, whatever else the app may access.
     body = json.dumps({"repositories": [repository]}).encode()
     try:
         trust = ssl.create_default_context(
@@ -151,7 +149,7 @@ async def _post(
         )
     except (ssl.SSLError, ValueError):
         raise errors.SourceDenied(
-            f"{said}: the given authority's certificate can't be read; give it in PEM form"
+            f"{subject}: the authority's certificate can't be read; provide it in PEM format"
         ) from None
     try:
         async with (
@@ -178,21 +176,21 @@ async def _post(
                 return reply.status, None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise errors.SourceUnreachable(
-            f"{said}: no answer ({type(error).__name__}); check the network, then try again"
+            f"{subject}: connection failed ({type(error).__name__}); check the network, then try again"
         ) from None
 
 
-def _refused(status: int, body: Any, said: str, app: App) -> errors.SourceError:
-    words = body.get("message") if isinstance(body, dict) else None
-    told = f": {words[:200]}" if isinstance(words, str) and words.isprintable() else ""
-    if status == 429 or status >= 500 or (status == 403 and "rate limit" in told.lower()):
+def _refused(status: int, body: Any, subject: str, app: App) -> errors.SourceError:
+    message = body.get("message") if isinstance(body, dict) else None
+    detail = f": {message[:200]}" if isinstance(message, str) and message.isprintable() else ""
+    if status == 429 or status >= 500 or (status == 403 and "rate limit" in detail.lower()):
         return errors.SourceUnreachable(
-            f"{said} can't make a token now ({status}{told}); try again"
+            f"{subject} can't create a token now ({status}{detail}); try again"
         )
     advice = {
-        401: "the key or the app's id is wrong, or the clock here is",
-        403: "the installation is suspended, or the app has no such right",
-        404: f"it has no installation {app.installation}",
+        401: "the key, the app's id or the local clock is wrong",
+        403: "the installation is suspended, or the app lacks the permission",
+        404: f"installation {app.installation} not found",
         422: "the installation has no access to this repository",
-    }.get(status, "that is no answer of GitHub's API: check apiURL")
-    return errors.SourceDenied(f"{said} got no token ({status}{told}): {advice}")
+    }.get(status, "not an answer of GitHub's API: check apiURL")
+    return errors.SourceDenied(f"{subject} got no token ({status}{detail}): {advice}")

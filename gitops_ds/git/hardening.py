@@ -1,9 +1,9 @@
-"""git as we run it: no configuration, hook, filter, prompt, redirect or transport that we did not
-choose.
+"""The environment of git: no configuration, hook, filter, prompt, redirect or transport except our
+own.
 
-GitPython passes our whole environment on, so what a caller's shell or a hook has set (GIT_DIR,
-GIT_TRACE_CURL, ...) is taken away, not only overridden. Every command has a time limit, and what it
-writes a cap.
+GitPython passes on the whole environment, so variables of the caller's shell or hook (GIT_DIR,
+GIT_TRACE_CURL, ...) are unset, not only overridden. Every command has a time limit and a limit on
+file sizes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import git
 from gitops_ds.git.address import Address
 from gitops_ds.git.credential_files import GitCredentials
 
-# Of the caller's GIT_ variables none is kept; proxies and the locale of messages are other
-# variables.
+# The caller's GIT_ variables are unset; proxies and the locale of messages are other variables.
 _CONFIG = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -27,14 +26,14 @@ _CONFIG = (
     ("core.autocrlf", "false"),
     ("core.attributesFile", "/dev/null"),
     ("core.bigFileThreshold", "8m"),
-    # What a fetch keeps in memory: a third of git's own default, and one thread for it.
+    # The memory of a fetch: a third of git's default, and one thread.
     ("core.deltaBaseCacheLimit", "32m"),
     ("pack.threads", "1"),
     ("core.quotePath", "false"),
     ("credential.helper", ""),
     ("fetch.fsckObjects", "true"),
     ("transfer.fsckObjects", "true"),
-    # Old, harmless faults that real histories have; strict checking would refuse them for good.
+    # Old, harmless faults in real histories, which strict checking would reject.
     ("fetch.fsck.zeroPaddedFilemode", "ignore"),
     ("fetch.fsck.badTimezone", "ignore"),
     ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
@@ -43,7 +42,7 @@ _CONFIG = (
     ("push.recurseSubmodules", "no"),
     ("push.gpgSign", "false"),
     ("commit.gpgSign", "false"),
-    # Always one pack, never loose objects: so the cap on one file is the cap on a fetch.
+    # Always one pack, never loose objects: the limit of a file is then the limit of a fetch.
     ("fetch.unpackLimit", "1"),
     ("http.followRedirects", "false"),
     ("http.sslVerify", "true"),
@@ -65,17 +64,17 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
-    # Slower than 1 kB/s for 30 s is a server that has gone silent.
+    # Below 1 kB/s for 30 s the server counts as unresponsive.
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "30",
 }
 
 
 class HardenedGit(git.Git):
-    """GitPython's way of running git, without what the caller's environment says to git."""
+    """GitPython's runner of git, without the GIT_ variables of the caller's environment."""
 
     def execute(self, command: str | Sequence[Any], *args: Any, **options: Any) -> Any:
-        """As GitPython's, after `env -u` for each GIT_ variable that is set and not ours."""
+        """Like GitPython's, with `env -u` for each GIT_ variable that is not ours."""
         strange = [n for n in os.environ if n.startswith("GIT_") and n not in self.environment()]
         prefix = ["env", *(word for name in strange for word in ("-u", name))] if strange else []
         return super().execute(
@@ -84,22 +83,20 @@ class HardenedGit(git.Git):
 
 
 class Repo(git.Repo):
-    """GitPython's repository, whose every process is a hardened one."""
+    """GitPython's repository with hardened processes."""
 
     GitCommandWrapperType = HardenedGit
 
 
 def local(path: Path) -> dict[str, str]:
-    """The environment for commands that only read or write our own repository: no transport at all
-    is allowed.
-    """
+    """The environment for commands on our own repository, without any transport."""
     config = (*_CONFIG, ("safe.directory", str(path)))
     return {**_ENVIRONMENT, "GIT_DIR": str(path), "GIT_ALLOW_PROTOCOL": "none", **_numbered(config)}
 
 
 def desk() -> dict[str, str]:
-    """The environment for looking at a person's own work tree: found by git itself, without hooks,
-    monitors or transports.
+    """The environment for reading the user's work tree: discovered by git, without hooks, monitors
+    or transports.
     """
     return {
         **_ENVIRONMENT,
@@ -109,7 +106,7 @@ def desk() -> dict[str, str]:
 
 
 def network(path: Path, address: Address, access: GitCredentials) -> dict[str, str]:
-    """The environment for commands that talk to the address: its transport alone, and our
+    """The environment for commands that connect to the address: its transport only, and the
     credentials.
     """
     scheme = address.scheme.value
@@ -123,7 +120,7 @@ def network(path: Path, address: Address, access: GitCredentials) -> dict[str, s
 
 
 def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Configuration pairs as git reads them from its environment.
+    """Configuration pairs in git's environment variables.
     https://git-scm.com/docs/git-config#ENVIRONMENT
     """
     result: dict[str, str] = {}
@@ -135,11 +132,10 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
-    """The command under caps on the size of any file that it writes, told by an error, not a
-    signal, and on its memory.
+    """The command with limits on its memory and on the size of each file that it writes, reported
+    as an error instead of a signal.
 
-    POSIX counts in blocks of 512 bytes, and knows no limit of memory: where the shell has none,
-    there is none.
+    POSIX counts in blocks of 512 bytes and has no memory limit, so it depends on the shell.
     """
     caps = (
         f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} '

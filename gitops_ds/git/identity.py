@@ -1,4 +1,4 @@
-"""Who writes commits at a desk, and how they are signed: by Git's own configuration."""
+"""The author and the signing key of the user's commits, from Git's own configuration."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _SIGNING = (
 def name_and_mail(directory: Path | None) -> tuple[str, str]:
     """The name and the address that `git commit` would use there.
 
-    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL win, then the configuration. Raises UsageError when either
-    is missing.
+    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL take precedence over the configuration. Raises UsageError if
+    either is missing.
     """
     name, mail = os.environ.get("GIT_AUTHOR_NAME") or "", os.environ.get("GIT_AUTHOR_EMAIL") or ""
     if not (name and mail):
-        # The nearest file that says it wins: https://git-scm.com/docs/git-config#FILES
+        # The nearest file with the key wins: https://git-scm.com/docs/git-config#FILES
         levels = [str(directory / ".git" / "config")] if directory is not None else []
         levels += [git.config.get_config_path(level) for level in ("global", "user", "system")]
         for file in levels:
             if Path(file).is_file():
                 try:
-                    with git.GitConfigParser(file, read_only=True) as found:
-                        name = name or str(found.get_value("user", "name", ""))
-                        mail = mail or str(found.get_value("user", "email", ""))
-                except (configparser.Error, OSError):  # git itself says more about a broken file
+                    with git.GitConfigParser(file, read_only=True) as config:
+                        name = name or str(config.get_value("user", "name", ""))
+                        mail = mail or str(config.get_value("user", "email", ""))
+                except (configparser.Error, OSError):  # git itself reports a broken file
                     continue
     if not (name and mail):
         raise errors.UsageError(
-            "who writes the commit? Set user.name and user.email (git config), or give --author "
+            "the commit has no author: set user.name and user.email (git config), or --author "
             "'Name <mail>'"
         )
     return name, mail
 
 
 def signing(directory: Path | None) -> UserSigningConfig | None:
-    """How the person's git signs there; None unless they said commit.gpgSign, as with `git commit`."""
+    """The user's signing configuration there; None unless commit.gpgSign is set."""
     try:
         listed = git.Git(directory or Path.cwd()).config(
             "--list", "--null", "--includes", strip_newline_in_stdout=False
@@ -58,10 +58,10 @@ def signing(directory: Path | None) -> UserSigningConfig | None:
     except (git.GitCommandError, git.GitCommandNotFound, OSError):
         return None
     # The last one wins, as in git. A name without a value is yes.
-    said = {
+    values = {
         name: value if equal else "true"
         for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)
     }
-    if said.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
+    if values.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
         return None
-    return UserSigningConfig(tuple((name, said[name]) for name in _SIGNING if name in said))
+    return UserSigningConfig(tuple((name, values[name]) for name in _SIGNING if name in values))

@@ -14,9 +14,7 @@ from gitops_ds.model.repository_limits import DEFAULT
 
 
 def resolve(clone: Path, text: str) -> CommitId | None:
-    """The commit that a revision means in a work tree or a bare repository; None where it means
-    none there.
-    """
+    """The commit of a revision in a work tree or a bare repository; None if it does not exist."""
     runner = hardening.HardenedGit(clone)
     runner.update_environment(
         **(hardening.desk() if (clone / ".git").exists() else hardening.local(clone))

@@ -1,4 +1,4 @@
-"""A work tree of our own, for `init` and the demo: begin a repository, commit everything in it."""
+"""A new work tree, for `init` and the demo: initialize a repository, commit all files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _AUTHOR = re.compile(r"([^<>\n]+?) <([^<>\s]+)>")
 
 
 def begin(directory: Path, subject: str, author: str) -> CommitId:
-    """Makes the directory a repository with the branch `main`, which takes pushes into its work
-    tree, and commits everything.
+    """Initializes a repository with the branch `main`, which accepts pushes into its work tree, and
+    commits all files.
     """
     with (
         git.Repo.init(directory, initial_branch="main") as repository,
@@ -28,8 +28,8 @@ def begin(directory: Path, subject: str, author: str) -> CommitId:
 
 
 def origin(directory: Path) -> str | None:
-    """The address of the remote `origin` of a work tree, without credentials; None where there is
-    none.
+    """The address of the remote `origin` of a work tree, without credentials; None without that
+    remote.
     """
     try:
         with git.Repo(directory) as repository:
@@ -48,7 +48,9 @@ def commit(directory: Path, subject: str, author: str) -> CommitId:
     """
     matched = _AUTHOR.fullmatch(author)
     if matched is None:
-        raise errors.UsageError(f"{author!r} is no author: write it as 'Name <mail@example.com>'")
+        raise errors.UsageError(
+            f"{author!r} is not a valid author: write 'Name <mail@example.com>'"
+        )
     actor = git.Actor(matched[1], matched[2])
     try:
         with git.Repo(directory) as repository:

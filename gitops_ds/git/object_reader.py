@@ -1,6 +1,4 @@
-"""What a bare repository holds: blobs of one commit, commits, their order. Nothing is ever checked
-out.
-"""
+"""Reads a bare repository: blobs of a commit, commits, history. Nothing is checked out."""
 
 from __future__ import annotations
 
@@ -26,20 +24,20 @@ _PIECE: Final = 65_536
 
 
 class BranchMovement(StrEnum):
-    """How a branch went from the commit that was applied to its tip."""
+    """The movement of a branch from the applied commit to its tip."""
 
     FORWARD = "forward"
-    REWRITTEN = "rewritten"  # another line of history: a force-push; goes on, with an event
+    REWRITTEN = "rewritten"  # a force-push to another history: continues, with an event
     REWOUND = "rewound"  # the tip is an ancestor: needs consent
 
 
 def has(bare: BareRepository, commit: CommitId) -> bool:
-    """Whether the commit, with all that it needs, was fetched. (Packs come whole or not at all.)"""
+    """Whether the commit was fetched, with all its objects: packs are complete."""
     return _type(bare, commit) == "commit"
 
 
 def _type(bare: BareRepository, name: str) -> str:
-    """What kind of object the name means; `missing` for none."""
+    """The type of the object; `missing` if it does not exist."""
     return bare.run(
         "cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()
     ).text.rpartition(" ")[2]
@@ -51,9 +49,7 @@ def snapshot(
     path: str,
     choice: file_selection.FileChoice = file_selection.manifests,
 ) -> Snapshot:
-    """The commit's files under the path, by the limits and refusals of `tree`; of `selection` those
-    that are read.
-    """
+    """The commit's files under the path, within the limits of `tree`; `choice` selects them."""
     prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
         raise errors.RevisionUnknown(
@@ -62,11 +58,11 @@ def snapshot(
         )
     found = _entries(bare, f"{commit}:{prefix}")
     if len(found) > tree.MOST_ENTRIES:
-        said = (
+        message = (
             f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory "
             "(repository.path)"
         )
-        return Snapshot(info(bare, commit), {}, (refusal("SRC005", said),))
+        return Snapshot(info(bare, commit), {}, (refusal("SRC005", message),))
     sifted = tree.sift(
         found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links]))
     )
@@ -77,14 +73,14 @@ def snapshot(
 
 
 def _entries(bare: BareRepository, tree_ish: str) -> list[TreeEntry]:
-    """One more than the most, where there are more."""
+    """At most MOST_ENTRIES + 1 entries."""
     with bare.stream(
         "ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b""
     ) as listing:
         found = list(
             islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1)
         )
-        for _ in iter(lambda: listing.read(_PIECE), b""):  # to its end, which git may come to
+        for _ in iter(lambda: listing.read(_PIECE), b""):  # read to the end, so that git can exit
             pass
     return found
 
@@ -92,7 +88,7 @@ def _entries(bare: BareRepository, tree_ish: str) -> list[TreeEntry]:
 def _blobs(
     bare: BareRepository, wanted: Sequence[tuple[N, TreeEntry]]
 ) -> Iterator[tuple[N, bytes]]:
-    """The content of each blob by its name, in one run of git; the same blob is kept once."""
+    """The content of each blob by its name, in one run of git; equal blobs are one object."""
     if not wanted:
         return
     names: dict[str, list[N]] = {}
@@ -116,7 +112,7 @@ def _blobs(
 
 
 def info(bare: BareRepository, commit: CommitId) -> CommitInfo:
-    """What Git says of a commit that was fetched."""
+    """The metadata of a fetched commit."""
     return _info(_commit(bare, commit))
 
 
@@ -145,7 +141,7 @@ def _text(text: str | bytes) -> str:
 def log(
     bare: BareRepository, since: CommitId | None, until: CommitId, limit: int
 ) -> tuple[CommitInfo, ...]:
-    """The commits that lead to `until` and not to `since`, newest first, at most `limit`."""
+    """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
     for commit in (since, until):
         if commit is not None:
             _commit(bare, commit)
@@ -155,22 +151,18 @@ def log(
 
 
 def is_ancestor(bare: BareRepository, ancestor: CommitId, descendant: CommitId) -> bool:
-    """Whether the one is in the history of the other; a commit is its own ancestor."""
+    """Whether the first is in the history of the second; a commit is its own ancestor."""
     return bare.run("merge-base", "--is-ancestor", ancestor, descendant, may_fail=True).status == 0
 
 
 def merge_base(bare: BareRepository, one: CommitId, other: CommitId) -> CommitId | None:
-    """The commit at which two lines of history part; None where they have none in common, or it was
-    not fetched.
-    """
+    """The best common ancestor of two commits; None without one, or if it was not fetched."""
     found = bare.run("merge-base", one, other, may_fail=True)
     return CommitId(found.text.strip()) if found.status == 0 else None
 
 
 def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovement:
-    """How the branch went from the commit that was applied to its tip. A last commit that is gone
-    means: rewritten.
-    """
+    """The movement from the applied commit to the tip; REWRITTEN if the applied one is gone."""
     if last == tip or (has(bare, last) and is_ancestor(bare, last, tip)):
         return BranchMovement.FORWARD
     if has(bare, last) and is_ancestor(bare, tip, last):
@@ -179,7 +171,7 @@ def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovem
 
 
 def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
-    """The error that asks for consent to go back."""
+    """The error for a branch that was moved back, which requires consent."""
     return errors.HistoryRewound(
         f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what "
         "was applied; "
@@ -188,7 +180,7 @@ def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
 
 
 def show(bare: BareRepository, commit: CommitId) -> str:
-    """The commit as people read it: its head, its message, its patch."""
+    """The commit as text: header, message, patch."""
     words = (
         "show",
         "--no-ext-diff",

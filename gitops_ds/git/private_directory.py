@@ -1,7 +1,7 @@
-"""A directory for credentials that git must find on the disk: for our eyes, for as long as we live.
+"""A directory for credential files of git: mode 0700, removed on exit.
 
-Whoever is killed can't clean up, so the next one does: the kernel lets go of the lock of a process
-that is gone.
+The next process removes the directory of a killed one: the kernel releases the lock of a dead
+process.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ _PREFIX = "access-"
 
 
 class PrivateDirectory:
-    """A new directory in the cache directory, after those that dead processes left there were taken
-    away. Raises OSError.
+    """A new directory in the cache directory; removes those of dead processes first. Raises
+    OSError.
     """
 
     def __init__(self, cache: Path) -> None:
-        # Another process sweeps between our making of it and our lock, unless the whole is one
-        # step.
-        with _opened(cache) as everybody:
-            _lock(everybody, fcntl.LOCK_EX)
+        # The lock of the cache makes creation and locking one step for a sweep of another process.
+        with _opened(cache) as cache_lock:
+            _lock(cache_lock, fcntl.LOCK_EX)
             _sweep(cache)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=cache))
             self._held: int | None = os.open(self.path, os.O_RDONLY)
             _lock(self._held, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Takes it off the disk."""
+        """Deletes it from the disk."""
         held, self._held = self._held, None
         if held is not None:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -57,8 +56,6 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 def _lock(number: int, how: int) -> None:
-    """Not every file system locks directories: there nothing is swept, because sweeping needs the
-    lock.
-    """
+    """Without locks on directories in the file system nothing is swept, as sweeping needs the lock."""
     with contextlib.suppress(OSError):
         fcntl.flock(number, how)

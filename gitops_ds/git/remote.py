@@ -1,4 +1,4 @@
-"""The server's side: what it has, bring it here, send it there."""
+"""The remote repository: list refs, fetch, push."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _RACE = (
     "incorrect old value",
 )
 
-# Pruned, since a branch `a` that went away would be in the way of `a/b`.
+# Pruned, since a deleted branch `a` would block `a/b`.
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
 def refs(bare: BareRepository, wanted: RevisionSpec) -> dict[str, CommitId]:
-    """What `git ls-remote` says: names to ids, `NAME^{}` for what an annotated tag points at. Asks
-    for no more than is needed.
+    """The refs of `git ls-remote`: names to ids, `NAME^{}` for the target of an annotated tag. Only
+    the kinds that the revision needs.
     """
     kinds: tuple[str, ...]
     match wanted:
@@ -62,10 +62,10 @@ def refs(bare: BareRepository, wanted: RevisionSpec) -> dict[str, CommitId]:
 
 
 def tip(bare: BareRepository, wanted: RevisionSpec) -> CommitId:
-    """The commit that a revision means now. A commit by its full id needs no request, an
-    abbreviated one all branches.
+    """The current commit of a revision. A full commit id needs no request, an abbreviated one all
+    branches.
 
-    A clone's own names (`origin/main`, `@{u}`) resolve where the address is a clone. Raises
+    A clone's own names (`origin/main`, `@{u}`) resolve if the address is a clone. Raises
     RevisionUnknown with similar names.
     """
     if isinstance(wanted, Commit):
@@ -79,8 +79,8 @@ def tip(bare: BareRepository, wanted: RevisionSpec) -> CommitId:
             found = local_revision.resolve(Path(bare.address.display), wanted.name)
         elif isinstance(wanted, Reflog):
             raise errors.RevisionUnknown(
-                f"{wanted.name} is known in a clone only, and {bare.address.display} is a server: "
-                "name a branch"
+                f"{wanted.name} exists in a clone only, and {bare.address.display} is a server: "
+                "use a branch"
             )
         elif known and revision.could_be_abbreviated(wanted.name):
             _fetch(bare, *_EVERYTHING, prune=True)
@@ -115,23 +115,23 @@ def _verified(bare: BareRepository, expression: str) -> CommitId | None:
 
 
 def fetch(bare: BareRepository, commit: CommitId) -> None:
-    """Brings a commit with its history, unless it is here already; at most `limits.bytes` in
+    """Fetches a commit with its history, unless it was fetched; at most `limits.bytes` in
     `limits.seconds`.
     """
     if object_reader.has(bare, commit):
         return
     try:
-        # Sixteen refs are enough to tell the server what we have, and never become many.
+        # Sixteen refs suffice for the negotiation of what exists locally, and stay few.
         _fetch(bare, f"+{commit}:refs/gitops-ds/seen/{commit[0]}")
     except errors.RevisionUnknown:
-        # A server may refuse to send a commit by its id unless a ref names it.
+        # A server may refuse a fetch by commit id without a ref.
         _fetch(bare, *_EVERYTHING, prune=True)
     if not object_reader.has(bare, commit):
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no commit {commit}; it may have been removed by a "
             "force-push"
         )
-    # Each fetch makes a pack: joined in steps of two, there are never more than about log2 of them.
+    # Each fetch adds a pack: a geometric repack keeps their number logarithmic.
     bare.run(
         "repack",
         "-d",
@@ -143,7 +143,7 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
 
 
 def fetch_tag(bare: BareRepository, name: str) -> None:
-    """Brings a tag's own object, which holds its signature."""
+    """Fetches a tag object, which contains the signature."""
     _fetch(bare, f"+refs/tags/{name}:refs/gitops-ds/tags/{name}")
 
 
@@ -169,13 +169,12 @@ def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
 def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId | None) -> None:
     """Moves the server's branch from `expect` (None: it must not exist) forward to the commit.
 
-    Raises PushRejected when the branch is elsewhere by now, SourceDenied when a rule of the server
-    says no.
+    Raises PushRejected if the branch has moved, SourceDenied if a rule of the server refuses it.
     """
     revision.check_ref_name(branch)
     if expect is not None and not object_reader.is_ancestor(bare, expect, commit):
         raise errors.Refused(
-            f"the commit {commit[:12]} does not follow {expect[:12]}; only a push forward is made"
+            f"the commit {commit[:12]} is not a descendant of {expect[:12]}; only fast-forward pushes are allowed"
         )
     ref = f"refs/heads/{branch}"
     options = (
@@ -196,31 +195,31 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
     )
     if output.status == 0:
         return
-    refused = next(
+    reason = next(
         (line.split("\t")[-1] for line in output.text.splitlines() if line.startswith("!\t")), ""
     )
-    if any(sign in refused or sign in output.stderr for sign in _RACE):
+    if any(sign in reason or sign in output.stderr for sign in _RACE):
         raise errors.PushRejected(
-            f"someone pushed to {branch} of {bare.address.display} first; try again on the new tip"
+            f"{branch} of {bare.address.display} has a newer commit; try again on the new tip"
         )
-    if refused:
-        said = " ".join(
+    if reason:
+        message = " ".join(
             li.removeprefix("remote:").strip()
             for li in error_messages.clean(output.stderr).splitlines()
             if li.startswith("remote:")
         )
         raise errors.SourceDenied(
             f"{bare.address.display} refused the push to {branch}: "
-            f"{refused.strip('[]')}{': ' + said[:300] if said else ''}; "
-            "a protected branch needs another right, or a pull request"
+            f"{reason.strip('[]')}{': ' + message[:300] if message else ''}; "
+            "a protected branch needs another permission, or a pull request"
         )
     raise bare.failure("push to", output)
 
 
 def default_branch(bare: BareRepository) -> str:
-    """The branch that the server's HEAD names (of a work tree: the one that is checked out).
+    """The branch of the server's HEAD (of a work tree: the checked-out one).
 
-    Raises RevisionUnknown when HEAD names none.
+    Raises RevisionUnknown if HEAD is not a branch.
     https://git-scm.com/docs/git-ls-remote#Documentation/git-ls-remote.txt---symref
     """
     listing = bare.run_remote(
@@ -238,6 +237,4 @@ def default_branch(bare: BareRepository) -> str:
             branch = words.removeprefix("ref: refs/heads/")
             revision.check_ref_name(branch)
             return branch
-    raise errors.RevisionUnknown(
-        f"{bare.address.display} has no default branch: name one with --branch"
-    )
+    raise errors.RevisionUnknown(f"{bare.address.display} has no default branch: set --branch")

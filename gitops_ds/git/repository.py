@@ -1,7 +1,6 @@
-"""One Git repository, for asyncio: everything runs in one worker thread of its own, one command
-after the other.
+"""A Git repository for asyncio: all commands run in one worker thread, in order.
 
-GitPython's objects give wrong data when threads share them, so none leaves that thread.
+GitPython's objects are not thread-safe, so none leaves that thread.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ T = TypeVar("T")
 
 
 class Repository:
-    """A repository at an address, with a bare copy of our own in the cache directory.
+    """A repository at an address, with a bare copy in the cache directory.
 
-    `credentials` are as whom we come, always or asked for each time that we come. `allowed` is what
-    may run on its files, for whoever expands them. `room` is entered while something is fetched: a
-    semaphore that repositories share bounds their memory.
+    `credentials` are fixed or requested for each connection. `allowed` are the renderers that may
+    run on its files. `room` is entered during a fetch: a semaphore shared by repositories limits
+    their memory.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else.
-    Use it as an async context manager, or call `close`: that takes the credentials off the disk.
+    Use it as an async context manager, or call `close`, which deletes the credentials from the
+    disk.
     """
 
     def __init__(
@@ -57,80 +57,80 @@ class Repository:
         self.address, self.allowed = address, allowed
         self._room = room or contextlib.nullcontext()
         self._arguments = (address, cache, limits)
-        self._who = _always(credentials) if isinstance(credentials, Credentials) else credentials
+        self._credential_source = (
+            _always(credentials) if isinstance(credentials, Credentials) else credentials
+        )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
         self._bare: BareRepository | None = None
         self._closing = False
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
-        """The commit that a revision means at the server now; fetches only for an abbreviated
-        commit id and for `~N` and `^N`.
+        """The current commit of a revision at the server; fetches only for an abbreviated commit id
+        and for `~N` and `^N`.
         """
-        return await self._talk(remote.tip, revision)
+        return await self._run_remote(remote.tip, revision)
 
     async def default_branch(self) -> str:
-        """The branch that the server's HEAD names."""
-        return await self._talk(remote.default_branch)
+        """The branch of the server's HEAD."""
+        return await self._run_remote(remote.default_branch)
 
     async def fetch(self, commit: CommitId) -> None:
-        """Brings a commit with its history here; asks nobody when it is here already."""
+        """Fetches a commit with its history; without a request if it was fetched before."""
         if not await self.has(commit):
             async with self._room:
-                await self._talk(remote.fetch, commit)
+                await self._run_remote(remote.fetch, commit)
 
     async def has(self, commit: CommitId) -> bool:
-        """Whether a commit was fetched, now or by an earlier process; asks nobody."""
+        """Whether a commit was fetched, also by an earlier process; without a request."""
         return await self._run(object_reader.has, commit)
 
     async def snapshot(self, commit: CommitId, path: str = "") -> Snapshot:
         """The files of a fetched commit under a directory, names relative to it; see `tree` for
-        what is refused.
+        the limits.
         """
         return await self._run(object_reader.snapshot, commit, path)
 
     async def verify(
         self, revision: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
     ) -> Verified | Unverified:
-        """Whether a fetched tip of the revision, and with Mode.ALL what came after `since`, is
-        signed by whom we trust.
+        """Whether the fetched tip of the revision, and with Mode.ALL every commit after `since`, has
+        a trusted signature.
         """
         if trust.mode is not Mode.TAG:
-            return await self._talk(signatures.verify, revision, tip, since, trust)
+            return await self._run_remote(signatures.verify, revision, tip, since, trust)
         async with self._room:
-            return await self._talk(signatures.verify, revision, tip, since, trust)
+            return await self._run_remote(signatures.verify, revision, tip, since, trust)
 
     async def verify_kept(
         self, revision: RevisionSpec, commit: CommitId, trust: Trust
     ) -> Verified | Unverified:
-        """Whether a fetched commit that was the tip once is signed by whom we trust; with Mode.TAG,
-        by a tag that names it.
+        """Whether a fetched former tip has a trusted signature; with Mode.TAG, of one of its tags.
 
-        Of the tags only the server is asked; while it gives no answer, those count that were
-        fetched.
+        Tags are those of the server; while it is unreachable, the fetched ones.
         """
         if trust.mode is not Mode.TAG:
             return await self._run(signatures.verify_kept, revision, commit, trust)
         try:
             async with self._room:
-                return await self._talk(signatures.verify_kept, revision, commit, trust)
+                return await self._run_remote(signatures.verify_kept, revision, commit, trust)
         except errors.SourceUnreachable:
             return await self._run(signatures.verify_fetched, commit, trust)
 
     async def newest_verified(
         self, revision: RevisionSpec, tip: CommitId, trust: Trust
     ) -> CommitId | None:
-        """The newest commit in the line of a fetched tip that is signed by whom we trust."""
-        return await self._talk(signatures.newest, revision, tip, trust)
+        """The newest commit in the history of a fetched tip with a trusted signature."""
+        return await self._run_remote(signatures.newest, revision, tip, trust)
 
     async def info(self, commit: CommitId) -> CommitInfo:
-        """What Git says of a fetched commit."""
+        """The metadata of a fetched commit."""
         return await self._run(object_reader.info, commit)
 
     async def log(
         self, since: CommitId | None, until: CommitId, limit: int = 1000
     ) -> tuple[CommitInfo, ...]:
-        """The commits that lead to `until` and not to `since` (None: all), newest first, at most
-        `limit`.
+        """The commits reachable from `until` but not from `since` (None: all), newest first, at
+        most `limit`.
         """
         return await self._run(object_reader.log, since, until, limit)
 
@@ -139,13 +139,11 @@ class Repository:
         return await self._run(object_reader.is_ancestor, ancestor, descendant)
 
     async def merge_base(self, one: CommitId, other: CommitId) -> CommitId | None:
-        """The commit at which two fetched lines of history part; None where they have none in
-        common.
-        """
+        """The best common ancestor of two fetched commits; None without one."""
         return await self._run(object_reader.merge_base, one, other)
 
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
-        """How the branch went from the commit applied last to its (fetched) tip."""
+        """The movement of the branch from the applied commit to its (fetched) tip."""
         return await self._run(object_reader.movement, last, tip)
 
     async def show(self, commit: CommitId) -> str:
@@ -172,17 +170,17 @@ class Repository:
 
     async def push(self, commit: CommitId, branch: str, expect: CommitId | None) -> None:
         """Moves the server's branch from `expect` (None: a new branch) to the commit; PushRejected
-        when it is elsewhere.
+        if it has moved.
         """
-        await self._talk(remote.push, commit, branch, expect)
+        await self._run_remote(remote.push, commit, branch, expect)
 
     async def push_with_retry(
         self, build: Callable[[CommitId], Awaitable[CommitId]], branch: str, attempts: int = 5
     ) -> CommitId:
-        """Builds a commit on the branch's tip and pushes it; when someone pushed first, reads the
-        tip and builds again.
+        """Builds a commit on the branch's tip and pushes it; if the branch has moved, builds again on
+        the new tip.
 
-        Returns the pushed commit. Raises PushRejected when that went wrong `attempts` times.
+        Returns the pushed commit. Raises PushRejected after `attempts` attempts.
         """
         for attempt in range(attempts):
             tip = await self.tip(Branch(branch))
@@ -198,8 +196,8 @@ class Repository:
         raise errors.PushRejected(f"no push to {branch} was tried")
 
     async def close(self) -> None:
-        """Ends what runs, also git's helpers; removes the credentials from the disk. A server that
-        hangs is not waited for.
+        """Kills the running command and git's helpers, and deletes the credentials from the disk,
+        without waiting for the server.
         """
         self._closing = True
         if self._bare is not None:
@@ -208,7 +206,7 @@ class Repository:
         self._worker.shutdown(wait=True)
 
     async def __aenter__(self) -> Self:
-        """Itself; git starts with the first question."""
+        """Itself; git starts with the first call."""
         return self
 
     async def __aexit__(
@@ -220,17 +218,17 @@ class Repository:
         """Closes."""
         await self.close()
 
-    async def _talk(self, function: Callable[..., T], *arguments: object) -> T:
-        """Runs what asks the server, as whom we are now; once more where it refuses us, and there
-        is somebody newer to come as.
+    async def _run_remote(self, function: Callable[..., T], *arguments: object) -> T:
+        """Runs a function that connects to the server; again with newer credentials if the server
+        refuses the first.
         """
-        own = await self._who(False)
-        await self._run(BareRepository.authorize, own)
+        credentials = await self._credential_source(False)
+        await self._run(BareRepository.authorize, credentials)
         try:
             return await self._run(function, *arguments)
         except errors.SourceDenied:
-            newer = await self._who(True)
-            if newer == own:
+            newer = await self._credential_source(True)
+            if newer == credentials:
                 raise
         await self._run(BareRepository.authorize, newer)
         return await self._run(function, *arguments)

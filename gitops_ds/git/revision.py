@@ -1,5 +1,5 @@
-"""The names of a commit: default branch, branch, tag, version range, full ref, id, `~` and `^`; and
-what they mean at a server.
+"""Revisions: default branch, branch, tag, version range, full ref, id, `~` and `^`, and how they
+resolve at a server.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _start(text: str | None) -> Head | Ref | Commit | ShortName | Reflog:
 def from_settings(
     *, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = ""
 ) -> RevisionSpec:
-    """The revision that settings ask for: commit > name (a full ref) > semver > tag > branch, as
+    """The revision of the settings: commit > name (a full ref) > semver > tag > branch, as
     Flux orders them.
     """
     if commit:
@@ -145,7 +145,7 @@ def _semver(text: str) -> Semver:
 
 
 def commit_id(text: str) -> CommitId:
-    """The text as a full commit id; UsageError when it is none."""
+    """The text as a full commit id. Raises UsageError if it is not one."""
     if not _FULL_ID.fullmatch(text):
         raise errors.UsageError(
             f"{text!r} is not a commit's full id of 40 (or 64) hexadecimal digits in lower case"

@@ -109,32 +109,32 @@ def _alternative(part: str, whole: str) -> RangeGroup:
     return RangeGroup(tuple(comparisons), prereleases)
 
 
-def _bounds(operator: str, said: list[int], pre: tuple[str, ...]) -> list[Comparison]:
-    """The comparisons of one term, of which 0 to 3 numbers were said."""
-    low = Version((*said, 0, 0, 0)[:3], pre)  # type: ignore[arg-type]
-    exact = len(said) == 3
-    if not said:
+def _bounds(operator: str, numbers: list[int], pre: tuple[str, ...]) -> list[Comparison]:
+    """The comparisons of one term with 0 to 3 numbers."""
+    low = Version((*numbers, 0, 0, 0)[:3], pre)  # type: ignore[arg-type]
+    exact = len(numbers) == 3
+    if not numbers:
         return [Comparison(">=", low)]
     if operator in {">=", "<"} or (exact and operator in {">", "<=", "=", "!="}):
         return [Comparison(operator, low)]
-    past = _next(said, len(said) - 1)
+    past = _next(numbers, len(numbers) - 1)
     if operator == ">":
         return [Comparison(">=", past)]
     if operator == "<=":
         return [Comparison("<", past)]
     if operator == "^":
-        # The first number that is not 0 may not change; of ^0.0 the last one said.
-        past = _next(said, next((i for i, n in enumerate(said) if n), len(said) - 1))
+        # The first number that is not 0 may not change; of ^0.0 the last one.
+        past = _next(numbers, next((i for i, n in enumerate(numbers) if n), len(numbers) - 1))
     elif operator.startswith("~"):
-        past = _next(said, min(1, len(said) - 1))
+        past = _next(numbers, min(1, len(numbers) - 1))
     elif operator == "!=":
         raise errors.UsageError("!= in a version range needs all three numbers: !=1.2.3")
     return [Comparison(">=", low), Comparison("<", past)]
 
 
-def _next(said: list[int], place: int) -> Version:
+def _next(numbers: list[int], place: int) -> Version:
     # `-0` is the lowest pre-release, so that <2.0.0-0 keeps 2.0.0-rc.1 out of ^1.
-    return Version((*said[:place], said[place] + 1, 0, 0, 0)[:3], ("0",))  # type: ignore[arg-type]
+    return Version((*numbers[:place], numbers[place] + 1, 0, 0, 0)[:3], ("0",))  # type: ignore[arg-type]
 
 
 def best(range_: Range, tags: Iterable[str]) -> str | None:

@@ -1,9 +1,7 @@
-"""Whose signatures count: commits and tags are checked by git itself, against keys that the
-settings name and nothing else.
+"""Signature verification: git verifies commits and tags against the keys in the settings only.
 
-git, gpg and ssh-keygen see a directory of ours with those keys, made for one check. What a
-repository holds has no say in it: git
-runs with the configuration of `hardening` and of this module, in our own bare copy.
+git, gpg and ssh-keygen use a temporary directory with those keys. The repository's content has no
+influence: git runs with the configuration of `hardening` and of this module, in our own bare copy.
 https://git-scm.com/docs/git-verify-commit,
 https://git-scm.com/docs/git-config#Documentation/git-config.txt-gpgformat
 """
@@ -23,18 +21,18 @@ from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 
-MOST = 10_000  # commits that one check takes; more since the last good one are no ordinary push
+MOST = 10_000  # commits per check; more since the last verified one are not an ordinary push
 _AT_ONCE = 100
 
 
 def verify(
     bare: BareRepository, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
 ) -> Verified | Unverified:
-    """Whether a fetched tip may be used. `since` is the last good commit; without one, mode ALL
-    looks at the tip alone.
+    """Whether a fetched tip is trusted. `since` is the last verified commit; without one, mode ALL
+    verifies the tip only.
 
-    Raises UsageError for keys that can't be read, SourceError where git fails for another reason
-    than a signature.
+    Raises UsageError for keys that can't be read, SourceError if git fails for another reason than
+    a signature.
     """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
@@ -54,9 +52,7 @@ def verify(
 def verify_kept(
     bare: BareRepository, wanted: RevisionSpec, commit: CommitId, trust: Trust
 ) -> Verified | Unverified:
-    """Whether a commit that was the tip once is signed; under mode TAG one of the tags that name it
-    now has to be.
-    """
+    """Whether a former tip is signed; in mode TAG, whether one of its current tags is."""
     with _keys(trust) as keys:
         if trust.mode is not Mode.TAG:
             return _commits(bare, [commit], keys)
@@ -72,8 +68,8 @@ def verify_kept(
 
 
 def verify_fetched(bare: BareRepository, commit: CommitId, trust: Trust) -> Verified | Unverified:
-    """As `verify_kept` under mode TAG, by the tags that were fetched: the server is not asked, so
-    one that it lost still counts.
+    """Like `verify_kept` in mode TAG, with the fetched tags instead of the server's, so that
+    deleted ones count.
     """
     rows = bare.run(
         "for-each-ref",
@@ -92,18 +88,20 @@ def verify_fetched(bare: BareRepository, commit: CommitId, trust: Trust) -> Veri
         )
 
 
-def _first_good(commit: CommitId, said: Sequence[Verified | Unverified]) -> Verified | Unverified:
+def _first_good(
+    commit: CommitId, results: Sequence[Verified | Unverified]
+) -> Verified | Unverified:
     return next(
-        (one for one in said if isinstance(one, Verified)),
-        Unverified(commit, f"no signed tag names {commit[:12]}, the last good commit, any more"),
+        (one for one in results if isinstance(one, Verified)),
+        Unverified(commit, f"the last verified commit {commit[:12]} has no signed tag any longer"),
     )
 
 
 def newest(
     bare: BareRepository, wanted: RevisionSpec, tip: CommitId, trust: Trust
 ) -> CommitId | None:
-    """The newest commit of the tip's own line that is signed by whom we trust (of a tag: its
-    commit); None where none of 200 is.
+    """The newest first-parent ancestor of the tip with a trusted signature (of a tag: its commit);
+    None if none of 200 has one.
     """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
@@ -151,7 +149,7 @@ class _Keys:
 def _keys(trust: Trust) -> Iterator[_Keys]:
     with verification_keys.directory() as where:
         signers = _write(where / "allowed_signers", trust.signers)
-        # An x509 program that fails: S/MIME signatures are nobody's.
+        # An x509 program that fails: S/MIME signatures are not supported.
         base = verification_keys.config(
             "gpg.x509.program=/bin/false",
             f"gpg.ssh.allowedSignersFile={signers}",
@@ -176,11 +174,11 @@ def _write(path: Path, content: bytes) -> Path:
 def _commits(
     bare: BareRepository, commits: Sequence[CommitId], keys: _Keys
 ) -> Verified | Unverified:
-    """The first in the list is the tip. All are checked in few runs; one by one only to find who is
-    at fault.
+    """The first of the list is the tip. Commits are verified in batches; one by one only to find the
+    failed one.
     """
-    said = _check(bare, keys.config, keys, "commit", commits[:1])
-    if said is None:
+    output = _check(bare, keys.config, keys, "commit", commits[:1])
+    if output is None:
         return _fault(bare, commits[0], keys)
     for start in range(1, len(commits), _AT_ONCE):
         some = commits[start : start + _AT_ONCE]
@@ -190,7 +188,7 @@ def _commits(
                 for c in some
                 if _check(bare, keys.config, keys, "commit", [c]) is None
             )
-    return Verified(*signer(said), len(commits))
+    return Verified(*signer(output), len(commits))
 
 
 def _check(
@@ -204,10 +202,10 @@ def _check(
 
 
 def _fault(bare: BareRepository, commit: CommitId, keys: _Keys) -> Unverified:
-    said = object_reader.info(bare, commit)
+    commit_info = object_reader.info(bare, commit)
     return Unverified(
         commit,
-        f"commit {commit[:12]} ({said.subject!r} by {said.author}) "
+        f"commit {commit[:12]} ({commit_info.subject!r} by {commit_info.author}) "
         f"{_why(bare, 'commit', commit, keys)}",
     )
 
@@ -224,12 +222,12 @@ def _why(bare: BareRepository, what: str, id: str, keys: _Keys) -> str:
 
 
 _UNSIGNED = (
-    "is not signed: sign it (`git commit -S`, `git tag -s`; for one that is there `git commit "
+    "is not signed: sign it (`git commit -S`, `git tag -s`; an existing one with `git commit "
     "--amend -S`) and push again"
 )
 _BAD = (
-    "has a signature that does not fit what it says: it was changed after it was signed; don't "
-    "trust it, ask who pushed it"
+    "has a signature that does not match its content: it was changed after signing; don't trust "
+    "it, contact the author of the push"
 )
 _REVOKED = "is signed with {key}, which is revoked: sign it again with a key that is valid"
 _EXPIRED = (
@@ -237,8 +235,8 @@ _EXPIRED = (
     "key, or renew this one's entry"
 )
 _UNKNOWN = (
-    "is signed with {key}, which is no key of repository.verify: if it is good, add it to "
-    "allowedSignersFile or gpgKeysFile"
+    "is signed with {key}, which is not in the keys of repository.verify: if you trust it, add it "
+    "to allowedSignersFile or gpgKeysFile"
 )
 # In this order: a signature of several kinds is as bad as its worst.
 _COMPLAINTS = (
@@ -254,8 +252,8 @@ _COMPLAINTS = (
 
 
 def complaint(raw: str) -> str:
-    """Why git did not take a signature, by what gpg and ssh-keygen said to it; `{key}` stands for
-    the key's name.
+    """Why git rejected a signature, from the output of gpg and ssh-keygen; `{key}` is a placeholder
+    for the key's name.
 
     https://git.gnupg.org/cgi-bin/gitweb.cgi?p=gnupg.git;a=blob_plain;f=doc/DETAILS
     """
@@ -266,8 +264,8 @@ def complaint(raw: str) -> str:
 
 
 def signer(raw: str) -> tuple[str, str]:
-    """Who signed, as the trusted keys call them, and the key's fingerprint; what is not said is
-    empty.
+    """The signer's name in the trusted keys, and the key's fingerprint; empty if not in the
+    output.
     """
     if ssh := re.search(
         r"^Good \"git\" signature (?:for (.+) )?with \S+ key (\S+)$", raw, re.MULTILINE
@@ -287,7 +285,7 @@ def _tag(
     name = revision.tag(wanted, known)
     if name is None:
         raise errors.UsageError(
-            f"repository.verify.mode is tag, but {revision.show(wanted)} is followed: set "
+            f"repository.verify.mode is tag, but the revision is {revision.show(wanted)}: set "
             "repository.tag or repository.semver"
         )
     return _tag_named(bare, name, known, tip, keys)
@@ -300,7 +298,7 @@ def _tag_named(
     if id is None or commit is None:
         return Unverified(
             tip,
-            f"the tag {name} is a bare name without a signature: make a signed one (`git tag -s "
+            f"the tag {name} is a lightweight tag without a signature: create a signed one (`git tag -s "
             f"{name}`)",
         )
     remote.fetch_tag(bare, name)
@@ -313,25 +311,23 @@ def _tag_object(
     """Whether a fetched tag, by its name and its own id, is a signed one for the commit."""
     name, id = named
     content = bare.run("cat-file", "tag", id).stdout.decode("utf-8", "replace")
-    # The server names the tag; only what stands in it is signed. Else an old tag could be shown
-    # under a new name.
+    # The tag's name is part of the signed content only: the server could serve an old tag under a
+    # new name.
     if content.split("\n")[:3] != [f"object {tip}", "type commit", f"tag {name}"]:
         return Unverified(
             tip,
-            f"the tag {name} at the server is not the tag {name} of {tip[:12]} by its own words: "
-            "don't trust it",
+            f"the tag {name} at the server is not a tag object of that name for {tip[:12]}: don't "
+            "trust it",
         )
-    said = _check(bare, keys.config, keys, "tag", [id])
-    if said is None:
+    output = _check(bare, keys.config, keys, "tag", [id])
+    if output is None:
         return Unverified(tip, f"the tag {name} {_why(bare, 'tag', id, keys)}")
-    return Verified(*signer(said))
+    return Verified(*signer(output))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPgpKey:
-    """A key of a file: when it ends (seconds since 1970, None: never), and whether its owner
-    revoked it.
-    """
+    """An OpenPGP key: expiry (seconds since 1970, None: never), and whether it is revoked."""
 
     id: str
     expires: float | None
@@ -348,10 +344,10 @@ def openpgp_keys(keys: bytes) -> list[OpenPgpKey]:
         return []
     with verification_keys.directory() as where:
         environment = verification_keys.gnupg(where / "gnupg", keys)
-        said = verification_keys.run(
+        output = verification_keys.run(
             ("gpg", "--with-colons", "--fixed-list-mode", "--list-keys"), environment
         )
-    rows = [line.split(":") for line in said.splitlines() if line.startswith("pub:")]
+    rows = [line.split(":") for line in output.splitlines() if line.startswith("pub:")]
     return [
         OpenPgpKey(row[4], float(row[6]) if row[6].isdigit() else None, row[1] == "r")
         for row in rows

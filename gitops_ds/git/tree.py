@@ -105,11 +105,11 @@ def sift(
         if path is None:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
         elif entry.kind is EntryKind.FILE and entry.size > limits.file_bytes:
-            said = (
+            message = (
                 f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are "
                 "read; move it away"
             )
-            findings.append(_finding("SRC003", entry, is_read(entry.name), said))
+            findings.append(_finding("SRC003", entry, is_read(entry.name), message))
         elif entry.kind is EntryKind.FILE:
             wanted.append((path, entry))
         elif entry.kind is EntryKind.LINK:
@@ -125,15 +125,15 @@ def sift(
 
 
 def _first(findings: list[Finding]) -> tuple[Finding, ...]:
-    """The refused ones first, where there are too many for anybody to read."""
+    """Blocking findings first, if there are too many."""
     if len(findings) <= _MOST_FINDINGS:
         return tuple(findings)
     findings.sort(key=lambda finding: not finding.refused)
-    said = (
+    message = (
         f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are "
         "listed, and check again"
     )
-    more = Finding("SRC004", Severity.WARNING, said, refused=findings[_MOST_FINDINGS].refused)
+    more = Finding("SRC004", Severity.WARNING, message, refused=findings[_MOST_FINDINGS].refused)
     return (*findings[:_MOST_FINDINGS], more)
 
 

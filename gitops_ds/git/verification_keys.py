@@ -48,8 +48,8 @@ def gnupg(home: Path, keys: bytes) -> dict[str, str]:
     (home / "gpg.conf").write_text(_GPG)
     environment = {"GNUPGHOME": str(home)}
     if keys.strip():
-        said = run(("gpg", "--status-fd=1", "--import"), environment, keys)
-        if "[GNUPG:] IMPORT_OK " not in said:
+        status = run(("gpg", "--status-fd=1", "--import"), environment, keys)
+        if "[GNUPG:] IMPORT_OK " not in status:
             raise errors.UsageError(
                 "no OpenPGP key can be read from the given file: export one with `gpg --armor "
                 "--export`"

@@ -1,4 +1,4 @@
-"""A directory as it stands on somebody's desk, read as a snapshot without a commit.
+"""The user's working directory, read as a snapshot without a commit.
 
 In a Git work tree these are the tracked files and the new ones that .gitignore does not name;
 elsewhere all files outside `.git`. The refusals are those of a commit (`tree`).
@@ -27,8 +27,8 @@ def find_work_tree(path: Path) -> Path | None:
 def tracks(root: Path, directory: Path) -> bool:
     """Whether the work tree has committed or added files in a directory below it; blocking.
 
-    What looks like a bare repository there, and is of the work tree itself, is somebody's
-    contribution, never to be read as one. Raises SourceError where git can't tell.
+    A tracked directory that looks like a bare repository is content of the work tree, and must not
+    be opened as a repository. Raises SourceError if git fails.
     """
     return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
 
@@ -36,8 +36,7 @@ def tracks(root: Path, directory: Path) -> bool:
 def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
     """The files under `path` of the directory as they are now; blocking.
 
-    Raises SourceError when the directory can't be read. A file that vanishes meanwhile is as if it
-    had not been there.
+    Raises SourceError if the directory can't be read. A file that is deleted meanwhile is omitted.
     """
     root = directory / tree.directory(path)
     if not root.is_dir():
@@ -73,7 +72,7 @@ def _contents(
     base = os.fsencode(root)
     for path, entry in wanted:
         try:
-            # Not through a link that took the file's place since it was looked at.
+            # Not through a symlink that replaced the file since the listing.
             descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue
@@ -94,8 +93,8 @@ def _entries(root: Path, limits: RepositoryLimits) -> Iterator[TreeEntry]:
     names = _listed(root, limits) if find_work_tree(root) else sorted(_walked(root))
     base, led_away = os.fsencode(root), {b"": False}
     for name in names:
-        # git still lists what was in a folder that a link has replaced since: it would be read from
-        # where the link leads.
+        # git still lists the files of a folder that a symlink has replaced: they would be read from
+        # its target.
         entry = (
             None
             if _is_below_link(
@@ -132,7 +131,7 @@ def _entry(base: bytes, name: bytes) -> TreeEntry | None:
 
 
 def _listed(root: Path, limits: RepositoryLimits) -> list[bytes]:
-    """What git knows or would take, below the root, with names relative to it."""
+    """Tracked files and untracked ones that are not ignored, relative to the root."""
     return sorted(
         set(_ls_files(root, "--cached", "--others", "--exclude-standard", seconds=limits.seconds))
     )
@@ -140,7 +139,7 @@ def _listed(root: Path, limits: RepositoryLimits) -> list[bytes]:
 
 def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list[bytes]:
     """The names that `git ls-files` lists there."""
-    import git  # slow to import, and of no use outside of a work tree of Git
+    import git  # slow to import, and needed in a work tree of Git only
 
     from gitops_ds.git import error_messages, hardening
 
@@ -157,9 +156,9 @@ def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list
     except git.GitCommandNotFound:
         raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
     except git.GitCommandError as error:
-        said = error.stderr.strip().removeprefix("stderr:").strip(" '")
+        stderr = error.stderr.strip().removeprefix("stderr:").strip(" '")
         raise error_messages.translate(
-            error_messages.CommandFailure("read", str(root), said, str(root), seconds)
+            error_messages.CommandFailure("read", str(root), stderr, str(root), seconds)
         ) from None
     return [name for name in listing.split(b"\0") if name]
 
@@ -167,7 +166,7 @@ def _ls_files(root: Path, *words: str, seconds: float = DEFAULT.seconds) -> list
 def _walked(root: Path) -> Iterator[bytes]:
     base = os.fsencode(root)
     for where, directories, names in os.walk(base):
-        # A link to a directory is listed among the directories, but not walked.
+        # A symlink to a directory is listed as a directory, but not walked.
         links = [d for d in directories if os.path.islink(os.path.join(where, d))]  # noqa: PTH114, PTH118  names are bytes
         directories[:] = [d for d in directories if d != b".git"]
         for name in (*names, *links):

@@ -1,9 +1,9 @@
-"""Results kept on disk by the hash of all that they were made of.
+"""A cache of results on disk, by the hash of their inputs.
 
-An entry is written beside and then renamed, begins with a seal over its name and the rest, and lies
-in a directory that only we can write: one that is cut, changed or somebody else's is as if it were
-not there. Who gives a secret knows that nobody without it wrote the entry. The cache may be deleted
-at any time, and may fail at any time.
+An entry is written to a temporary file and renamed. It begins with a seal over its name and
+content, in a directory that only this user can write: truncated, modified or foreign entries are
+ignored. With a secret the seal also authenticates the writer. The cache may be deleted at any time,
+and its errors are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEAL = 64  # hexadecimal characters, and a line end
 
 
 def key(*parts: str | bytes) -> str:
-    """The hash of the parts, in their order; where one ends and the next begins counts."""
+    """The hash of the parts in order, including their boundaries."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -52,7 +52,7 @@ def read(directory: Path | None, key: str, secret: bytes = b"") -> bytes | None:
 def write(
     directory: Path | None, key: str, data: bytes | Iterable[bytes], secret: bytes = b""
 ) -> None:
-    """Keeps it, all the parts in a row, and takes away what nobody has read for a month."""
+    """Writes an entry, the concatenated parts, and deletes entries not read for 30 days."""
     if directory is None:
         return
     with contextlib.suppress(OSError):

@@ -1,9 +1,8 @@
-"""What programs make of a snapshot: manifests of its kustomizations, by the installed kustomize or
-kubectl, and of its charts.
+"""Renders a snapshot's kustomizations, with the installed kustomize or kubectl, and its charts.
 
-kustomize runs on a copy in an owner-only directory, and can fetch nothing: it has no network, what
-a kustomization or a plugin's configuration names elsewhere is refused before, and git is not on its
-PATH. No plugins, no Helm, no files outside of a kustomization's root.
+kustomize runs on a copy in an owner-only directory and can't fetch anything: it has no network,
+remote references in kustomizations and plugin configurations are rejected before, and git is not on
+its PATH. No plugins, no Helm, no files outside of a kustomization's root.
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ from gitops_ds.sandbox import memory
 from gitops_ds.yaml.provenance import kustomize as provenance_kustomize
 
 NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
-# Changes when the same input is given to kustomize in another way.
+# To be changed with the way in which kustomize is run.
 _WAY = "kustomize 1"
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which kustomizations: `skip` leaves out files that don't count; `also` builds directories
-    that others use as a base.
-
-    And which charts.
+    """The kustomizations and charts to render: `skip` excludes files; `also` are bases of others to
+    build as well.
     """
 
     skip: Callable[[PurePosixPath], bool] = lambda _: False
@@ -47,11 +44,11 @@ ALL = Which()
 
 
 async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means()) -> Snapshot:  # noqa: B008  frozen
-    """The snapshot with `expanded` for each top-level kustomization, `charts`, and as `consumed`
-    what they are made of.
+    """The snapshot with `expanded` for each top-level kustomization, `charts`, and `consumed`, their
+    input files.
 
-    What goes wrong with one is a refused finding at its file, and its files count as consumed all
-    the same. Raises ExpansionFailed when no copy can be written.
+    An error is a blocking finding at the file of the kustomization or chart; its input files count
+    as consumed. Raises ExpansionFailed if the copy can't be written.
     """
     means = means.timed()
     if which.charts:
@@ -94,7 +91,7 @@ async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means())
 
 
 def _of_component(file: PurePosixPath, found: Mapping[PurePosixPath, Kustomization]) -> bool:
-    """Whether the file lies in a component that nobody uses: patches without what they patch."""
+    """Whether the file is in an unused component: its patches have no target."""
     return any(k.component and file.is_relative_to(directory) for directory, k in found.items())
 
 
@@ -127,7 +124,7 @@ async def _build(
             made |= dict(zip(missing, await asyncio.gather(*map(one, missing)), strict=True))
     except OSError as error:
         raise errors.ExpansionFailed(
-            f"no copy for kustomize can be written: {error.strerror}; free some space"
+            f"the copy for kustomize can't be written: {error.strerror}; free some space"
         ) from None
     for top in missing:
         if isinstance(result := made[top], bytes):
@@ -137,9 +134,7 @@ async def _build(
 
 def _not_built(of: Kustomization, *, allowed: bool) -> Finding:
     if not allowed:
-        message = (
-            "this is built by kustomize, which is not run here: allow it with --allow kustomize"
-        )
+        message = "kustomize is not allowed to run: allow it with --allow kustomize"
         return refusal(NOT_ALLOWED, message, Place(str(of.file)))
     message = (
         "neither kustomize nor kubectl is installed; install one, or commit the output of "
@@ -153,9 +148,7 @@ def _keys(
     files: Mapping[PurePosixPath, bytes],
     command: tuple[str, ...],
 ) -> dict[PurePosixPath, str]:
-    """For each the hash of all that its build can read: every file below the directories that it
-    reaches.
-    """
+    """For each the hash of its build's inputs: every file below the directories that it reaches."""
     identity = process.identity(command[0])
     keys = {}
     for top, reached in tops.items():
@@ -166,8 +159,8 @@ def _keys(
 
 
 def program(search: str | None = None) -> tuple[str, ...] | None:
-    """The command that builds a kustomization: `kustomize build`, else `kubectl kustomize`, else
-    None.
+    """The command to build a kustomization: `kustomize build` or `kubectl kustomize`; None without
+    either.
     """
     if kustomize := process.found("kustomize", search):
         return (kustomize, "build")
@@ -195,14 +188,18 @@ async def _run(
     means: Means,
 ) -> bytes | Finding:
     directory = root / "copy" / of.file.parent
-    ended = await process.run(
+    result = await process.run(
         (*command, str(directory)), process.environment(root / "empty"), means
     )
-    if ended.problem:
-        return refusal(FAILED, f"kustomize {ended.problem}: make it smaller", Place(str(of.file)))
-    if ended.failed:
-        said = kustomize_error_messages.sentence(ended.said, str(root / "copy"))
+    if result.problem:
         return refusal(
-            FAILED, f"kustomize refuses it: {said}", kustomize_error_messages.place(said, of, files)
+            FAILED, f"kustomize {result.problem}: reduce the kustomization", Place(str(of.file))
         )
-    return ended.output
+    if result.failed:
+        message = kustomize_error_messages.sentence(result.stderr, str(root / "copy"))
+        return refusal(
+            FAILED,
+            f"kustomize failed: {message}",
+            kustomize_error_messages.place(message, of, files),
+        )
+    return result.output

@@ -13,7 +13,7 @@ import json
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -73,7 +73,7 @@ async def expand(snapshot: Snapshot, charts: Sequence[Chart], means: Means) -> S
 
 
 def _own(chart: Chart, files: Files) -> list[PurePosixPath]:
-    """The chart's own files in the snapshot."""
+    """The files of a local chart in the snapshot."""
     where = chart.where
     if isinstance(where, Remote) or any(finding.refused for finding in chart.findings):
         return []
@@ -81,8 +81,8 @@ def _own(chart: Chart, files: Files) -> list[PurePosixPath]:
 
 
 def _beside(charts: Sequence[Chart], files: Files) -> set[PurePosixPath]:
-    """The files of all charts in the agents' folders, also of one that source.yaml misses:
-    templates are no manifests.
+    """The files of all charts in the agents' directories, also of unreferenced ones: templates are
+    not manifests.
     """
     agents = {chart.file.parent for chart in charts}
     folders = {
@@ -94,13 +94,13 @@ def _beside(charts: Sequence[Chart], files: Files) -> set[PurePosixPath]:
 
 
 async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Finding, ...]:
-    """helm's output, or why there is none."""
+    """helm's output, or the findings."""
     if not means.allowed.helm:
         return (
             _refused(
                 chart,
                 files,
-                "this agent is rendered by helm, which is not run here: allow it with --allow helm",
+                "this agent needs helm, which is not allowed to run: allow it with --allow helm",
             ),
         )
     program = process.found("helm", means.search)
@@ -109,7 +109,7 @@ async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Findin
             _refused(
                 chart,
                 files,
-                "helm is not installed; install it, or put the output of helm template here",
+                "helm is not installed; install it, or commit the output of helm template",
             ),
         )
     if isinstance(chart.where, Remote):
@@ -141,23 +141,33 @@ async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Findin
     known = await asyncio.to_thread(disk_cache.read, means.cache, key)
     if known is not None:
         return known
-    made = await _template(chart, files, [program, "template", *options], (own, values), means)
+    made = await _template(
+        chart, files, [program, "template", *options], _ChartInput(own, values), means
+    )
     if isinstance(made, bytes):
         await asyncio.to_thread(disk_cache.write, means.cache, key, made)
     return made
 
 
 def _options(chart: Chart) -> list[str]:
-    """Each in one word with its value: a value that begins with a dash is no option."""
+    """Options joined with their values, so that a value with a leading dash is not an option."""
     versions = [f"--api-versions={version}" for version in chart.api_versions]
     versions += [f"--kube-version={chart.kube_version}"] if chart.kube_version else []
     return ["--include-crds", f"--namespace={chart.namespace}", *versions]
 
 
+@dataclass(frozen=True, slots=True)
+class _ChartInput:
+    """The files of a chart and the contents of its values files, in order."""
+
+    files: Files
+    values: list[bytes]
+
+
 async def _template(
-    chart: Chart, files: Files, command: list[str], given: tuple[Files, list[bytes]], means: Means
+    chart: Chart, files: Files, command: list[str], chart_input: _ChartInput, means: Means
 ) -> bytes | tuple[Finding, ...]:
-    own, values = given
+    own, values = chart_input.files, chart_input.values
     with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
         root = await asyncio.to_thread(_write, Path(name), own, values)
         # An archive of the repository keeps its name; a directory is `chart`.
@@ -168,14 +178,14 @@ async def _template(
             [*command, *layers, "--", chart.release, str(wanted)], _environment(root), means
         )
     if ended.problem:
-        return (_refused(chart, files, f"helm {ended.problem}: make the chart do less"),)
+        return (_refused(chart, files, f"helm {ended.problem}: reduce the chart"),)
     if ended.failed:
-        return helm_error_messages.findings(ended.said, chart, files, str(root))
+        return helm_error_messages.findings(ended.stderr, chart, files, str(root))
     return ended.output
 
 
 def _environment(root: Path, *, network: bool = False) -> dict[str, str]:
-    """helm's own places, all in the copy. https://helm.sh/docs/helm/helm/"""
+    """helm's directories, all in the copy. https://helm.sh/docs/helm/helm/"""
     home = root / "empty"
     places = {
         "HELM_CACHE_HOME": "cache",
@@ -208,18 +218,18 @@ def _write(directory: Path, own: Files, values: Sequence[bytes]) -> Path:
 async def _fetched(
     chart: Chart, remote: Remote, files: Files, program: str, means: Means
 ) -> bytes | Finding:
-    """The archive of a chart that is elsewhere: as it was kept, or from there."""
+    """The archive of a remote chart, from the cache or fetched."""
     key = disk_cache.key("chart 1", remote.address, remote.name, remote.version, remote.digest)
     known = await asyncio.to_thread(disk_cache.read, means.cache, key)
     if known is not None:
         return known
-    said = f"chart {remote.name} {remote.version}"
+    subject = f"chart {remote.name} {remote.version}"
     if not means.allowed.network:
         return _refused(
             chart,
             files,
-            f"{said} is elsewhere, and nothing is fetched: allow it with --allow helm,network, or "
-            "commit it",
+            f"{subject} is remote, and the network is not allowed: allow it with --allow "
+            "helm,network, or commit it",
         )
     with tempfile.TemporaryDirectory(prefix="gitops-ds-") as name:
         root = await asyncio.to_thread(_write, Path(name), {}, ())
@@ -229,21 +239,21 @@ async def _fetched(
         )
         archives = await asyncio.to_thread(lambda: sorted(root.glob("*.tgz")))
         if ended.problem:
-            return _refused(chart, files, f"helm {ended.problem} when it fetched {said}")
+            return _refused(chart, files, f"helm {ended.problem} while fetching {subject}")
         if ended.failed or len(archives) != 1:
             return _refused(
                 chart,
                 files,
-                f"{said} could not be fetched: "
-                f"{helm_error_messages.sentence(ended.said, str(root))}",
+                f"{subject} could not be fetched: "
+                f"{helm_error_messages.sentence(ended.stderr, str(root))}",
             )
         archive = await asyncio.to_thread(archives[0].read_bytes)
-    digest = _digest_of(remote, archive, ended.output.decode("utf-8", "replace") + ended.said)
+    digest = _digest_of(remote, archive, ended.output.decode("utf-8", "replace") + ended.stderr)
     if remote.digest and digest != remote.digest:
         return _refused(
             chart,
             files,
-            f"{said} has the digest {digest or 'of nobody knows what'}, not the one that is wanted",
+            f"{subject} has the digest {digest or '(unknown)'}, not the required one",
             "digest",
         )
     await asyncio.to_thread(disk_cache.write, means.cache, key, archive)
@@ -259,12 +269,12 @@ def _pull(program: str, remote: Remote, root: Path) -> list[str]:
     return [*command, *plain, "--", remote.address]
 
 
-def _digest_of(remote: Remote, archive: bytes, said: str) -> str:
-    """Of the manifest, as helm says it, for OCI; else of the archive."""
+def _digest_of(remote: Remote, archive: bytes, output: str) -> str:
+    """For OCI the manifest's digest in helm's output; else that of the archive."""
     if not remote.address.startswith("oci://"):
         return f"sha256:{hashlib.sha256(archive).hexdigest()}"
-    found = _DIGEST.search(said)
-    return found[1] if found else ""
+    match = _DIGEST.search(output)
+    return match[1] if match else ""
 
 
 def _refused(chart: Chart, files: Files, message: str, at: str = "chart") -> Finding:

@@ -1,6 +1,4 @@
-"""helm's complaints as findings: in one sentence, at the line of the repository that they are
-about. Pure.
-"""
+"""Translates helm's errors into findings at the line of the repository. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ RULE = "DS801"
 _MOST = 500
 _SEVERAL = 10
 
-# A file of a chart with a line, as Go's templates write it: CHART/templates/x.yaml:12:20
+# A file of a chart with a line, in the format of Go's templates: CHART/templates/x.yaml:12:20
 _AT_LINE = re.compile(r"([\w.+-]+(?:/[\w.+-]+)+):(\d+)(?::(\d+))?")
 _NO_YAML = re.compile(r"YAML parse error on ([^\s:]+): (.*)", re.DOTALL)
 _MISSING = re.compile(r"missing in charts/ directory: (.*)")
@@ -36,21 +34,19 @@ _AT_TEMPLATE = re.compile(r"^(?:execution|parse) error at \([^)]*\): ")
 _DEEPEST = re.compile(r".* at <(.*?)>: (.*)", re.DOTALL)
 
 
-def findings(said: str, chart: Chart, files: Files, root: str) -> tuple[Finding, ...]:
-    """What helm said on stderr, as refused findings; `root` is the directory that holds our copy."""
-    words = _in_repository(_error(said), chart, root)
+def findings(stderr: str, chart: Chart, files: Files, root: str) -> tuple[Finding, ...]:
+    """Blocking findings from helm's stderr; `root` is the directory of our copy."""
+    words = _in_repository(_error(stderr), chart, root)
     if _SCHEMA in words and (found := list(_of_schema(words, chart, files))):
         return tuple(found[:_SEVERAL])
     if made := _NO_YAML.search(words):
         file = helm.file_of(chart, made[1], files)
-        message = (
-            f"what {made[1]} makes is no YAML: {_plain(made[2])}; helm template --debug shows it"
-        )
+        message = f"the output of {made[1]} is invalid YAML: {_plain(made[2])}; helm template --debug shows it"
         return (refusal(RULE, message, Place(str(file)) if file else _at_chart(chart, files)),)
     if missing := _MISSING.search(words):
         message = (
-            f"the chart needs {missing[1]}, and nothing is fetched: run helm dependency build, "
-            "and commit charts/"
+            f"the chart depends on {missing[1]}, and dependencies are not fetched: run helm "
+            "dependency build, and commit charts/"
         )
         return (refusal(RULE, message, _dependencies(chart, files)),)
     place = _named_line(words, chart, files) or _at_chart(chart, files)
@@ -59,14 +55,17 @@ def findings(said: str, chart: Chart, files: Files, root: str) -> tuple[Finding,
     return (refusal(RULE, _plain(f"helm can't render the chart: {words}"), place),)
 
 
-def sentence(said: str, root: str) -> str:
-    """helm's own last sentence without the paths of our copy; at most 500 characters."""
-    return _plain(_error(said).replace(f"{root}/", "").replace(root, ".")) or "it says nothing"
+def sentence(stderr: str, root: str) -> str:
+    """helm's last error without the paths of our copy; at most 500 characters."""
+    return (
+        _plain(_error(stderr).replace(f"{root}/", "").replace(root, "."))
+        or "without an error message"
+    )
 
 
-def _error(said: str) -> str:
-    """What stands behind the last `Error: ` at the begin of a line; all of it where there is none."""
-    parts = re.split(r"^Error: ", said, flags=re.MULTILINE)
+def _error(stderr: str) -> str:
+    """The text after the last `Error: ` at the start of a line; all of it without one."""
+    parts = re.split(r"^Error: ", stderr, flags=re.MULTILINE)
     return parts[-1].replace("Use --debug flag to render out invalid YAML", "").strip()
 
 
@@ -74,24 +73,24 @@ def _plain(words: str) -> str:
     return "".join(c for c in " ".join(words.split()) if c.isprintable())[:_MOST]
 
 
-def _in_repository(words: str, chart: Chart, root: str) -> str:
-    """The words with the names of our files instead of those of the copy."""
+def _in_repository(message_text: str, chart: Chart, root: str) -> str:
+    """The message with the repository's paths instead of those of the copy."""
     names = [*map(str, chart.values_files), f"{chart.file}"]
     for number, name in enumerate(names):
-        words = words.replace(f"{root}/values/{number}", name)
+        message_text = message_text.replace(f"{root}/values/{number}", name)
     where = chart.where.name if isinstance(chart.where, Remote) else str(chart.where)
     folder = str(PurePosixPath(where).parent) if where.endswith(".tgz") else where
     return (
-        words.replace(f"{root}/chart.tgz", where)
+        message_text.replace(f"{root}/chart.tgz", where)
         .replace(f"{root}/chart", folder)
         .replace(f"{root}/", "")
         .replace(root, ".")
     )
 
 
-def _of_schema(words: str, chart: Chart, files: Files) -> Iterator[Finding]:
-    """One finding for each value that the chart's values.schema.json refuses."""
-    for line in words.splitlines():
+def _of_schema(message_text: str, chart: Chart, files: Files) -> Iterator[Finding]:
+    """One finding per value that violates the chart's values.schema.json."""
+    for line in message_text.splitlines():
         if found := _SCHEMA_LINE.match(line):
             if found["dotted"] is not None:
                 steps = [] if found["dotted"] == "(root)" else found["dotted"].split(".")
@@ -100,13 +99,13 @@ def _of_schema(words: str, chart: Chart, files: Files) -> Iterator[Finding]:
                     part.replace("~1", "/").replace("~0", "~")
                     for part in found["pointer"].split("/")[1:]
                 ]
-            name = ".".join(steps) or "the values"
-            message = f"the chart's values.schema.json refuses {name}: {found['words']}"
+            name = ".".join(steps) or "values"
+            message = f"{name} violates the chart's values.schema.json: {found['words']}"
             yield refusal(RULE, _plain(message), _of_value(steps, chart, files))
 
 
 def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:
-    """Where the value is set; where nobody sets it, where `values` stand, or the chart is named."""
+    """The place of the value; if it is not set, of `values` or `chart` in source.yaml."""
     for layer in helm.layers(chart, files):
         value, path = layer.value, layer.path
         for step in steps:
@@ -126,15 +125,19 @@ def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:
     )
 
 
-def _named_line(words: str, chart: Chart, files: Files) -> Place | None:
-    """The deepest place that the words name, in a file of ours."""
+def _named_line(message_text: str, chart: Chart, files: Files) -> Place | None:
+    """The innermost place in the message within a file of the repository."""
     found = None
-    for name, line, column in _AT_LINE.findall(words):
+    for name, line, column in _AT_LINE.findall(message_text):
         file = helm.file_of(chart, name, files)
         if file is not None:
             # Go counts columns from 0.
             found = Place(str(file), int(line), int(column) + 1 if column else 1)
-    if found is None and (named := _IN_FILE.search(words)) and PurePosixPath(named[1]) in files:
+    if (
+        found is None
+        and (named := _IN_FILE.search(message_text))
+        and PurePosixPath(named[1]) in files
+    ):
         line = int(named[2] or 0)
         return Place(named[1], line, 1 if line else 0)
     return found

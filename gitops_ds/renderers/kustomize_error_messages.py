@@ -1,4 +1,4 @@
-"""kustomize's complaints: in one sentence, at the line of the repository that they are about. Pure."""
+"""Translates kustomize's errors into a message and the line of the repository. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gitops_ds.yaml import parser
 
 _KLOG = re.compile(r'^E\d{4} .*?\] "command failed" err="(?P<words>.*)"$', re.DOTALL)
 _FIELD = re.compile(r'unknown field "([^"]+)"')
-# Files as it names them: from 'a.yaml', in File: a.yaml, path: a.yaml
+# Files in its messages: from 'a.yaml', in File: a.yaml, path: a.yaml
 _FILE = re.compile(r"""(?:'|"|(?:File|path): ?)([\w./-]+\.(?:ya?ml|json))\b""")
 _LINE = re.compile(r"yaml: line (\d+)")
 
 
-def sentence(words: str, root: str) -> str:
-    """Its own last sentence, without the paths of our copy `root` and kubectl's log prefix; at most
-    500 characters.
+def sentence(stderr: str, root: str) -> str:
+    """kustomize's last error without the paths of our copy `root` and kubectl's log prefix; at
+    most 500 characters.
     """
     lines = [
         line
-        for line in words.strip().splitlines()
+        for line in stderr.strip().splitlines()
         if line.strip() and not line.startswith("# Warning")
     ]
-    text = " ".join(lines[-3:]) if lines else "it says nothing"
+    text = " ".join(lines[-3:]) if lines else "without an error message"
     if klog := _KLOG.match(text):
         text = klog["words"].replace('\\"', '"').replace("\\n", " ")
     text = (
@@ -39,18 +39,16 @@ def sentence(words: str, root: str) -> str:
     return "".join(c for c in text if c.isprintable())[:500]
 
 
-def place(said: str, of: Kustomization, files: Files) -> Place:
-    """The key, the file or the entry that the sentence names; the kustomization's file where it
-    names none.
-    """
+def place(message: str, of: Kustomization, files: Files) -> Place:
+    """The key, file or entry in the message; the kustomization's file without one."""
     own = str(of.file)
-    if (field := _FIELD.search(said)) and "ustomization" in said:
+    if (field := _FIELD.search(message)) and "ustomization" in message:
         return parser.place(own, files[of.file], 0, (field[1],), key=True)
-    for name in reversed(_FILE.findall(said)):
+    for name in reversed(_FILE.findall(message)):
         file = PurePosixPath(posixpath.normpath(posixpath.join(str(of.file.parent), name)))
         file = file if file in files else PurePosixPath(name)
         if file in files and file != of.file:
-            line = _LINE.search(said)
+            line = _LINE.search(message)
             if line:
                 return Place(str(file), int(line[1]), 1)
             entry = next(

@@ -1,8 +1,8 @@
-"""helm and kustomize as we run them: nothing of our environment, a directory of their own, limits
-of time, memory and output.
+"""Runs helm and kustomize with an empty environment, a temporary directory, and limits of time,
+memory and output.
 
-They have no network unless they are given it (`confine`); where the system can't take it from them,
-their proxy is a closed port, and whoever starts them refuses URLs. Their PATH holds no program.
+They have no network unless allowed (`confine`). On a system without such isolation their proxy is a
+closed port, and callers reject URLs. Their PATH is an empty directory.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.repository_limits import MIB, RepositoryLimits
 from gitops_ds.sandbox import confine, memory
 
-# A render is a second's work; what it writes is then read as one file of manifests, with the cap of
-# one.
+# A render takes about a second; its output is read as one file of manifests, with that limit.
 RENDER = RepositoryLimits(seconds=60.0, bytes=10 * MIB)
 _TOGETHER = 5
-_SAID = 64 * 1024
-# Nothing listens on the discard port: whoever tries the network gets "connection refused" at once.
+_STDERR_BYTES = 64 * 1024
+# The discard port is closed: an attempt to use the network fails at once with "connection refused".
 _NOWHERE = "http://127.0.0.1:9"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-# What a network may need, and that is no secret of ours: where the proxy is, and whom to believe.
+# The variables of a program with network: proxies and trusted certificates, no secrets.
 _OF_NETWORK = (
     *_PROXIES,
     "NO_PROXY",
@@ -46,10 +45,10 @@ _OF_NETWORK = (
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a render may use: programs, found on `search` (None: the environment's PATH), limits,
-    and where results are kept.
+    """The resources of a render: programs on the path `search` (None: PATH), limits, and the cache
+    directory.
 
-    `ends` is the time of the event loop at which all of them have to be done.
+    `ends` is the deadline of all renders together, in the time of the event loop.
     """
 
     allowed: AllowedRenderers = PROGRAMS
@@ -69,30 +68,30 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """How a program ended: its output where it is whole, else `problem` says why there is none;
-    `said` is what it wrote beside.
+    """The result of a program: its complete stdout, or `problem` with the reason for its absence;
+    and stderr.
     """
 
     output: bytes
-    said: str = ""
+    stderr: str = ""
     problem: str = ""
     failed: bool = False
 
 
 def found(name: str, search: str | None) -> str | None:
-    """Where the program is, None where it is not."""
+    """The path of the program, None if it is not installed."""
     return shutil.which(name, path=search)
 
 
 def identity(program: str) -> str:
-    """What tells this program from another version of it, without running it."""
+    """Identifies the version of the program without running it: path, size and time."""
     file = Path(program).stat()
     return f"{Path(program).resolve()} {file.st_size} {file.st_mtime_ns}"
 
 
 def environment(home: Path, *, network: bool = False) -> dict[str, str]:
-    """The whole environment of a program: an empty home, and without `network` a proxy that isn't
-    there.
+    """The complete environment of a program: an empty home, and without `network` a closed port as
+    proxy.
     """
     proxies = {each: _NOWHERE for name in _PROXIES for each in (name, name.lower())}
     if network:
@@ -110,8 +109,8 @@ def environment(home: Path, *, network: bool = False) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def isolation() -> str:
-    """How the network is taken from programs here: `seccomp`, `namespace` or `none`, tried once by
-    a process of its own.
+    """How this system isolates programs from the network: `seccomp`, `namespace` or `none`, tested
+    once by a child process.
     """
     for way in ("seccomp", "namespace"):
         words = _confined([], RENDER, way)
@@ -129,20 +128,20 @@ def isolation() -> str:
 async def run(
     command: Sequence[str], environment: dict[str, str], means: Means, *, network: bool = False
 ) -> ProgramResult:
-    """Runs it to its end, or ends it and all its children."""
+    """Runs a program to its end, or kills it with its children."""
     limits = means.limits
     way = "none" if network else await asyncio.to_thread(isolation)
     seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
     if seconds <= 0 < limits.seconds:
         return ProgramResult(
-            b"", problem=f"was not run, because the others took {_TOGETHER * limits.seconds:g} s"
+            b"", problem=f"was not run: the other renders took {_TOGETHER * limits.seconds:g} s"
         )
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *_confined(command, limits, way),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
-            stderr=words,
+            stderr=errors,
             env=environment,
             start_new_session=True,
         )
@@ -154,23 +153,23 @@ async def run(
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
-        if max(_size(output), _size(words)) >= _cap(limits):
+        if max(_size(output), _size(errors)) >= _cap(limits):
             return ProgramResult(b"", problem=f"writes more than {_cap(limits):,} bytes")
-        said = _text(words)
+        stderr = _text(errors)
         if code == 0:
             output.seek(0)
-            return ProgramResult(output.read(), said)
+            return ProgramResult(output.read(), stderr)
         if code == -signal.SIGXCPU:
             return ProgramResult(
                 b"", problem=f"needs more than {math.ceil(limits.seconds):g} s of CPU time"
             )
-        if code < 0 or "out of memory" in said or "cannot allocate memory" in said:
+        if code < 0 or "out of memory" in stderr or "cannot allocate memory" in stderr:
             return ProgramResult(
                 b"",
                 problem=f"needs more than {memory.here().program // MIB} MiB of memory, or was "
-                "ended by somebody else",
+                "killed by another process",
             )
-        return ProgramResult(b"", said, failed=True)
+        return ProgramResult(b"", stderr, failed=True)
 
 
 def _cap(limits: RepositoryLimits) -> int:
@@ -179,12 +178,17 @@ def _cap(limits: RepositoryLimits) -> int:
 
 
 def _confined(command: Sequence[str], limits: RepositoryLimits, way: str) -> list[str]:
-    """Under caps on files that it writes, on memory and CPU time, and on core dumps; without a
-    network, where there is a way.
+    """The command with limits on file size, memory, CPU time and core dumps; without network if
+    the system can isolate it.
     """
     share = memory.here().program
-    told = {"memory": share, "file": _cap(limits), "seconds": math.ceil(limits.seconds), "way": way}
-    return [sys.executable, "-I", "-S", confine.__file__, json.dumps(told), "--", *command]
+    options = {
+        "memory": share,
+        "file": _cap(limits),
+        "seconds": math.ceil(limits.seconds),
+        "way": way,
+    }
+    return [sys.executable, "-I", "-S", confine.__file__, json.dumps(options), "--", *command]
 
 
 def _size(file: IO[bytes]) -> int:
@@ -192,6 +196,6 @@ def _size(file: IO[bytes]) -> int:
 
 
 def _text(file: IO[bytes]) -> str:
-    """The end of what was written."""
-    file.seek(max(0, _size(file) - _SAID))
+    """The last part of the file."""
+    file.seek(max(0, _size(file) - _STDERR_BYTES))
     return file.read().decode("utf-8", "replace")

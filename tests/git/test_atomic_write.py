@@ -1,4 +1,4 @@
-"""Files at a user's path: never through a link of a repository, complete or not at all."""
+"""Files at a user's path: never through symlinks of a repository, complete or not at all."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_no_file_is_written_through_a_link(
 
 def test_a_repository_is_not_begun_behind_a_link(repository: Path) -> None:
     """`init` and `adopt`: agents/ is a link."""
-    with pytest.raises(errors.Refused, match="lies behind the link"):
+    with pytest.raises(errors.Refused, match="is behind the symlink"):
         init.write(
             repository,
             {

@@ -321,7 +321,7 @@ def test_credentials_for_another_place_stay_at_home(
         async with Repository(own.where, tmp_path / "cache", authority) as repository:
             await repository.tip(MAIN)
 
-    with pytest.raises(errors.SourceDenied, match="asks for credentials"):
+    with pytest.raises(errors.SourceDenied, match="requires credentials"):
         asyncio.run(run())
     assert set(seen) == {""}
 
@@ -564,9 +564,9 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
-        (401, errors.SourceDenied, "the key or the app's id is wrong"),
+        (401, errors.SourceDenied, "the key, the app's id or the local clock is wrong"),
         (403, errors.SourceDenied, "suspended"),
-        (404, errors.SourceDenied, "no installation 678"),
+        (404, errors.SourceDenied, "installation 678 not found"),
         (422, errors.SourceDenied, "no access to this repository"),
         (429, errors.SourceUnreachable, "try again"),
         (502, errors.SourceUnreachable, "try again"),
@@ -594,7 +594,9 @@ def test_a_jwt_of_another_key_is_refused_and_one_without_a_key_never_sent(
     subprocess.run(
         ("openssl", "genrsa", "-out", str(other), "2048"), capture_output=True, check=True
     )
-    with pytest.raises(errors.SourceDenied, match="the key or the app's id is wrong"):
+    with pytest.raises(
+        errors.SourceDenied, match="the key, the app's id or the local clock is wrong"
+    ):
         asyncio.run(
             tokens.login(
                 github_app.App(app.id, app.installation, other.read_bytes(), app.api),

@@ -95,9 +95,9 @@ def test_an_unsigned_commit_is_refused_by_name(upstream: Upstream, ada: SshSigne
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("a stranger", "is no key of repository.verify"),
-        ("nobody is allowed", "is no key of repository.verify"),
-        ("another namespace", "does not fit|no key of"),
+        ("a stranger", "is not in the keys of repository.verify"),
+        ("nobody is allowed", "is not in the keys of repository.verify"),
+        ("another namespace", "does not match its content|not in the keys of"),
         ("expired", "expired"),
         ("not yet", "not valid yet"),
         ("revoked", "is revoked"),
@@ -123,7 +123,7 @@ def test_an_ssh_key_that_does_not_count_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     ("case", "words"),
-    [("a stranger", "no key of"), ("expired", "expired"), ("revoked", "is revoked")],
+    [("a stranger", "not in the keys of"), ("expired", "expired"), ("revoked", "is revoked")],
 )
 def test_an_openpgp_key_that_does_not_count_is_refused_with_the_reason(
     upstream: Upstream, case: str, words: str
@@ -164,7 +164,7 @@ def test_a_commit_changed_after_it_was_signed_is_refused(
             "hash-object", "-t", "commit", "-w", "--stdin", input=content.encode()
         )
         upstream.git("update-ref", "refs/heads/main", forged)
-        refused(verified(upstream, trust), "does not fit what it says")
+        refused(verified(upstream, trust), "does not match its content")
 
 
 def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
@@ -189,11 +189,11 @@ def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
         file.write(evil)
     signing.commit(upstream, "1", *eve.config(), "-c", "gpg.ssh.program=ssh-keygen")
     trust = Trust(Mode.HEAD, ada.allowed())
-    refused(verified(upstream, trust), "no key of")
+    refused(verified(upstream, trust), "not in the keys of")
     (ours,) = upstream.path.with_suffix(".cache").glob("*.git")
     with (ours / "config").open("a") as file:
         file.write(evil)
-    refused(verified(upstream, trust), "no key of")
+    refused(verified(upstream, trust), "not in the keys of")
 
 
 def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(
@@ -263,10 +263,13 @@ def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(
         found = verified(upstream, trust, wanted=wanted)
         assert isinstance(found, Verified)
         assert found.signer == "ada@example.com"
-    refused(verified(upstream, Trust(Mode.TAG, eve.allowed()), wanted=Tag("v1.0.0")), "no key of")
+    refused(
+        verified(upstream, Trust(Mode.TAG, eve.allowed()), wanted=Tag("v1.0.0")),
+        "not in the keys of",
+    )
     # The old tag under a new name would bring an old version back.
     upstream.git("update-ref", "refs/tags/v2.0.0", upstream.git("rev-parse", "refs/tags/v1.0.0"))
-    refused(verified(upstream, trust, wanted=Semver(">=1")), "by its own words")
+    refused(verified(upstream, trust, wanted=Semver(">=1")), "is not a tag object of that name")
     upstream.git("tag", "v3.0.0")
     refused(verified(upstream, trust, wanted=Semver(">=1")), "without a signature")
     upstream.git("tag", "--annotate", "--message", "unsigned", "v4.0.0")
@@ -325,11 +328,11 @@ def test_a_file_without_a_key_is_refused(upstream: Upstream) -> None:
     ("raw", "words"),
     [
         ("", "is not signed"),
-        ("[GNUPG:] GOODSIG 1 ada\n[GNUPG:] BADSIG 2 eve\n", "does not fit"),
+        ("[GNUPG:] GOODSIG 1 ada\n[GNUPG:] BADSIG 2 eve\n", "does not match its content"),
         ("[GNUPG:] EXPKEYSIG 1 ada\n[GNUPG:] REVKEYSIG 2 eve\n", "revoked"),
         ("[GNUPG:] EXPSIG 1 ada\n", "expired"),
-        ("[GNUPG:] ERRSIG 1 22 8 00 1 9 F\n", "no key of"),
-        ("something new\n", "does not fit"),
+        ("[GNUPG:] ERRSIG 1 22 8 00 1 9 F\n", "not in the keys of"),
+        ("something new\n", "does not match its content"),
     ],
 )
 def test_the_worst_of_several_complaints_is_told(raw: str, words: str) -> None:

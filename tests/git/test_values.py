@@ -312,8 +312,8 @@ def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) 
 @pytest.mark.parametrize(
     ("words", "kind", "said"),
     [
-        ("fatal: write error: No space left on device", errors.SourceError, "no space is left"),
-        ("error: file write error: File too large", errors.SourceTooLarge, "cap on size"),
+        ("fatal: write error: No space left on device", errors.SourceError, "no space left"),
+        ("error: file write error: File too large", errors.SourceTooLarge, "size limit"),
         (
             "fatal: detected dubious ownership in repository at '/x'",
             errors.SourceDenied,
@@ -329,26 +329,30 @@ def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) 
             errors.SourceUnreachable,
             "DNS",
         ),
-        ("ssh: connect to host h port 22: Connection refused", errors.SourceUnreachable, "reached"),
+        (
+            "ssh: connect to host h port 22: Connection refused",
+            errors.SourceUnreachable,
+            "unreachable",
+        ),
         (
             "kex_exchange_identification: Connection closed by remote host",
             errors.SourceUnreachable,
-            "reached",
+            "unreachable",
         ),
         ("fatal: transport 'file' not allowed", errors.SourceDenied, "transport file"),
         (
             "remote: Repository not found.\nfatal: repository 'https://h/a' not found",
             errors.SourceDenied,
-            "no such repository",
+            "repository not found",
         ),
         (
             "error: object 12: hasDotdot: contains '..'\nfatal: fsck error in packed object",
             errors.SourceError,
-            "check refuses",
+            "fsck rejects",
         ),
         ("error: packfile /c/p.pack cannot be accessed", errors.SourceError, "delete /cache"),
-        ("fatal: something new", errors.SourceError, "git says: something new"),
-        ("", errors.SourceError, "git says: nothing"),
+        ("fatal: something new", errors.SourceError, "git reports: something new"),
+        ("", errors.SourceError, "git reports: nothing"),
     ],
 )
 def test_each_complaint_of_git_becomes_a_sentence(
@@ -367,4 +371,4 @@ def test_a_sentence_holds_no_secret_and_no_control_character() -> None:
     said = str(
         error_messages.translate(error_messages.CommandFailure("read", "h", words), ("swordfish",))
     )
-    assert said == "can't read h: git says: bad https://h/a ***"
+    assert said == "can't read h: git reports: bad https://h/a ***"

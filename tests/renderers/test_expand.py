@@ -198,7 +198,7 @@ def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
                 "resources: [a.yaml]\npatches: [{path: a.yaml, target: {kind: Nope}}]\nnamePrefix: "
                 "[x]\n"
             ),
-            "kustomize refuses it",
+            "kustomize failed",
         ),
         ("resources: [../e]\n", "cycle"),
         ("resources: [../x.yaml]\n", "x.yaml"),

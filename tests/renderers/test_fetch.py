@@ -160,7 +160,7 @@ def test_another_digest_than_the_one_that_is_wanted_is_refused_at_it() -> None:
         ):
             place, message = local.refusal(files, local.means(allowed=FETCHING))
             assert place.startswith("agents/a/source.yaml:")
-            assert "not the one that is wanted" in message
+            assert "not the required one" in message
 
 
 def test_an_archive_that_the_index_does_not_promise_is_refused() -> None:

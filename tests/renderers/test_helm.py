@@ -255,7 +255,7 @@ def test_without_a_namespace_that_holds_everywhere_one_is_asked_for() -> None:
         ("a: {{ .Values.x.y.z }}\n", "agents/a/chart/templates/x.yaml:1:14", "nil pointer"),
         ('{{ fail "say x" }}\n', "agents/a/chart/templates/x.yaml:1:4", "say x"),
         ("a: 1\nb: {{ nope }}\n", "agents/a/chart/templates/x.yaml:2:1", '"nope" not defined'),
-        ("a: [\n", "agents/a/chart/templates/x.yaml", "is no YAML"),
+        ("a: [\n", "agents/a/chart/templates/x.yaml", "is invalid YAML"),
         (
             'a: 1\nb: {{ include "agent.labels" . }}{{ .Values.no.no }}\n',
             "agents/a/chart/templates/x.yaml:2:44",
@@ -288,7 +288,9 @@ def test_what_the_values_schema_refuses_is_told_at_the_value(
         renderers.repository(LOCAL + values, renderers.chart(values_DOT_schema_DOT_json=schema))
     )
     assert {place for _, place, _ in found} == {place for place, _ in expected}
-    assert all("values.schema.json refuses level" in message for _, _, message in found)
+    assert all(
+        "level violates the chart's values.schema.json" in message for _, _, message in found
+    )
 
 
 def test_a_missing_dependency_is_told_at_the_chart() -> None:

@@ -208,7 +208,7 @@ def test_no_socket_leads_anywhere(server: Server, way: str) -> None:
     script = f"import socket; socket.create_connection(('127.0.0.1', {server.port}), 5)"
     ended = confined([sys.executable, "-I", "-c", script], way)
     assert ended.failed
-    assert "Error" in ended.said
+    assert "Error" in ended.stderr
     assert confined(
         [sys.executable, "-I", "-c", "print('runs')"], way
     ) == renderers_process.ProgramResult(b"runs\n")

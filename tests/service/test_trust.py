@@ -90,7 +90,7 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
         # The line without the bad commit, signed by a stranger, who is then trusted: no restart.
         upstream.git("reset", "--quiet", "--hard", good)
         commit("stranger", *eve.config())
-        until(lambda: "is no key of repository.verify" in log.read_text(), log.read_text)
+        until(lambda: "is not in the keys of repository.verify" in log.read_text(), log.read_text)
         assert level() == "good"
         allowed.write_bytes(ada.allowed() + eve.allowed())
         until(lambda: level() == "stranger", log.read_text)
