@@ -223,7 +223,7 @@ async def _service(
         before = _requests(plane)
         change()
         began = time.perf_counter()
-        loop.ask()
+        loop.request()
         await ended.get()
         seconds = time.perf_counter() - began
         await ended.get()  # the look at what was written
@@ -240,7 +240,7 @@ async def _service(
         )
         sent = cluster.requests
         began = time.perf_counter()
-        loop.ask()
+        loop.request()
         while not loop.idle:
             await asyncio.sleep(0.001)
         figures.show(

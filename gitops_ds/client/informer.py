@@ -30,15 +30,16 @@ from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
 from gitops_ds.errors import ClusterError, ClusterUnreachable, Expired, ServerFault, TooManyRequests
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
 # shorter than its 30, so that all is known again within half a minute after an API server that was
 # away came back.
-FIRST_RETRY, LONGEST_RETRY = 0.8, 12.0
+BACKOFF = Backoff(0.8, 12.0, jitter=1.0)
 # seconds, as client-go's reflector: the back-off of full lists where the watch fails
-LONGEST_RELIST = 30.0
+RELIST_BACKOFF = replace(BACKOFF, longest=30.0)
 FRUITLESS_WATCHES = 3  # watches in a row that brought nothing, before the objects are listed again
 # seconds without list, event or bookmark: API servers send a bookmark about each minute
 LONGEST_SILENCE = 300.0
@@ -142,12 +143,16 @@ def step(state: InformerState, heard: Heard, chance: float) -> Transition:
         case Expired():
             # A server that was restarted remembers no older version, but it answers: so it is
             # listed at once.
-            wait = _delay(state.failures, chance) if state.failures and not _resumed(state) else 0.0
+            wait = (
+                BACKOFF.delay(state.failures, chance)
+                if state.failures and not _resumed(state)
+                else 0.0
+            )
             return Transition(
                 Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait
             )
         case ClusterError():
-            wait = max(_delay(state.failures + 1, chance), _asked_for(heard))
+            wait = max(BACKOFF.delay(state.failures + 1, chance), _asked_for(heard))
             return Transition(_after_error(state), Failing(heard, wait), wait)
 
 
@@ -159,7 +164,7 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     # 429 is a matter of load, which a full list only adds to.
     broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
     if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
-        wait = 0.0 if steady else _delay(failures + 1, chance, LONGEST_RELIST)
+        wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
         told = Failing(ended.error, wait) if ended.error is not None else None
         return Transition(Start(failures + (not steady), fruitless), told, wait)
     if ended.error is not None:
@@ -169,7 +174,8 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     if steady:
         return Transition(Returning(_version(state)))
     return Transition(
-        Returning(_version(state), failures + 1, fruitless), wait=_delay(failures + 1, chance)
+        Returning(_version(state), failures + 1, fruitless),
+        wait=BACKOFF.delay(failures + 1, chance),
     )
 
 
@@ -390,10 +396,6 @@ def _after_error(state: InformerState) -> InformerState:
             return Start(failures, state.fruitless)
         case Watching(version=version) | Returning(version=version):
             return Returning(version, failures, state.fruitless)
-
-
-def _delay(failures: int, chance: float, longest: float = LONGEST_RETRY) -> float:
-    return min(FIRST_RETRY * 2.0 ** min(failures - 1, 16), longest) * (1 + chance)
 
 
 def _asked_for(error: ClusterError) -> float:

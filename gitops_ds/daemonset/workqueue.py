@@ -19,10 +19,12 @@ import heapq
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from gitops_ds.model.backoff import Backoff
+
 K = TypeVar("K")
 
 # seconds; client-go's default rate limiter, as are the next two
-FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0
+BACKOFF = Backoff(0.005, 1000.0)
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
 # seconds; news brings a key that failed back sooner than its retry, but not at once
 LONGEST_FAILED_HOLD = 1.0
@@ -82,7 +84,7 @@ class WorkQueue(Generic[K]):
         hold, wait = max(SHORTEST_HOLD, min(LONGEST_HOLD, HOLD_FACTOR * cost)), 0.0
         if failed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            wait = min(FIRST_RETRY * 2 ** min(failures - 1, 30), LONGEST_RETRY)
+            wait = BACKOFF.delay(failures)
             wait = max(wait, self._bucket.delay(now))
             hold = max(hold, min(wait, LONGEST_FAILED_HOLD))
         else:

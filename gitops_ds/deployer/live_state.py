@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gitops_ds import errors
@@ -39,9 +39,31 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
+from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.plan import prune
 
 AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedBundle:
+    """A bundle with its namespaces, the resource of each object of it and of the inventory, and
+    why others have none. `commit` is the commit that it was rendered from.
+    """
+
+    bundle: Bundle
+    resources: Mapping[Key, Resource]
+    refusals: tuple[Refusal, ...] = ()
+    commit: CommitInfo | None = None
+
+
+async def locate(
+    cluster: Cluster, bundle: Bundle, inventory: Iterable[Key], commit: CommitInfo | None = None
+) -> LocatedBundle:
+    """Where the objects of a bundle and of the inventory are in a cluster. Raises ClusterError."""
+    bundle = await with_namespaces(cluster, bundle)
+    resources, refusals = await resources_of(cluster, bundle, inventory)
+    return LocatedBundle(bundle, resources, tuple(refusals), commit)
 
 
 async def resources_of(

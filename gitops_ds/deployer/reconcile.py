@@ -117,28 +117,26 @@ async def draft(
     writes nothing.
     """
     known = await state_store.load(place.cluster, place.namespace, place.owner)
-    return await draft_with(place, bundle, commit, asked, known=known, seen=seen)
+    located = await live_state.locate(place.cluster, bundle, known.inventory, commit)
+    return await draft_with(place, located, asked, known=known, live=seen)
 
 
 async def draft_with(
     place: DeployTarget,
-    bundle: Bundle,
-    commit: CommitInfo | None,
+    located: live_state.LocatedBundle,
     asked: ApplyOptions,
     *,
     known: State,
-    seen: Live | None = None,
+    live: Live | None = None,
 ) -> PreparedPlan:
     """As `draft`, with a state that was read before."""
-    bundle = await live_state.with_namespaces(place.cluster, bundle)
-    resources, refused = await live_state.resources_of(place.cluster, bundle, known.inventory)
-    if seen is None:
-        seen = await live_state.read(place.cluster, resources, place.owner)
+    bundle, commit = located.bundle, located.commit
+    seen = live or await live_state.read(place.cluster, located.resources, place.owner)
     # Ours by their label alone, where the inventory was lost.
     strays, _ = await live_state.resources_of(
-        place.cluster, replace(bundle, manifests={}), seen.objects.keys() - resources.keys()
+        place.cluster, replace(bundle, manifests={}), seen.objects.keys() - located.resources.keys()
     )
-    resources = {**resources, **strays}
+    resources = {**located.resources, **strays}
     stamp = Stamp(
         place.owner, place.repository, commit.id if commit else "", commit.subject if commit else ""
     )
@@ -183,7 +181,7 @@ async def draft_with(
     made = replace(
         made,
         changes=_without(made.changes, suspended),
-        refusals=(*refused, *made.refusals, *suspended),
+        refusals=(*located.refusals, *made.refusals, *suspended),
     )
     return PreparedPlan(made, bundle, commit, writer, known)
 
@@ -477,16 +475,3 @@ async def _save(place: DeployTarget, after: State) -> State:
                 version=theirs.version,
             )
     return await state_store.save(place.cluster, place.namespace, place.owner, after)
-
-
-def is_tried_again(refusal: Refusal) -> bool:
-    """Whether the API server refused one object, and the next try waits."""
-    return refusal.guard in ("refused", "conflict")
-
-
-def may_pass(refusals: Sequence[Refusal]) -> bool:
-    """Whether one of them may end though neither Git nor what is watched changes.
-
-    A namespace or a definition appears, a webhook answers again, somebody grants a right.
-    """
-    return any(guards.of(refusal.guard).retried for refusal in refusals)

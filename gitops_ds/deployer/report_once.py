@@ -4,15 +4,31 @@ is left undone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.deployer import NotApplied, PassEnded, Withheld
+from gitops_ds.model.events.deployer import NotApplied, PassEnded, PassFailed, Withheld
 from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
+
+
+class LeaderEmitter:
+    """Publishes the events of a deployer while this replica leads; failures also on a standby."""
+
+    def __init__(self, emit: Emit, is_leading: Callable[[], bool]) -> None:
+        """`always` publishes an event on every replica."""
+        self.always, self._is_leading = emit, is_leading
+        self.progress_at = 0.0  # the last event, in seconds of the event loop
+
+    def __call__(self, event: Record) -> None:
+        """Publishes an event."""
+        self.progress_at = asyncio.get_running_loop().time()
+        if self._is_leading() or isinstance(event, PassFailed):
+            self.always(event)
 
 
 class DeduplicatingEmitter:

@@ -91,11 +91,17 @@ class SelectedRevision:
     rejected: str = ""
     kept: bool = False
 
+    def may_change(self, *, answered: bool) -> bool:
+        """Whether selecting again for the same tip may select another revision. `answered`: Git has
+        just named the tip.
+        """
+        return not self.trusted or self.blocked is not None or (self.kept and answered)
 
-Choose = Callable[[CommitId, State, str], Awaitable[SelectedRevision]]
+
+Select = Callable[[CommitId, State, str], Awaitable[SelectedRevision]]
 
 
-class Choosing:
+class RevisionSelector:
     """The choices of one repository, and what was told of them; `clock` gives seconds since 1970."""
 
     def __init__(self, source: RevisionSource, emit: Emit, clock: Callable[[], float]) -> None:
@@ -107,7 +113,7 @@ class Choosing:
         self._told: CommitId | None = None
         self._distrust: set[str] = set()
 
-    async def choose(self, tip: CommitId, known: State, held: str) -> SelectedRevision:
+    async def select(self, tip: CommitId, known: State, held: str) -> SelectedRevision:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked
         after; else nothing.
         """

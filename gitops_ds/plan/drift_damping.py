@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
 
 AT_ONCE = 2  # corrections in a row that do not wait
@@ -32,15 +33,12 @@ class Damping:
 Rows = Mapping[Key, Damping]
 
 
-def corrected(rows: Rows, keys: Iterable[Key], now: float, waits: tuple[float, float]) -> Rows:
-    """The rows after these corrections; `waits` are the first and the longest wait in seconds. Rows
-    that ended are dropped.
-    """
-    first, longest = waits
+def corrected(rows: Rows, keys: Iterable[Key], now: float, backoff: Backoff) -> Rows:
+    """The rows after these corrections. Rows that ended are dropped."""
     going = {key: row for key, row in rows.items() if now - row.at <= max(QUIET, 2 * row.wait)}
     for key in keys:
         count = going[key].count + 1 if key in going else 1
-        wait = 0.0 if count < AT_ONCE else min(first * 2.0 ** min(count - AT_ONCE, 16), longest)
+        wait = 0.0 if count < AT_ONCE else backoff.delay(count - AT_ONCE + 1)
         going[key] = Damping(count, now, wait)
     return going
 

@@ -109,7 +109,7 @@ class GitDeployer(runnable.DeployerPart):
         """Why nothing of it was applied or seen yet; nothing after the first look, also one that
         failed.
         """
-        over = self.loop.first_pass.is_set() if self.loop else self._looked
+        over = self.loop.first_reconciliation.is_set() if self.loop else self._looked
         return "" if over else f"the first pass of {self._where.display} is not over"
 
     @property
@@ -160,7 +160,7 @@ class GitDeployer(runnable.DeployerPart):
     def _tick(self) -> None:
         # A crontab says when; an interval only how often at most.
         if self.loop is not None and (self._settings.schedule or self._polling.due()):
-            self.loop.ask()
+            self.loop.request()
 
     def _hear(self, told: Record) -> None:
         match told:

@@ -155,7 +155,7 @@ def _asked_to_stop() -> asyncio.Event:
 def _remembered(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, State]:
     """What each owner remembers, by its id; of those that looked once."""
     loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
-    return {loop.owner: loop.remembers for loop in loops if loop.remembers is not None}
+    return {loop.owner: loop.deployer_state for loop in loops if loop.deployer_state is not None}
 
 
 def _sources(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, SourceStatus]:

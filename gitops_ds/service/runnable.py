@@ -55,7 +55,7 @@ class DeployerPart:
     def loop(self, loop: deployer_loop.Loop) -> None:
         self._loop = loop
         if not self._acting:
-            loop.rest()
+            loop.stop_leading()
 
     @property
     def status(self) -> SourceStatus | None:
@@ -65,16 +65,16 @@ class DeployerPart:
     @property
     def standing_for(self) -> float:
         """For how many seconds its pass has told nothing."""
-        return self._loop.standing_for if self._loop else 0.0
+        return self._loop.seconds_without_progress if self._loop else 0.0
 
     def act(self) -> None:
         """Takes passes from now on."""
         self._acting = True
         if self._loop is not None:
-            self._loop.act()
+            self._loop.start_leading()
 
     def rest(self) -> None:
         """Takes no passes from now on."""
         self._acting = False
         if self._loop is not None:
-            self._loop.rest()
+            self._loop.stop_leading()

@@ -48,7 +48,7 @@ class Templating(runnable.DeployerPart):
     @property
     def unready(self) -> str:
         """Why nothing was applied yet."""
-        over = self.loop is not None and self.loop.first_pass.is_set()
+        over = self.loop is not None and self.loop.first_reconciliation.is_set()
         return "" if over else "the first pass over the templates in the cluster is not over"
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class Templating(runnable.DeployerPart):
             loop.join(self._claims, Rank.TEMPLATES)
             if self._stopping:
                 return
-            source.begin(loop.stirred, random.random)
+            source.begin(loop.request_soon, random.random)
             try:
                 await loop.run()
             finally:

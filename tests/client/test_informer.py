@@ -285,7 +285,7 @@ def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and
             assert names(store) == ["b"]
             cluster.count.reset()
             await asyncio.sleep(600)
-            assert cluster.count.of("list") <= 600 / informer.LONGEST_RETRY
+            assert cluster.count.of("list") <= 600 / informer.BACKOFF.longest
             cluster.faults = faults.none
             await asyncio.sleep(410)
             await people.delete(CONFIG_MAP, "default", "b")

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gitops_ds.daemonset.workqueue import LONGEST_FAILED_HOLD, LONGEST_RETRY, WorkQueue
+from gitops_ds.daemonset.workqueue import BACKOFF, LONGEST_FAILED_HOLD, WorkQueue
 from tests import profiles
 
 
@@ -58,7 +58,7 @@ def test_failures_come_back_later_each_time_and_success_forgives() -> None:
         waits.append(due - now)
         now = due
     assert [round(wait, 6) for wait in waits[:3]] == [0.005, 0.01, 0.02]
-    assert round(waits[-1], 6) == LONGEST_RETRY
+    assert round(waits[-1], 6) == BACKOFF.longest
     queue.take(now)
     queue.done("a", now)
     queue.add("a", now)

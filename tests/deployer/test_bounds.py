@@ -170,13 +170,13 @@ def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_is_made_when
         for minute in range(MINUTES):
             other = asyncio.create_task(churn(scene)) if minute == 10 else other
             scene.client.count.reset()
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(60)
             counts.append(scene.client.count.total - scene.client.count.of("watch"))
         assert max(counts[2:]) <= BOUND, counts
         scene.client.faults = faults.none
         await asyncio.sleep(400)
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(5)
         assert await settled(scene, write)
         if other is not None:

@@ -191,7 +191,7 @@ def test_a_new_commit_is_applied_to_a_contested_object_at_once() -> None:
         other = asyncio.create_task(operator(scene))
         await asyncio.sleep(1200)
         scene.history.push(AGENT.format(tag=9))
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(5)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(scene.history.at)

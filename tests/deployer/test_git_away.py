@@ -52,7 +52,7 @@ def test_a_git_server_that_hangs_holds_up_no_correction() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         answer = scene.history.answers = asyncio.Event()
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(1)
         await changed(scene)
         await asyncio.sleep(10)
@@ -279,7 +279,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_appl
         await asyncio.sleep(600)
         assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
         scene.history.push(AGENT.format(tag="2"))
-        loop.ask()
+        loop.request()
         await asyncio.sleep(5)
         assert await scene.image() == "2"
         loop.stop()
@@ -321,7 +321,7 @@ def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers()
         assert loop.status is not None
         assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
         scene.history.at, scene.history.unreachable = 0, False
-        loop.ask()
+        loop.request()
         await asyncio.sleep(5)
         assert loop.status.condition is Condition.REWOUND
         loop.stop()

@@ -119,7 +119,7 @@ class Scene:
     async def settle(self) -> None:
         """A minute in which the schedule asks every five seconds."""
         for _ in range(12):
-            self.loop.ask()
+            self.loop.request()
             await asyncio.sleep(5)
 
     async def image(self) -> str:
@@ -171,7 +171,7 @@ def test_an_unchanged_commit_on_an_unchanged_cluster_costs_no_request() -> None:
         before = scene.client.count.total - scene.client.count.of("watch")
         looks = scene.history.looks
         for _ in range(50):
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(1)
         assert scene.history.looks == looks + 50
         assert scene.client.count.total - scene.client.count.of("watch") == before
@@ -196,11 +196,11 @@ def test_a_wish_during_a_pass_is_not_lost() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.history.push(AGENT.format(tag="2"))
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(0)
         assert not scene.loop.idle
         scene.history.push(AGENT.format(tag="3"))
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(10)
         assert await scene.image() == "3"
 
@@ -210,13 +210,13 @@ def test_a_wish_during_a_pass_is_not_lost() -> None:
 def test_a_replica_whose_turn_comes_in_the_middle_of_a_look_applies_what_it_sees() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
-        scene.loop.rest()
+        scene.loop.stop_leading()
         await scene.settle()
         scene.history.push(AGENT.format(tag="2"))
 
         def our_turn() -> None:
             scene.history.meanwhile = lambda: None
-            scene.loop.act()
+            scene.loop.start_leading()
 
         scene.history.meanwhile = our_turn
         await scene.settle()
@@ -302,7 +302,7 @@ def test_an_api_server_that_fails_is_asked_again_without_a_flood(status: int) ->
         scene.client.faults = lambda _request: failure(status)
         before = scene.client.count.total
         for _ in range(60):
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(5)
         assert scene.client.count.total - before < 60 * 6
         scene.client.faults = lambda _request: None
@@ -318,7 +318,7 @@ def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_a
         await scene.settle()
         scene.client.faults = lambda _request: failure(503)
         scene.history.push(AGENT.format(tag="2"))
-        scene.loop.ask()
+        scene.loop.request()
         await asyncio.sleep(300)
         scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
         await asyncio.sleep(25)
@@ -358,7 +358,7 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
 ) -> None:
     async def minutes(scene: Scene, count: int) -> None:
         for _ in range(int(count * 60 / every)):
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(every)
 
     async def script(scene: Scene) -> None:
@@ -427,7 +427,7 @@ def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
         unchanged: list[float] = []
         while (now := asyncio.get_running_loop().time() - began) < 3600:
             before = len(scene.told(deployer.Unchanged))
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(30)
             if len(scene.told(deployer.Unchanged)) > before:
                 unchanged.append(now)
@@ -476,7 +476,7 @@ def test_git_may_be_away_for_an_hour() -> None:
         await scene.settle()
         scene.history.unreachable = True
         for _ in range(60):
-            scene.loop.ask()
+            scene.loop.request()
             await asyncio.sleep(60)
         assert len(scene.told(deployer.PassFailed)) == 1
         scene.history.unreachable = False

@@ -46,12 +46,12 @@ class Standby:
 
     async def look(self, times: int = 6) -> None:
         for _ in range(times):
-            self.loop.ask()
+            self.loop.request()
             await asyncio.sleep(5)
 
     async def lead(self, times: int = 6) -> None:
         for _ in range(times):
-            self.leader.ask()
+            self.leader.request()
             await asyncio.sleep(5)
 
     def push(self, tag: str) -> None:
@@ -70,7 +70,7 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
             asked = ApplyOptions(patience=0.0)
             leader = loop_on(cluster, clients[0], histories[0], [], asked)
             loop = loop_on(cluster, clients[1], histories[1], heard, asked)
-            loop.rest()
+            loop.stop_leading()
             running = [asyncio.create_task(one.run()) for one in (leader, loop)]
             await asyncio.sleep(5)
             await script(
@@ -92,8 +92,8 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
         assert scene.heard == [told for told in scene.heard if isinstance(told, deployer.Took)]
         await scene.lead()
         await scene.look()
-        assert KEY in scene.loop.wanted
-        assert str(scene.loop.wanted[KEY].body).count("agent:2") == 1
+        assert KEY in scene.loop.manifests
+        assert str(scene.loop.manifests[KEY].body).count("agent:2") == 1
         assert scene.written == 0
 
     play(script)
@@ -112,11 +112,11 @@ def test_what_is_unchanged_is_asked_for_once() -> None:
 def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
     async def script(scene: Standby) -> None:
         await scene.look()
-        scene.leader.rest()
+        scene.leader.stop_leading()
         scene.push("2")
         await scene.look()
         assert scene.written == 0
-        scene.loop.act()
+        scene.loop.start_leading()
         await asyncio.sleep(1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(1)
@@ -132,8 +132,8 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
         scene.push("2")
         await scene.lead()
         await scene.look()
-        scene.leader.rest()
-        scene.loop.act()
+        scene.leader.stop_leading()
+        scene.loop.start_leading()
         await asyncio.sleep(5)
         assert scene.written == 1  # that this replica follows the repository
         assert not [
@@ -154,6 +154,6 @@ def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
         scene.push("2")
         await scene.lead()
         await scene.look()
-        assert "agent:2" in str(scene.loop.wanted[KEY].body)
+        assert "agent:2" in str(scene.loop.manifests[KEY].body)
 
     play(script)

@@ -87,7 +87,7 @@ class Scene:
     async def push(self, text: str) -> None:
         """A commit that the schedule finds."""
         self.git.push(text)
-        self.loops[-1].ask()
+        self.loops[-1].request()
         await asyncio.sleep(5)
 
     async def daemonset(self, name: str = "agent", namespace: str = "default") -> Body | None:
@@ -174,7 +174,7 @@ def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: Chosen) -> 
         source.as_source(), place, asked, tell, deployer_loop.LoopTiming(5.0, clock, chance)
     )
     loop.join(claims, Rank.TEMPLATES)
-    source.begin(loop.stirred, chance)
+    source.begin(loop.request_soon, chance)
     scene.loops.append(loop)
     return source
 

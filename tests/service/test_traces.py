@@ -63,7 +63,7 @@ async def two_passes(history: History) -> None:
         loop = loop_on(cluster, cluster.client(), history, [], ApplyOptions(patience=0.0))
         going = asyncio.create_task(loop.run())
         await asyncio.sleep(60)
-        loop.ask()
+        loop.request()
         await asyncio.sleep(5)
         loop.stop()
         await going

@@ -89,7 +89,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "while Git is away nothing is healed": {
         "gitops_ds.deployer.tip_lookup": (
-            "            return Seen(known, asked=True, error=error)",
+            "            return TipAnswer(known, received=True, error=error)",
             "            raise error",
         ),
     },
@@ -97,7 +97,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.deployer.tip_lookup": ("if known is not None and (not is_due):", "if False:"),
+        "gitops_ds.deployer.reconciler": ("if known is not None and (not is_due):", "if False:"),
     },
     "a watch that ends with an internal error is not started again": {
         "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),

@@ -184,7 +184,7 @@ class World:
     async def _schedule(self, loop: deployer_loop.Loop) -> None:
         while True:
             self.asked += 1
-            loop.ask()
+            loop.request()
             await asyncio.sleep(SCHEDULE)
 
     @property

@@ -116,7 +116,9 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     states: dict[str, State] = {}
     standings = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
     shown = page_view.Shown(
-        CLUSTER, standings, lambda: [page_view.RepositoryView(stage.loop.wanted, stage.repository)]
+        CLUSTER,
+        standings,
+        lambda: [page_view.RepositoryView(stage.loop.manifests, stage.repository)],
     )
 
     async def remember() -> None:
@@ -272,7 +274,7 @@ def _healthy(agent: Agent) -> bool:
 
 async def _every_node(stage: DemoStage) -> None:
     stage.say("\nA commit becomes one pod on every node")
-    stage.loop.ask()
+    stage.loop.request()
 
     def whole(agents: tuple[Agent, ...]) -> bool:
         """Agents that wait for others come with a later pass; the last one leaves nothing out."""
@@ -373,7 +375,7 @@ async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject:
     file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
     commit = local_worktree.commit(stage.folder, subject, AUTHOR)
     stage.say(f"  git commit {commit[:12]} {subject!r}")
-    stage.loop.ask()
+    stage.loop.request()
     return commit
 
 
@@ -447,7 +449,7 @@ async def _way_back(stage: DemoStage) -> None:
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
     done = await rollback.roll_back_in(stage.repository, named, agent, asked)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
-    stage.loop.ask()
+    stage.loop.request()
     agent = await _agent(
         stage,
         STAR,

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gitops_ds import __version__, errors
@@ -18,6 +18,7 @@ from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
 from gitops_ds.git.address import Address
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit, Record
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.model.objects import Key
@@ -30,7 +31,7 @@ from gitops_ds.settings.notify import ForgeSettings
 
 GATHER = 1.0  # seconds: what changes together is said at once
 PATIENCE = 60.0  # seconds for one status
-SHORTEST, LONGEST = 10.0, 600.0  # seconds until it is tried again
+BACKOFF = Backoff(10.0, 600.0)
 _HEARD = 10_000  # records, while a forge is away
 TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
@@ -74,7 +75,9 @@ class StatusRepository:
 class Commits:
     """Posts the stages of one repository's commits while `run` runs."""
 
-    def __init__(self, repository: StatusRepository, tell: Emit, retry: float = SHORTEST) -> None:
+    def __init__(
+        self, repository: StatusRepository, tell: Emit, retry: float = BACKOFF.first
+    ) -> None:
         """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds,
         and doubles each time.
         """
@@ -83,7 +86,8 @@ class Commits:
         self._heard: deque[Record] = deque(maxlen=_HEARD)
         self._courses: Courses | None = None
         self._news = asyncio.Event()
-        self._complaint, self._failures, self._retry = "", 0, retry
+        self._complaint, self._failures = "", 0
+        self._backoff = replace(BACKOFF, first=retry)
         self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
     def hear(self, told: Record) -> None:
@@ -144,9 +148,8 @@ class Commits:
             if str(error) != self._complaint:
                 self._tell(NotTold(time.time(), name, str(error)))
             self._complaint = str(error)
-            wait = min(self._retry * 2.0 ** min(self._failures, 16), LONGEST)
             self._failures += 1
-            await asyncio.sleep(wait)
+            await asyncio.sleep(self._backoff.delay(self._failures))
             self._news.set()
             return False
         self._complaint, self._failures = "", 0

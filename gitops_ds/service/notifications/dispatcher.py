@@ -233,8 +233,8 @@ def _followed(deployer: ReadDeployer) -> FollowedCommits | None:
     loop = deployer.loop
     if loop is None:
         return None
-    cluster = loop.remembers.cluster if loop.remembers else ""
-    return FollowedCommits(loop.owner, cluster, {key for key in loop.wanted if key.is_daemonset})
+    cluster = loop.deployer_state.cluster if loop.deployer_state else ""
+    return FollowedCommits(loop.owner, cluster, {key for key in loop.manifests if key.is_daemonset})
 
 
 def _name(settings: RepositorySettings) -> str:

@@ -19,6 +19,7 @@ import aiohttp
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import client, retries
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotTold, Told
 from gitops_ds.service import git_auth
@@ -29,7 +30,7 @@ from gitops_ds.telemetry.notifications import Letter
 
 GATHER = 1.0  # seconds: what belongs together comes close together
 SECONDS = 10.0  # for one request
-SHORTEST, LONGEST = 5.0, 600.0  # seconds until it is tried again
+BACKOFF = Backoff(5.0, 600.0, jitter=0.1)
 LONGEST_ASKED = 3600.0  # seconds that a receiver may ask for
 
 
@@ -185,10 +186,8 @@ class Teller:
             if str(error) != self._complaint:
                 around.tell(NotTold(around.clock(), name, str(error)))
             self._complaint = str(error)
-            wait = min(SHORTEST * 2.0 ** min(self._failures, 16), LONGEST) * (
-                1 + around.chance() / 10
-            )
             self._failures += 1
+            wait = BACKOFF.delay(self._failures, around.chance())
             return max(wait, min(error.wait, LONGEST_ASKED))
         self._complaint, self._failures = "", 0
         waiting.sent(batch, omitted)

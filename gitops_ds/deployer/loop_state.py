@@ -1,0 +1,446 @@
+"""The schedule of a deployer's loop: a state and an input give the next state and the effects.
+Pure.
+
+The phases, with the inputs that lead from one to the next:
+
+                ┌──────────────────── ReconciliationEnded ─────────────────────┐
+                v                                                              │
+            WAITING ──Woken (leading)──> RECONCILING ──Succeeded or Failed─────┤
+                │                             └──leadership lost: cancelled────┤
+                ├──Woken (standby)────> PREFETCHING ──Prefetched or Failed─────┘
+                └──Woken (stopping)───> STOPPED
+
+`Woken` follows every request: `LookRequested` (schedule, webhook, `gitops-ds reconcile`),
+`ClusterChanged` (watches, half a second later), a retry, and `TimerFired` for all that is due at a
+time. A request during a reconciliation stays set, and the next reconciliation begins at once.
+
+A reconciliation reads Git when a look is due (`tip_due`); otherwise it uses the known tip. Its
+outcome decides about the next one:
+
+    Settled, Applied without a write    in sync until the cluster changes, `compare_due` or a retry
+    Applied with writes                 one more, when the watches have returned what was written
+    Applied with skipped objects        retried with back-off where the reason may end by itself
+    Failed                              retried with back-off, up to 12 s while the API server is
+                                        away and up to 300 s else
+
+Times are seconds of the event loop; fields that end in `_unix` are seconds since 1970, because
+they are compared with times that are stored in the cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from gitops_ds import errors
+from gitops_ds.deployer.loop_inputs import (
+    CancelReconciliation,
+    ClusterChanged,
+    CourseInput,
+    DriftReverted,
+    Effect,
+    ForgetDeployerState,
+    ForgetReports,
+    GitFailed,
+    Input,
+    LeadershipGained,
+    LeadershipLost,
+    LookRequested,
+    PlanApplied,
+    Prefetched,
+    Publish,
+    PushExpected,
+    PushReported,
+    ReconcileRequested,
+    ReconciliationEnded,
+    ReconciliationFailed,
+    Replanned,
+    RevisionSelected,
+    SetTimer,
+    Settled,
+    StopRequested,
+    Succeeded,
+    TimerFired,
+    TipReceived,
+    TipRequested,
+    Wake,
+    Woken,
+)
+from gitops_ds.model import guards
+from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.change import Refusal
+from gitops_ds.model.events.deployer import PassFailed
+from gitops_ds.model.events.requests import PassedOn
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.plan import drift_damping
+
+LONGEST_RETRY = 300.0  # seconds
+# Seconds at most while the API server is away: recovery is noticed soon, and each try is one
+# request.
+CLUSTER_RETRY = 12.0
+# Seconds after an API server gave no answer: until it knows our rights again, it may refuse us.
+RETURNING = 60.0
+VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
+SETTLE = 0.5  # seconds after a change in the cluster, so that one reconciliation covers several
+JITTER = 0.1  # share of a retry's delay
+_TIMER_RESOLUTION = 0.01  # seconds by which a timer may fire early
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One instant on both clocks: seconds of the event loop, and seconds since 1970."""
+
+    loop: float
+    unix: float
+
+
+class Phase(Enum):
+    """What the loop does now."""
+
+    WAITING = "waiting"
+    RECONCILING = "reconciling"
+    PREFETCHING = "prefetching"  # a standby reads what a reconciliation would read
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureStreak:
+    """Failed reconciliations in a row, and the message of the last one.
+
+    `unreachable_at`: when the API server last gave no answer; `held_off_until`: changes in the
+    cluster cause no earlier reconciliation.
+    """
+
+    count: int = 0
+    message: str = ""
+    unreachable_at: float = -math.inf
+    held_off_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRetry:
+    """When objects that were skipped are tried again, and how often they were.
+
+    Until `not_before` the `deferred` objects, which the API server refused, are not sent again.
+    """
+
+    attempts: int = 0
+    due: float = math.inf
+    not_before: float = 0.0
+    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InSync:
+    """The cluster matches the commit, as of this generation of the cluster's changes."""
+
+    commit: CommitId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPush:
+    """A commit that was pushed, and since when the Git server should show it."""
+
+    commit: CommitId
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """The schedule of one deployer.
+
+    `retry` is the back-off of failed reconciliations, `damping` that of corrected drift.
+    `generation` counts the changes in the cluster; `timer` is when the loop wakes without a
+    request. `tip_due` is when Git is read next; `git_failing`: the last answer of Git was an error.
+    `last_push` is the annotation of the last push that another replica received, None before the
+    first reconciliation.
+    """
+
+    retry: Backoff
+    damping: Backoff
+    phase: Phase = Phase.WAITING
+    leading: bool = True
+    stopping: bool = False
+    requested: bool = True
+    timer: float = math.inf
+    generation: int = 0
+    in_sync: InSync | None = None
+    compared_unix: float = 0.0
+    compare_due_unix: float = math.inf
+    tip_due: float = 0.0
+    git_failing: bool = False
+    failures: FailureStreak = FailureStreak()
+    skipped: SkippedRetry = SkippedRetry()
+    drift: drift_damping.Rows = field(default_factory=dict)
+    expected: ExpectedPush | None = None
+    last_push: str | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reconciliation or a prefetch runs."""
+        return self.phase in (Phase.RECONCILING, Phase.PREFETCHING)
+
+
+def initial(retry: float, longest_damping: float) -> LoopState:
+    """The state at the start: leading, with one reconciliation requested.
+
+    `retry` is the first delay after a failure, `longest_damping` the longest delay of a correction
+    of drift, in seconds.
+    """
+    return LoopState(Backoff(retry, LONGEST_RETRY, jitter=JITTER), Backoff(retry, longest_damping))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTransition:
+    """The next state, and the effects in their order."""
+
+    state: LoopState
+    effects: tuple[Effect, ...] = ()
+
+
+def step(state: LoopState, input: Input, now: Moment) -> LoopTransition:
+    """The next state and the effects of an input."""
+    match input:
+        case LookRequested():
+            return _request(replace(state, tip_due=0.0))
+        case PushExpected(commit=commit):
+            return _expect(state, commit, now)
+        case PushReported():
+            return _push_reported(state, input, now)
+        case ClusterChanged():
+            return _cluster_changed(state, now)
+        case TimerFired() | ReconcileRequested():
+            return _request(state)
+        case StopRequested():
+            return _request(replace(state, stopping=True))
+        case LeadershipGained():
+            forget = (ForgetDeployerState(), ForgetReports())
+            leading = replace(state, leading=True, in_sync=None, tip_due=0.0)
+            return _after(LoopTransition(leading, forget), _request)
+        case LeadershipLost():
+            return LoopTransition(replace(state, leading=False), (CancelReconciliation(),))
+        case Woken():
+            return _woken(state)
+        case ReconciliationEnded():
+            return _ended(state, now)
+        case _:
+            return _course(state, input, now)
+
+
+def _course(
+    state: LoopState,
+    input: CourseInput,
+    now: Moment,
+) -> LoopTransition:
+    match input:
+        case TipRequested():
+            return LoopTransition(replace(state, tip_due=math.inf))
+        case TipReceived(tip=tip):
+            return _look_again(replace(state, git_failing=False), tip, now)
+        case GitFailed():
+            return LoopTransition(replace(state, git_failing=True))
+        case Replanned():
+            skipped = replace(state.skipped, due=math.inf)
+            return LoopTransition(replace(state, in_sync=None, skipped=skipped))
+        case RevisionSelected():
+            skipped = replace(state.skipped, attempts=0, not_before=0.0)
+            return LoopTransition(replace(state, skipped=skipped))
+        case DriftReverted(key=key):
+            rows = drift_damping.corrected(state.drift, (key,), now.loop, state.damping)
+            return LoopTransition(replace(state, drift=rows))
+        case Settled(tip=tip, generation=generation):
+            return LoopTransition(replace(state, in_sync=InSync(tip, generation)))
+        case PlanApplied():
+            return _applied(state, input, now)
+        case Prefetched(tip=tip, generation=generation):
+            # Leadership gained during the prefetch: nothing is settled before a reconciliation.
+            in_sync = None if state.leading else InSync(tip, generation)
+            return LoopTransition(replace(_recovered(state), in_sync=in_sync))
+        case Succeeded():
+            succeeded = replace(state, failures=replace(state.failures, held_off_until=0.0))
+            return LoopTransition(succeeded if state.git_failing else _recovered(succeeded))
+        case ReconciliationFailed():
+            return _failed(state, input, now)
+
+
+def _after(
+    transition: LoopTransition, following: Callable[[LoopState], LoopTransition]
+) -> LoopTransition:
+    """A transition and one that follows it at once."""
+    second = following(transition.state)
+    return LoopTransition(second.state, (*transition.effects, *second.effects))
+
+
+def _request(state: LoopState) -> LoopTransition:
+    return LoopTransition(replace(state, requested=True), (Wake(),))
+
+
+def _wake_at(state: LoopState, at: float) -> LoopTransition:
+    """The timer at this time, unless an earlier one is set."""
+    if state.timer <= at:
+        return LoopTransition(state)
+    return LoopTransition(replace(state, timer=at), (SetTimer(at),))
+
+
+def _expect(state: LoopState, commit: CommitId | None, now: Moment) -> LoopTransition:
+    expected = ExpectedPush(commit, now.loop) if commit else state.expected
+    return _request(replace(state, expected=expected, tip_due=0.0))
+
+
+def _push_reported(state: LoopState, report: PushReported, now: Moment) -> LoopTransition:
+    """A push that another replica received. The annotation of the first reconciliation is older
+    than this replica's own look at Git.
+    """
+    noted = replace(state, last_push=report.annotation)
+    if state.last_push is None or report.annotation in ("", state.last_push):
+        return LoopTransition(noted)
+    event = Publish(PassedOn(now.unix, report.commit))
+    return _after(LoopTransition(noted, (event,)), lambda after: _expect(after, report.commit, now))
+
+
+def _cluster_changed(state: LoopState, now: Moment) -> LoopTransition:
+    """A reconciliation soon; while the API server refuses the requests of each one, no sooner than
+    its back-off.
+    """
+    changed = replace(state, generation=state.generation + 1)
+    return _wake_at(changed, max(now.loop + SETTLE, state.failures.held_off_until))
+
+
+def _woken(state: LoopState) -> LoopTransition:
+    """The next phase; it serves every request and timer so far."""
+    phase = Phase.RECONCILING if state.leading else Phase.PREFETCHING
+    phase = Phase.STOPPED if state.stopping else phase
+    served = replace(state, phase=phase, requested=False, timer=math.inf)
+    return LoopTransition(served, (SetTimer(math.inf),))
+
+
+def _ended(state: LoopState, now: Moment) -> LoopTransition:
+    """Waits again. The timers that the reconciliation replaced when it began are set again."""
+    waiting = replace(state, phase=Phase.WAITING)
+    if state.phase is not Phase.RECONCILING or not state.leading:
+        return LoopTransition(waiting)
+    due = [at for at in (state.skipped.due, state.tip_due) if now.loop < at < math.inf]
+    return _wake_at(waiting, min(due)) if due else LoopTransition(waiting)
+
+
+def _look_again(state: LoopState, tip: CommitId, now: Moment) -> LoopTransition:
+    """Another look for a pushed commit, later and later, while the Git server may not show it
+    yet.
+    """
+    if state.expected is None or state.phase is not Phase.RECONCILING:
+        return LoopTransition(state)
+    waited = now.loop - state.expected.since
+    if tip == state.expected.commit or waited >= VISIBLE_WITHIN:
+        return LoopTransition(replace(state, expected=None))
+    at = now.loop + min(max(waited, 0.5), VISIBLE_WITHIN - waited + 0.1)
+    return _wake_at(replace(state, tip_due=min(state.tip_due, at)), at)
+
+
+def _recovered(state: LoopState) -> LoopState:
+    return replace(state, failures=replace(state.failures, count=0, message=""))
+
+
+def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> LoopTransition:
+    """A retry where time may help; the same message is published once, not at each tick of the
+    schedule.
+    """
+    error, before = failed.error, state.failures
+    unreachable = isinstance(error, errors.ClusterUnreachable | errors.ServerFault)
+    away = now.loop if unreachable else before.unreachable_at
+    returning = isinstance(error, errors.ClusterError) and now.loop - away < RETURNING
+    count, held_off, wait = before.count + 1, before.held_off_until, None
+    transition = LoopTransition(state)
+    if error.retryable or returning:
+        backoff = replace(state.retry, longest=CLUSTER_RETRY) if returning else state.retry
+        wait = backoff.delay(count, failed.chance)
+        at = now.loop + wait
+        tip_due = min(state.tip_due, at) if isinstance(error, errors.SourceError) else state.tip_due
+        transition = _wake_at(replace(state, tip_due=tip_due), at)
+    if isinstance(error, errors.ClusterError) and count > 1:
+        held_off = now.loop + (wait or state.retry.delay(count, failed.chance))
+    effects = [*transition.effects]
+    if str(error) != before.message:
+        effects.append(Publish(PassFailed(now.unix, str(error), wait)))
+    failures = FailureStreak(count, str(error), away, held_off)
+    return LoopTransition(
+        replace(transition.state, failures=failures), (*effects, ForgetDeployerState())
+    )
+
+
+def _applied(state: LoopState, applied: PlanApplied, now: Moment) -> LoopTransition:
+    """When to compare next. After writes it is when the watches have returned what was written."""
+    skipped = _retry_skipped(state, applied, now)
+    after = replace(
+        state,
+        compared_unix=now.unix,
+        compare_due_unix=applied.compare_due_unix,
+        skipped=skipped,
+    )
+    if applied.writes:
+        return _cluster_changed(after, now)
+    return LoopTransition(replace(after, in_sync=InSync(applied.tip, applied.generation)))
+
+
+def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> SkippedRetry:
+    """When skipped objects are tried again: soon those that wait for others, with back-off those
+    that were refused.
+    """
+    before, refusals = state.skipped, applied.refusals
+    deferred = {
+        refusal.key: refusal
+        for refusal in refusals
+        if refusal.key and refusal.guard in ("refused", "conflict")
+    }
+    if now.loop < before.not_before and deferred.keys() <= before.deferred.keys():
+        # Something else caused the reconciliation: the refused objects were not tried.
+        return replace(before, due=before.not_before)
+    retryable = any(guards.of(refusal.guard).retried for refusal in refusals)
+    attempts = before.attempts + 1 if retryable else 0
+    due, not_before, kept = before.due, 0.0, dict[Key, Refusal]()
+    if attempts:
+        due = now.loop + state.retry.delay(attempts, applied.chance)
+        if attempts > 1:
+            not_before, kept = due, deferred
+    elif any(refusal.guard == "waits" for refusal in refusals):
+        due = now.loop + state.retry.first
+    contested = [
+        refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key
+    ]
+    due = min(due, drift_damping.due(state.drift, contested))
+    return SkippedRetry(attempts, due, not_before, kept)
+
+
+# What a reconciliation reads from the state.
+
+
+def tip_is_due(state: LoopState, now: float) -> bool:
+    """Whether this reconciliation reads Git."""
+    return now + _TIMER_RESOLUTION >= state.tip_due
+
+
+def is_settled(state: LoopState, tip: CommitId, now: float) -> bool:
+    """Whether neither the commit nor the cluster has changed since the last comparison, and no
+    retry is due.
+    """
+    return state.in_sync == InSync(tip, state.generation) and now < state.skipped.due
+
+
+def comparison_is_due(state: LoopState, now_unix: float) -> bool:
+    """Whether the cluster is compared though nothing changed.
+
+    A clock that was set back compares as well, rather than wait for a time that is now far away.
+    """
+    return not state.compared_unix <= now_unix < state.compare_due_unix
+
+
+def deferred(state: LoopState, now: float) -> Mapping[Key, Refusal]:
+    """The refusals of the API server that are not tried again now."""
+    return state.skipped.deferred if now < state.skipped.not_before else {}
+
+
+def contested(state: LoopState, now: float) -> frozenset[Key]:
+    """The objects whose drift is not corrected now."""
+    return drift_damping.contested(state.drift, now)

@@ -1,0 +1,428 @@
+"""One reconciliation of a repository with a cluster: read the tip, select the revision, plan, apply,
+record the status, answer the request. A standby prefetches what a reconciliation reads.
+
+When each of them runs is decided by `loop_state`; they report their course to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
+
+from gitops_ds import errors
+from gitops_ds.client.supervisor import Supervisor, ended
+from gitops_ds.deployer import (
+    deletion_contents,
+    live_state,
+    loop_inputs,
+    loop_state,
+    reconcile,
+    report_once,
+    revision_selector,
+    source_status_store,
+    state_store,
+)
+from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
+from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
+from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
+from gitops_ds.deployer.requests import Requests, pushed_commit
+from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
+from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
+from gitops_ds.deployer.watch_cache import Caches
+from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployment import State
+from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.deployer import (
+    DriftCorrected,
+    GitTook,
+    PassEnded,
+    PassTook,
+    SourceChanged,
+    Unchanged,
+)
+from gitops_ds.model.events.requests import Handled
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.plan import approval
+from gitops_ds.telemetry import spans
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a reconciliation ends, for the request behind it. `approval_used`: the approval of a plan
+    was used up.
+    """
+
+    message: str = ""
+    approval_used: bool = False
+
+
+class Reconciler:
+    """The reconciliations of one repository on one cluster, with what they remember."""
+
+    def __init__(
+        self,
+        source: RevisionSource,
+        target: DeployTarget,
+        options: ApplyOptions,
+        schedule: ReconcileSchedule,
+        emit: LeaderEmitter,
+    ) -> None:
+        """Nothing is read until `start`."""
+        self._options, self._schedule, self._emit = options, schedule, emit
+        self._clock = schedule.clock
+        source = replace(
+            source,
+            tip=self._timed("tip", source.tip),
+            snapshot=self._timed("snapshot", source.snapshot),
+        )
+        self._selector = RevisionSelector(source, emit, schedule.clock)
+        self._reports = DeduplicatingEmitter(emit, schedule.clock)
+        self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
+        self._supervisor = Supervisor(emit.always, schedule.clock)
+        self._caches = Caches(
+            target.cluster, target.owner, self.request_soon, schedule.chance, self._supervisor
+        )
+        contents = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())
+        self.target = replace(
+            target, clock=schedule.clock, wrote=self._caches.wrote, contents=contents.read
+        )
+        place = (target.namespace, target.owner)
+        self._requests = Requests(target.cluster, place, self._annotated, schedule.chance)
+        self._saver = source_status_store.Saver(target.cluster, place, schedule.clock)
+        self.status = SourceStatus(
+            target.owner, target.repository, source.branch, since=schedule.clock()
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._tip: CommitId | None = None
+        self._stored: State | None = None
+        self.last_stored: State | None = None
+        self.selected: SelectedRevision | None = None
+        self._claimant: Claimant | None = None
+        self._ended: PassEnded | None = None
+        self._suspended_changes: int | None = None
+        self._outcome = Outcome()
+
+    def _timed(self, of: str, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """The same request to Git; its duration is published."""
+
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            began, succeeded = asyncio.get_running_loop().time(), False
+            try:
+                with spans.span("git", of=of):
+                    answer = await request(*args, **kwargs)
+                succeeded = True
+                return answer
+            finally:
+                seconds = asyncio.get_running_loop().time() - began
+                self._emit.always(GitTook(self._clock(), seconds, succeeded))
+
+        return timed
+
+    def start(self) -> None:
+        """Starts to watch requests, and to save the status."""
+        self._tasks = [
+            self._supervisor.start("watch requests", self._requests.run),
+            self._supervisor.start("source status", self._saver.run),
+        ]
+
+    async def close(self) -> None:
+        """Ends all tasks; a leader saves that it no longer follows the repository."""
+        await ended(*self._tasks)
+        if self._schedule.state.leading:
+            await self._saver.end()
+        await self._lookup.close()
+        await self._caches.stop()
+
+    def join(self, claims: Claims, rank: Rank) -> None:
+        """Joins the other deployers of a service, which never compete for an object."""
+        self._claimant = claims.join(self.target.owner, rank, self.request_soon)
+
+    def request_now(self) -> None:
+        """Requests a reconciliation with what is known."""
+        self._schedule.feed(loop_inputs.ReconcileRequested())
+
+    def request_soon(self) -> None:
+        """Requests a reconciliation that covers this change and those that follow at once."""
+        self._schedule.feed(loop_inputs.ClusterChanged())
+
+    def _annotated(self, urgent: bool) -> None:
+        self.request_soon()
+        if urgent:
+            self._schedule.feed(loop_inputs.LookRequested())
+
+    def forget_stored(self) -> None:
+        """Reads the stored state again: another process may have written it."""
+        self._stored = None
+
+    def forget_reports(self) -> None:
+        """Reports commits and signatures again: another replica reported since."""
+        self._selector.forget()
+
+    def stop_status(self) -> None:
+        """Saves no status: another replica does."""
+        self._saver.rest()
+
+    async def prefetch(self) -> None:
+        """Reads what a reconciliation reads, and writes nothing.
+
+        A selected revision is kept only when the leader has attempted its commit, because its
+        events were published by the leader.
+        """
+        generation = self._schedule.state.generation
+        try:
+            answer = await self._request_tip(self._tip)
+            if answer.error is not None or answer.tip is None:
+                raise answer.error or _no_answer()
+            tip = answer.tip
+            if self._schedule.state.in_sync == loop_state.InSync(tip, generation):
+                return
+            target = self.target
+            stored = await state_store.load(target.cluster, target.namespace, target.owner)
+            if self.selected is None or self.selected.tip != tip:
+                self.selected = await self._selector.select(tip, stored, "")
+            if self.selected.prepared is not None:
+                bundle = self.selected.prepared.bundle
+                located = await live_state.locate(target.cluster, bundle, stored.inventory)
+                await self._caches.live(located.resources)
+            self._tip = tip
+            if stored.last_attempted != tip:
+                self.selected = None
+            self._schedule.feed(loop_inputs.Prefetched(tip, generation))
+        except errors.GitopsError as error:
+            self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
+
+    async def reconcile(self) -> None:
+        """One reconciliation. An error is an outcome: it decides when the next one runs."""
+        began, steering = asyncio.get_running_loop().time(), Steering()
+        self._outcome = Outcome()
+        try:
+            with spans.span("pass", owner=self.target.owner):
+                if self._requests.changed:
+                    self._stored = None
+                steering = await self._requests.look()
+                pushed = steering.pushed
+                self._schedule.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
+                await self._reconcile_tip(steering)
+                self._update_status(steering)
+                await self._answer(steering)
+        except errors.NotLeading:
+            self._stored = None
+        except errors.GitopsError as error:
+            self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
+            self._update_status(steering, error)
+            with contextlib.suppress(errors.ClusterError):
+                self._outcome.message = f"failure: {error}"
+                await self._answer(steering)
+        else:
+            self._schedule.feed(loop_inputs.Succeeded())
+        seconds = asyncio.get_running_loop().time() - began
+        well = not self._schedule.state.failures.count
+        self._emit.always(PassTook(self._clock(), seconds, well=well))
+
+    async def _request_tip(self, known: CommitId | None) -> TipAnswer:
+        """Git's answer where a look is due; else the known tip."""
+        now = asyncio.get_running_loop().time()
+        is_due = self._lookup.pending or loop_state.tip_is_due(self._schedule.state, now)
+        if known is not None and not is_due:
+            return TipAnswer(known)
+        self._schedule.feed(loop_inputs.TipRequested())
+        try:
+            answer = await self._lookup.request(known)
+        except errors.ClusterError:
+            self._schedule.feed(loop_inputs.GitFailed())
+            raise
+        if answer.error is not None:
+            self._schedule.feed(loop_inputs.GitFailed())
+        elif answer.received and answer.tip is not None:
+            self._schedule.feed(loop_inputs.TipReceived(answer.tip))
+        return answer
+
+    async def _reconcile_tip(self, steering: Steering) -> None:
+        """Keeps the tip applied as far as Git shows it. Raises the error of Git, or the one that
+        only a person can fix, after the cluster is in sync with the last good commit.
+        """
+        answer = await self._request_tip(None if self.selected is None else self._tip)
+        if answer.current:
+            self.status = replace(self.status, looked=self._clock())
+        self._reports.steered(steering)
+        blocked = await self._keep_applied(answer, steering)
+        if error := answer.error or blocked:
+            raise error
+
+    async def _keep_applied(
+        self, answer: TipAnswer, steering: Steering
+    ) -> errors.SourceError | None:
+        """Applies the tip or the last good commit. The error that only a person can fix, if any."""
+        generation, selected = self._schedule.state.generation, self.selected
+        tip = answer.tip or CommitId("")
+        is_unknown = not answer.current and (selected is None or selected.kept)  # the tip
+        is_open = selected is not None and selected.may_change(answered=answer.current)
+        if not (is_open and answer.received) and self._is_in_sync(tip):
+            if answer.current:
+                self._emit(Unchanged(self._clock(), tip))
+            self._outcome.message = f"success: commit {tip[:12]} is unchanged"
+            return selected.blocked if selected else None
+        self._schedule.feed(loop_inputs.Replanned())
+        is_open = is_open and (answer.received or self._stored is None)
+        stored = self._stored or self._store(await self._load())
+        if is_unknown and stored.last_attempted is None:
+            raise answer.error or _no_answer()
+        tip = stored.last_attempted if is_unknown and stored.last_attempted else tip
+        held = revision_selector.held(tip, stored, steering)
+        if selected is None or (selected.tip, selected.held) != (tip, held) or is_open:
+            select = self._selector.keep if is_unknown else self._selector.select
+            selected, error = await self._select(select, tip, stored, held)
+        else:
+            error = selected.blocked
+        self.selected, self._tip = selected, selected.tip
+        await self._plan_and_apply(selected, stored, steering, generation)
+        return error
+
+    def _is_in_sync(self, tip: CommitId) -> bool:
+        """Whether nothing needs to be compared. Raises ClusterError where the watches are stale."""
+        state = self._schedule.state
+        if not loop_state.is_settled(state, tip, asyncio.get_running_loop().time()):
+            return False
+        self._caches.require_current()
+        return not loop_state.comparison_is_due(state, self._clock())
+
+    async def _select(
+        self, select: revision_selector.Select, tip: CommitId, stored: State, held: str
+    ) -> tuple[SelectedRevision, errors.SourceError | None]:
+        """The revision for a tip; the one before where Git does not give the files of the tip."""
+        before = self.selected
+        try:
+            selected = await select(tip, stored, held)
+        except errors.SourceError as error:
+            if before is None or before.prepared is None or before.held != held:
+                raise
+            self._schedule.feed(loop_inputs.GitFailed())
+            return before, error
+        self._schedule.feed(loop_inputs.RevisionSelected())
+        return selected, selected.blocked
+
+    async def _plan_and_apply(
+        self, selected: SelectedRevision, stored: State, steering: Steering, generation: int
+    ) -> None:
+        tip, prepared, snapshot = selected.tip, selected.prepared, selected.snapshot
+        self._suspended_changes = self._ended = None
+        if prepared is None or snapshot is None:
+            self._options_now((), steering)
+            self._schedule.feed(loop_inputs.Settled(tip, generation))
+            why = "held" if selected.held else "not applied, and there is no earlier good one"
+            self._outcome.message = f"failure: commit {tip[:12]} is {why}"
+            return
+        with spans.span("plan", commit=tip):
+            cluster, inventory = self.target.cluster, stored.inventory
+            located = await live_state.locate(cluster, prepared.bundle, inventory, snapshot.commit)
+            options = self._options_now(located.bundle.manifests, steering)
+            to_read = {
+                key: resource
+                for key, resource in located.resources.items()
+                if key not in options.deferred
+            }
+            live = await self._caches.live(to_read)
+            draft = await reconcile.draft_with(
+                self.target, located, options, known=stored, live=live
+            )
+        self._reports.withheld(draft.plan.refusals)
+        if steering.suspended:
+            self._store(await reconcile.compare(self.target, draft, self._emit, self._clock))
+            self._outcome.message = self._reports.suspended(draft.plan)
+            self._suspended_changes = len(draft.plan.writes)
+            self._schedule.feed(loop_inputs.Settled(tip, generation))
+            return
+        if draft.plan.writes and await self._requests.look(anew=True) != steering:
+            # A request came meanwhile, maybe to suspend.
+            self._schedule.feed(loop_inputs.LookRequested())
+            return
+        with spans.span("apply", plan=draft.plan.hash):
+            result, after = await reconcile.carry_out(
+                self.target, draft, options, self._report, self._clock
+            )
+        self._ended = result
+        self._store(after)
+        approved = approval.covers(steering.approved, draft.plan.hash)
+        is_request = approved and options.approved == steering.approved
+        self._outcome = Outcome(
+            report_once.outcome(tip, result), approval_used=is_request and bool(result.writes)
+        )
+        compare_due = reconcile.due(after, options, self._clock())
+        self._schedule.feed(
+            loop_inputs.PlanApplied(
+                tip,
+                generation,
+                result.writes,
+                result.refusals,
+                compare_due,
+                self._schedule.chance(),
+            )
+        )
+
+    def _report(self, event: Record) -> None:
+        if isinstance(event, DriftCorrected):
+            self._schedule.feed(loop_inputs.DriftReverted(event.object))
+        self._reports.hear(event)
+
+    def _store(self, state: State) -> State:
+        self._stored = self.last_stored = state
+        return state
+
+    async def _load(self) -> State:
+        """The stored state; a new one is written at once, because requests are its annotations."""
+        target = self.target
+        stored = await state_store.load(target.cluster, target.namespace, target.owner)
+        if stored.version:
+            return stored
+        new = replace(stored, repository=target.repository)
+        return await state_store.save(target.cluster, target.namespace, target.owner, new)
+
+    def _options_now(self, keys: Iterable[Key], steering: Steering) -> ApplyOptions:
+        """The options of this reconciliation. The other deployers are informed of the keys."""
+        now, state = asyncio.get_running_loop().time(), self._schedule.state
+        options = replace(
+            self._options,
+            approved=steering.approved or self._options.approved,
+            contested=loop_state.contested(state, now),
+            deferred=loop_state.deferred(state, now),
+        )
+        if self._claimant is None:
+            return options
+        self._claimant.name(keys)
+        return replace(options, neighbours=self._claimant.neighbours)
+
+    def _update_status(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
+        """The status after a reconciliation. While Git gives no answer it stays unreachable."""
+        if error is None and self._schedule.state.git_failing:
+            return
+        before, now = self.status, self._clock()
+        facts = source_status_store.Facts(
+            self.selected, self.last_stored, self._ended, self._suspended_changes
+        )
+        self.status = source_status_store.after(before, facts, steering, error, now)
+        changed = self.status != replace(before, looked=self.status.looked)
+        self._saver.show(self.status, write=changed)
+        if changed:
+            self._emit(SourceChanged(now, self.status, before.condition))
+
+    async def _answer(self, steering: Steering) -> None:
+        """Answers the request behind the reconciliation with its outcome."""
+        outcome = self._outcome
+        if not outcome.message or not (steering.requested or outcome.approval_used):
+            return
+        await self._requests.answer(outcome.message, spent=outcome.approval_used)
+        self._stored = None  # its version is another now
+        if steering.requested:
+            self._emit(Handled(self._clock(), steering.requested, outcome.message))
+
+
+def _no_answer() -> errors.SourceUnreachable:
+    return errors.SourceUnreachable("the Git server gave no answer yet")
