@@ -24,8 +24,8 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.pipeline import open_repository, prepare
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
@@ -192,10 +192,10 @@ async def _service(
     work: Path, plane: ControlPlane, change: Callable[[], None], kubectl_seconds: float
 ) -> None:
     """The loop with warm caches: one image, then nothing."""
-    ended: asyncio.Queue[PassEnded] = asyncio.Queue()
+    ended: asyncio.Queue[Reconciled] = asyncio.Queue()
 
-    def emit(told: Record) -> None:
-        if isinstance(told, PassEnded):
+    def emit(told: Event) -> None:
+        if isinstance(told, Reconciled):
             ended.put_nowait(told)
 
     where = address.parse(str(work), allow_local=True)

@@ -13,7 +13,7 @@ from gitops_ds.cli import arguments, options
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.deployer.reconcile import ApplyOptions
     from gitops_ds.model.change import Plan
-    from gitops_ds.model.events.base import Emit, Record
+    from gitops_ds.model.events.base import Emit, Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def _printer(args: ApplyArgs) -> Emit:
     """Prints each write as it happens."""
     from gitops_ds.model.events.deployer import Applied, NotApplied
 
-    def print_event(event: Record) -> None:
+    def print_event(event: Event) -> None:
         if isinstance(event, Applied):
             if args.output == "text":
                 click.echo(f"{event.change.operation.past} {event.change.key}")

@@ -12,7 +12,7 @@ from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.allowed_renderers import AllowedRenderers
-    from gitops_ds.model.events.base import Record
+    from gitops_ds.model.events.base import Event
     from gitops_ds.settings.repository import RepositorySettings
     from gitops_ds.settings.service import Service
 
@@ -98,7 +98,7 @@ async def _run(args: RunArgs) -> None:
 
     as_json, quiet = settings.log.format == "json", args.quiet
 
-    def emit(event: Record) -> None:
+    def emit(event: Event) -> None:
         if (quiet and not as_json) or not log_lines.matters(event, settings.log.level):
             return
         if as_json:

@@ -21,9 +21,9 @@ from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.leader_election import (
     LeaderElected,
     LeaderLost,
-    LeaderSeen,
+    LeaderObserved,
     LeaseFailed,
-    StandsBy,
+    StandbyStarted,
 )
 from gitops_ds.model.objects import LEASE, NAMESPACE, Body
 
@@ -73,7 +73,7 @@ class Election:
         to lead.
         """
         self._turn = turn
-        self._emit(StandsBy(*self._names))
+        self._emit(StandbyStarted(*self._names))
         try:
             while not self._stopping.is_set():
                 await self._attempt()
@@ -184,7 +184,7 @@ class Election:
             )
             self._emit(LeaderLost(*self._names, why))
         if candidate.holder not in ("", self._holder, candidate.me):
-            self._emit(LeaderSeen(*self._names, candidate.holder))
+            self._emit(LeaderObserved(*self._names, candidate.holder))
         self._holder = candidate.holder
 
     async def _release(self) -> None:

@@ -16,7 +16,7 @@ from gitops_ds.git import object_reader
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import Key, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.snapshot import Snapshot
@@ -144,7 +144,7 @@ async def apply(
     target: ApplyTarget,
     asked: reconcile.ApplyOptions,
     emit: Emit,
-) -> tuple[Plan, PassEnded]:
+) -> tuple[Plan, Reconciled]:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
     last, without consent.
     """

@@ -17,7 +17,7 @@ from gitops_ds import errors
 from gitops_ds.deployer import requests, state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import ownership
@@ -45,7 +45,7 @@ class StateObject:
     """A state: the owner's id, and what it remembers."""
 
     id: str
-    state: State
+    state: DeployerState
 
 
 async def find(cluster: Cluster, where: Where) -> StateObject:
@@ -83,7 +83,7 @@ def _around(named: str | None) -> tuple[str, ...]:
     return tuple({repository.identity, repository.display})
 
 
-def _nothing(words: str, there: Mapping[str, State]) -> errors.NotFound:
+def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NotFound:
     also = (
         f"; there are {_list(there)}"
         if there
@@ -92,7 +92,7 @@ def _nothing(words: str, there: Mapping[str, State]) -> errors.NotFound:
     return errors.NotFound(words + also, 404, "NotFound")
 
 
-def _list(there: Mapping[str, State]) -> str:
+def _list(there: Mapping[str, DeployerState]) -> str:
     return ", ".join(f"{id} ({known.repository})" for id, known in there.items())
 
 

@@ -20,7 +20,7 @@ from gitops_ds.fleet import status_writer
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -44,7 +44,7 @@ class Handover:
     `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
     """
 
-    owners: Mapping[str, State]
+    owners: Mapping[str, DeployerState]
     objects: Mapping[Key, Resource]
     unknown: tuple[Key, ...] = ()
     elsewhere: Mapping[Key, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
     known = await state_store.known(cluster, namespace)
     if owner and owner not in known:
         if labelled := await _labelled(cluster, owner):
-            return Handover({owner: State()}, labelled)
+            return Handover({owner: DeployerState()}, labelled)
         there = ", ".join(sorted(known)) or "none"
         raise errors.UsageError(
             f"no object has the label of {owner}, and no state of it is in namespace {namespace}: "

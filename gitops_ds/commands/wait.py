@@ -31,7 +31,7 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.events.base import Record, WatchFailed
+from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key, key_of, short
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ async def watching(
     """The agents, watched while the context is open. `say` receives errors that are retried."""
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def receive(event: Record) -> None:
+    def receive(event: Event) -> None:
         if isinstance(event, WatchFailed) and not failure.done():
             if isinstance(event.error, _LASTING):
                 failure.set_exception(event.error)

@@ -52,8 +52,8 @@ from gitops_ds.model.events.base import (
     Compared,
     Decided,
     Differed,
-    Record,
-    Unlike,
+    DifferenceKind,
+    Event,
 )
 from gitops_ds.model.objects import Key
 
@@ -67,7 +67,7 @@ LONGEST_BACKOFF = manage.LONGEST_DELAY + STANDSTILL
 class ShadowReport:
     """What a look brought to light, and after how many seconds without news the next is due."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[Event, ...] = ()
     wake_after: float | None = None
 
 
@@ -128,7 +128,7 @@ class _Interval:
     replaced: int = 0
     at_risk: int = 0
     budget: int = 0
-    differences: dict[tuple[Unlike, str], Differed] = field(default_factory=dict)
+    differences: dict[tuple[DifferenceKind, str], Differed] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -289,17 +289,19 @@ class _Watched:
         )
         if not self.open and (wants or moved):
             self.open, self.since = True, now
-        records: list[Record] = []
+        records: list[Event] = []
         if not self.open:
             return ShadowReport()
         if self.interval.at_risk > self.interval.budget > 0:
             ours = f"at most {self.interval.budget} nodes at risk at once"
-            records += self._differ(Unlike.ROLLOUT, ours, f"put {self.interval.at_risk} at risk")
+            records += self._differ(
+                DifferenceKind.ROLLOUT, ours, f"put {self.interval.at_risk} at risk"
+            )
         if wants:
             if wishes and quiet >= STANDSTILL:
                 records += [
                     *self._unexplained(),
-                    *self._differ(Unlike.STANDSTILL, wishes, f"nothing for {quiet:.0f} s"),
+                    *self._differ(DifferenceKind.STANDSTILL, wishes, f"nothing for {quiet:.0f} s"),
                 ]
             due = STANDSTILL if quiet < STANDSTILL else LONGEST_BACKOFF
         else:
@@ -308,7 +310,7 @@ class _Watched:
                 return ShadowReport((*records, *self._settle()))
         return ShadowReport(tuple(records), due - quiet if due > quiet else None)
 
-    def _settle(self) -> list[Record]:
+    def _settle(self) -> list[Event]:
         records = self._unexplained()
         told = self.interval
         if told.differences or told.created or told.deleted or told.elsewhere:
@@ -324,12 +326,12 @@ class _Watched:
         self.open, self.interval, self.uids_wished = False, _Interval(), {}
         return records
 
-    def _unexplained(self) -> list[Record]:
+    def _unexplained(self) -> list[Event]:
         """What is left of acts that ours would not have done."""
-        records: list[Record] = []
+        records: list[Event] = []
         for act in self.arrivals.values():
             records += self._differ(
-                Unlike.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}"
+                DifferenceKind.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}"
             )
         staying = {pod.uid: pod for spot in self.fleet.spots for pod in spot.staying}
         for gone in self.departures.values():
@@ -340,13 +342,13 @@ class _Watched:
             ]
             if meant:
                 ours = f"an end of {staying[meant[0]].name} on {gone.pod.node}"
-                records += self._differ(Unlike.DELETE, ours, f"ended {gone.pod.name}")
+                records += self._differ(DifferenceKind.DELETE, ours, f"ended {gone.pod.name}")
             else:
                 self.interval.elsewhere[gone.pod.node] += 1
         self.arrivals, self.departures = {}, {}
         return records
 
-    def _differ(self, what: Unlike, ours: str, theirs: str) -> list[Record]:
+    def _differ(self, what: DifferenceKind, ours: str, theirs: str) -> list[Event]:
         """A difference; told once in an interval."""
         if (what, ours) in self.interval.differences:
             return []

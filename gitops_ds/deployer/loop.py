@@ -31,7 +31,7 @@ from gitops_ds.deployer.reconciler import Reconciler
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.model.bundle import Manifest, Pool
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
@@ -74,7 +74,7 @@ class Loop:
                 pass
 
     @property
-    def deployer_state(self) -> State | None:
+    def deployer_state(self) -> DeployerState | None:
         """The stored state as of the last reconciliation, None before the first one."""
         return self._reconciler.last_stored
 

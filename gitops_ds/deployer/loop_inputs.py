@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gitops_ds import errors
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
 
 # Inputs: requests.
@@ -220,7 +220,7 @@ class ForgetReports:
 class Publish:
     """Publish an event."""
 
-    event: Record
+    event: Event
 
 
 Effect = Wake | SetTimer | CancelReconciliation | ForgetDeployerState | ForgetReports | Publish

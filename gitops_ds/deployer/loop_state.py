@@ -71,8 +71,8 @@ from gitops_ds.deployer.loop_inputs import (
 from gitops_ds.model import guards
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.events.deployer import PassFailed
-from gitops_ds.model.events.requests import PassedOn
+from gitops_ds.model.events.deployer import ReconcileFailed
+from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.plan import drift_damping
 
@@ -297,7 +297,7 @@ def _push_reported(state: LoopState, report: PushReported, now: Moment) -> LoopT
     noted = replace(state, last_push=report.annotation)
     if state.last_push is None or report.annotation in ("", state.last_push):
         return LoopTransition(noted)
-    event = Publish(PassedOn(now.unix, report.commit))
+    event = Publish(PushForwarded(now.unix, report.commit))
     return _after(LoopTransition(noted, (event,)), lambda after: _expect(after, report.commit, now))
 
 
@@ -363,7 +363,7 @@ def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> Loop
         held_off = now.loop + (wait or state.retry.delay(count, failed.chance))
     effects = [*transition.effects]
     if str(error) != before.message:
-        effects.append(Publish(PassFailed(now.unix, str(error), wait)))
+        effects.append(Publish(ReconcileFailed(now.unix, str(error), wait)))
     failures = FailureStreak(count, str(error), away, held_off)
     return LoopTransition(
         replace(transition.state, failures=failures), (*effects, ForgetDeployerState())

@@ -20,9 +20,15 @@ from gitops_ds.model import guards, names
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import Generation, State
+from gitops_ds.model.deployment import DeployerState, Generation
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.deployer import Applied, DriftCorrected, NotApplied, PassEnded, Planned
+from gitops_ds.model.events.deployer import (
+    Applied,
+    DriftCorrected,
+    NotApplied,
+    Planned,
+    Reconciled,
+)
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo
@@ -100,7 +106,7 @@ class PreparedPlan:
     bundle: Bundle
     commit: CommitInfo | None
     writer: applier.Applier
-    state: State
+    state: DeployerState
 
 
 async def draft(
@@ -126,7 +132,7 @@ async def draft_with(
     located: live_state.LocatedBundle,
     asked: ApplyOptions,
     *,
-    known: State,
+    known: DeployerState,
     live: Live | None = None,
 ) -> PreparedPlan:
     """As `draft`, with a state that was read before."""
@@ -192,7 +198,7 @@ async def carry_out(
     asked: ApplyOptions,
     emit: Emit,
     clock: Callable[[], float],
-) -> tuple[PassEnded, State]:
+) -> tuple[Reconciled, DeployerState]:
     """Applies the plan, tells every write, and saves the state where it changed; how it ended, and
     the state from now on.
 
@@ -220,7 +226,7 @@ async def carry_out(
     after = _remembered(ready, outcome, place)
     if after != ready.state:
         after = await _save(place, after)
-    ended = PassEnded(
+    ended = Reconciled(
         clock(),
         made.commit,
         len(outcome.written),
@@ -290,7 +296,7 @@ def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Cha
 
 async def compare(
     place: DeployTarget, ready: PreparedPlan, emit: Emit, clock: Callable[[], float]
-) -> State:
+) -> DeployerState:
     """Tells the plan, carries nothing out, and notes what waits; the state from now on."""
     made, terms = ready.plan, ready.writer.terms
     _tell_plan(ready, emit, clock)
@@ -340,7 +346,9 @@ async def _announced(place: DeployTarget, ready: PreparedPlan) -> PreparedPlan:
     return replace(ready, state=await _save(place, noted))
 
 
-def _remembered(ready: PreparedPlan, outcome: applier.ApplyOutcome, place: DeployTarget) -> State:
+def _remembered(
+    ready: PreparedPlan, outcome: applier.ApplyOutcome, place: DeployTarget
+) -> DeployerState:
     """The state after the pass: a deleted object leaves the inventory only when its delete was
     taken, or when it is not there.
 
@@ -402,7 +410,9 @@ def _found_again(ready: PreparedPlan) -> frozenset[Key]:
     return frozenset(deletions.of(ready.bundle, ready.writer.live, ready.writer.terms)[0])
 
 
-def _agents(old: State, settled: Iterable[Change], inventory: frozenset[Key]) -> Mapping[Key, str]:
+def _agents(
+    old: DeployerState, settled: Iterable[Change], inventory: frozenset[Key]
+) -> Mapping[Key, str]:
     found = {key: agent for key, agent in old.agents.items() if key in inventory}
     for change in settled:
         if change.manifest is not None:
@@ -446,7 +456,7 @@ def _commit(plan: Plan, change: Change) -> CommitId | None:
     return holder.commit if holder else plan.commit
 
 
-def due(known: State, asked: ApplyOptions, now: float) -> float:
+def due(known: DeployerState, asked: ApplyOptions, now: float) -> float:
     """When a cluster in which nothing moves is to be compared again (seconds since 1970)."""
     ends = (
         left.since + asked.hold_for
@@ -456,7 +466,7 @@ def due(known: State, asked: ApplyOptions, now: float) -> float:
     return min([now + asked.compare_every, *(end for end in ends if end > now)])
 
 
-async def _save(place: DeployTarget, after: State) -> State:
+async def _save(place: DeployTarget, after: DeployerState) -> DeployerState:
     """Saves; when another process wrote meanwhile, over what it wrote, with all that either knows:
     both saw the same cluster.
     """

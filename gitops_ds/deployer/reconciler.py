@@ -34,17 +34,17 @@ from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSourc
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import Caches
 from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     DriftCorrected,
-    GitTook,
-    PassEnded,
-    PassTook,
+    GitTimed,
+    Reconciled,
+    ReconcileTimed,
     SourceChanged,
     Unchanged,
 )
-from gitops_ds.model.events.requests import Handled
+from gitops_ds.model.events.requests import RequestHandled
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.plan import approval
@@ -102,11 +102,11 @@ class Reconciler:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._tip: CommitId | None = None
-        self._stored: State | None = None
-        self.last_stored: State | None = None
+        self._stored: DeployerState | None = None
+        self.last_stored: DeployerState | None = None
         self.selected: SelectedRevision | None = None
         self._claimant: Claimant | None = None
-        self._ended: PassEnded | None = None
+        self._ended: Reconciled | None = None
         self._suspended_changes: int | None = None
         self._outcome = Outcome()
 
@@ -122,7 +122,7 @@ class Reconciler:
                 return answer
             finally:
                 seconds = asyncio.get_running_loop().time() - began
-                self._emit.always(GitTook(self._clock(), seconds, succeeded))
+                self._emit.always(GitTimed(self._clock(), seconds, succeeded))
 
         return timed
 
@@ -225,7 +225,7 @@ class Reconciler:
             self._schedule.feed(loop_inputs.Succeeded())
         seconds = asyncio.get_running_loop().time() - began
         well = not self._schedule.state.failures.count
-        self._emit.always(PassTook(self._clock(), seconds, well=well))
+        self._emit.always(ReconcileTimed(self._clock(), seconds, well=well))
 
     async def _request_tip(self, known: CommitId | None) -> TipAnswer:
         """Git's answer where a look is due; else the known tip."""
@@ -295,7 +295,7 @@ class Reconciler:
         return not loop_state.comparison_is_due(state, self._clock())
 
     async def _select(
-        self, select: revision_selector.Select, tip: CommitId, stored: State, held: str
+        self, select: revision_selector.Select, tip: CommitId, stored: DeployerState, held: str
     ) -> tuple[SelectedRevision, errors.SourceError | None]:
         """The revision for a tip; the one before where Git does not give the files of the tip."""
         before = self.selected
@@ -310,7 +310,7 @@ class Reconciler:
         return selected, selected.blocked
 
     async def _plan_and_apply(
-        self, selected: SelectedRevision, stored: State, steering: Steering, generation: int
+        self, selected: SelectedRevision, stored: DeployerState, steering: Steering, generation: int
     ) -> None:
         tip, prepared, snapshot = selected.tip, selected.prepared, selected.snapshot
         self._suspended_changes = self._ended = None
@@ -367,16 +367,16 @@ class Reconciler:
             )
         )
 
-    def _report(self, event: Record) -> None:
+    def _report(self, event: Event) -> None:
         if isinstance(event, DriftCorrected):
             self._schedule.feed(loop_inputs.DriftReverted(event.object))
         self._reports.hear(event)
 
-    def _store(self, state: State) -> State:
+    def _store(self, state: DeployerState) -> DeployerState:
         self._stored = self.last_stored = state
         return state
 
-    async def _load(self) -> State:
+    async def _load(self) -> DeployerState:
         """The stored state; a new one is written at once, because requests are its annotations."""
         target = self.target
         stored = await state_store.load(target.cluster, target.namespace, target.owner)
@@ -421,7 +421,7 @@ class Reconciler:
         await self._requests.answer(outcome.message, spent=outcome.approval_used)
         self._stored = None  # its version is another now
         if steering.requested:
-            self._emit(Handled(self._clock(), steering.requested, outcome.message))
+            self._emit(RequestHandled(self._clock(), steering.requested, outcome.message))
 
 
 def _no_answer() -> errors.SourceUnreachable:

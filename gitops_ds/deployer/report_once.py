@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.deployer import NotApplied, PassEnded, PassFailed, Withheld
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.deployer import (
+    ChangeSkipped,
+    NotApplied,
+    Reconciled,
+    ReconcileFailed,
+)
 from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
@@ -24,10 +29,10 @@ class LeaderEmitter:
         self.always, self._is_leading = emit, is_leading
         self.progress_at = 0.0  # the last event, in seconds of the event loop
 
-    def __call__(self, event: Record) -> None:
+    def __call__(self, event: Event) -> None:
         """Publishes an event."""
         self.progress_at = asyncio.get_running_loop().time()
-        if self._is_leading() or isinstance(event, PassFailed):
+        if self._is_leading() or isinstance(event, ReconcileFailed):
             self.always(event)
 
 
@@ -41,13 +46,13 @@ class DeduplicatingEmitter:
         self._withheld: frozenset[Refusal] = frozenset()
         self._left: frozenset[Refusal] = frozenset()
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """Tells what a pass tells, but not again what the pass before left undone for the same
         reason.
         """
         if isinstance(told, NotApplied) and told.refusal in self._left:
             return
-        if isinstance(told, PassEnded):
+        if isinstance(told, Reconciled):
             self._left = frozenset(told.refusals)
         self._emit(told)
 
@@ -77,11 +82,11 @@ class DeduplicatingEmitter:
         """Tells each refusal once, as long as it stands; drift is told by who finds it."""
         for refusal in refusals:
             if refusal not in self._withheld and refusal.guard != "drift":
-                self._emit(Withheld(self._clock(), refusal))
+                self._emit(ChangeSkipped(self._clock(), refusal))
         self._withheld = frozenset(refusals)
 
 
-def outcome(tip: CommitId, ended: PassEnded) -> str:
+def outcome(tip: CommitId, ended: Reconciled) -> str:
     """How a pass ended that wrote what it could, for whoever asked for it."""
     failed = ended.failed
     applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from gitops_ds import errors
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import (
     CommitRejected,
@@ -98,7 +98,7 @@ class SelectedRevision:
         return not self.trusted or self.blocked is not None or (self.kept and answered)
 
 
-Select = Callable[[CommitId, State, str], Awaitable[SelectedRevision]]
+Select = Callable[[CommitId, DeployerState, str], Awaitable[SelectedRevision]]
 
 
 class RevisionSelector:
@@ -113,7 +113,7 @@ class RevisionSelector:
         self._told: CommitId | None = None
         self._distrust: set[str] = set()
 
-    async def select(self, tip: CommitId, known: State, held: str) -> SelectedRevision:
+    async def select(self, tip: CommitId, known: DeployerState, held: str) -> SelectedRevision:
         """The tip, if it may be applied; else the last good commit, so that drift is still looked
         after; else nothing.
         """
@@ -135,7 +135,7 @@ class RevisionSelector:
             SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known
         )
 
-    async def keep(self, last: CommitId, known: State, held: str) -> SelectedRevision:
+    async def keep(self, last: CommitId, known: DeployerState, held: str) -> SelectedRevision:
         """The commit that was applied last, while the tip of the branch is not known; the last good
         one where that may not be.
 
@@ -158,7 +158,7 @@ class RevisionSelector:
                 f"{lost}, so nothing is corrected until Git answers: {error}"
             ) from error
 
-    async def _last_good(self, choice: SelectedRevision, known: State) -> SelectedRevision:
+    async def _last_good(self, choice: SelectedRevision, known: DeployerState) -> SelectedRevision:
         if known.last_good is None or (choice.held and known.last_good == choice.tip):
             return choice
         return await self._kept(known.last_good, choice)
@@ -174,7 +174,7 @@ class RevisionSelector:
         prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 
-    async def _trusts(self, tip: CommitId, known: State) -> bool:
+    async def _trusts(self, tip: CommitId, known: DeployerState) -> bool:
         """Whether the tip may be read. Told once: a good one when it is new, the other for each
         reason.
         """
@@ -193,7 +193,7 @@ class RevisionSelector:
         self._distrust |= {found.message}
 
     def _tell(
-        self, snapshot: Snapshot, movement: BranchMovement, known: State, prepared: Prepared
+        self, snapshot: Snapshot, movement: BranchMovement, known: DeployerState, prepared: Prepared
     ) -> None:
         """Tells a commit once, also when the pass that met it failed later and is taken again."""
         info = snapshot.commit
@@ -215,7 +215,7 @@ class RevisionSelector:
             self._emit(CommitRejected(self._clock(), info.id, refused))
 
     def _unwanted(
-        self, tip: CommitId, movement: BranchMovement, known: State
+        self, tip: CommitId, movement: BranchMovement, known: DeployerState
     ) -> errors.HistoryRewound | None:
         last = (known.last_attempted or "")[:12]
         consent = f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
@@ -244,7 +244,7 @@ class RevisionSelector:
             return BranchMovement.REWRITTEN
 
 
-def held(tip: CommitId, known: State, steering: Steering) -> str:
+def held(tip: CommitId, known: DeployerState, steering: Steering) -> str:
     """Why the commit is not to be applied; nothing where it may be."""
     if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
         return by_itself

@@ -21,8 +21,8 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import guards, names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.source_status import Condition, SourceStatus
@@ -46,8 +46,8 @@ class Facts:
     """
 
     choice: SelectedRevision | None
-    known: State | None
-    ended: PassEnded | None
+    known: DeployerState | None
+    ended: Reconciled | None
     waiting: int | None = None
 
 

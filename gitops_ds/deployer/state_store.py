@@ -22,7 +22,7 @@ from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.deployment import Generation, HeldCommit, Left, State
+from gitops_ds.model.deployment import DeployerState, Generation, HeldCommit, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 
 CHUNK_BYTES = 512 * 1024
@@ -39,7 +39,7 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
     return hashlib.sha256("\0".join((repository, path, cluster)).encode()).hexdigest()[:12]
 
 
-async def load(cluster: Cluster, namespace: str, id: str) -> State:
+async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
     """The state, or an empty one where there is none. Raises ClusterError, also for a state that
     can't be read.
     """
@@ -47,7 +47,7 @@ async def load(cluster: Cluster, namespace: str, id: str) -> State:
     try:
         first = await cluster.get(CONFIG_MAP, namespace, name)
     except errors.NotFound:
-        return State()
+        return DeployerState()
     try:
         rest = [await cluster.get(CONFIG_MAP, namespace, part) for part in _parts(first)]
         data = b"".join(base64.b64decode(body["binaryData"][_KEY]) for body in (first, *rest))
@@ -79,8 +79,8 @@ def _parts(first: Body) -> list[str]:
 
 
 async def save(
-    cluster: Cluster, namespace: str, id: str, state: State, *, chunk: int = CHUNK_BYTES
-) -> State:
+    cluster: Cluster, namespace: str, id: str, state: DeployerState, *, chunk: int = CHUNK_BYTES
+) -> DeployerState:
     """Writes the state over the version that it was read at, and returns it at its new one.
 
     Raises Conflict or AlreadyExists when somebody was faster.
@@ -147,7 +147,7 @@ def _config_map(namespace: str, name: str, piece: bytes, parts: Iterable[str]) -
     }
 
 
-def show(state: State) -> dict[str, Any]:
+def show(state: DeployerState) -> dict[str, Any]:
     """The state as schemas/state.schema.json has it."""
     return {
         "version": "v1",
@@ -184,7 +184,7 @@ def _words(key: Key) -> tuple[str, str, str, str]:
     return key.group, key.kind, key.namespace, key.name
 
 
-def _parse(told: Mapping[str, Any], version: str) -> State:
+def _parse(told: Mapping[str, Any], version: str) -> DeployerState:
     if told["version"] != "v1":
         raise ValueError(f"version {told['version']!r} is not known here")
     revisions = {}
@@ -193,7 +193,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         revisions[Key("apps", "DaemonSet", namespace, short)] = {
             int(n): CommitId(commit) for n, commit in known.items()
         }
-    return State(
+    return DeployerState(
         repository=told["repository"],
         cluster=told["cluster"],
         last_good=told["lastGoodCommit"],
@@ -204,7 +204,7 @@ def _parse(told: Mapping[str, Any], version: str) -> State:
         digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
         revisions=revisions,
         drift={
-            Key(*words): Left(DriftPolicy(choice), since, said)
+            Key(*words): KnownDrift(DriftPolicy(choice), since, said)
             for *words, choice, since, said in told.get("drift", ())
         },
         approved=frozenset(Key(*words) for words in told.get("approved", ())),
@@ -228,7 +228,7 @@ async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
     return [config_map_name(id), *_parts(first)]
 
 
-async def known(cluster: Cluster, namespace: str) -> Mapping[str, State]:
+async def known(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
     """All states of a namespace, by the owner's id. Raises ClusterError."""
     return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
 

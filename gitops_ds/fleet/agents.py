@@ -21,7 +21,7 @@ from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, HealthState, Observation
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
@@ -37,7 +37,7 @@ class Agent:
 
     seen: Observation
     health: Health
-    state: State
+    state: DeployerState
     source: SourceStatus | None = None
     stale: str = ""
 
@@ -129,7 +129,7 @@ async def look(
         Agent(
             one,
             healths[one.daemonset.key],
-            states.get(owner(one), State()),
+            states.get(owner(one), DeployerState()),
             followed.get(owner(one)),
         )
         for one in seen
@@ -164,7 +164,7 @@ async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str,
         return {}
 
 
-async def _state(cluster: Cluster, namespace: str, id: str) -> State:
+async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
     try:
         return await state_store.load(cluster, namespace, id)
     except (
@@ -172,7 +172,7 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> State:
         errors.Invalid,
         errors.BadRequest,
     ):  # a reader without that right still sees the fleet
-        return State()
+        return DeployerState()
 
 
 async def described(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
@@ -193,7 +193,9 @@ def owner(seen: Observation) -> str:
     )
 
 
-def missing(key: Key, known: State, now: float, source: SourceStatus | None = None) -> Agent:
+def missing(
+    key: Key, known: DeployerState, now: float, source: SourceStatus | None = None
+) -> Agent:
     """An agent that was applied and is not in the cluster."""
     nothing = DaemonSet(key, "", {}, {}, ())
     return Agent(Observation(now, nothing, ()), health.judge(None), known, source)

@@ -17,7 +17,7 @@ from gitops_ds.fleet import fault_attribution
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.events.agents import Cover, Loss
+from gitops_ds.model.events.agents import LossCause, NodeLoss
 from gitops_ds.model.live import Node
 
 QUIET, LONGEST = 5.0, 30.0  # seconds without a further loss, and at most, before losses are told
@@ -31,14 +31,14 @@ class Lost:
     `bare` are nodes that had a pod, and have none now though they shall.
     """
 
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     told: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
     first: float = 0.0
     last: float = 0.0
 
     @property
-    def untold(self) -> tuple[Loss, ...]:
+    def untold(self) -> tuple[NodeLoss, ...]:
         """Those that nobody was told of, sorted by node."""
         return tuple(self.losses[node] for node in sorted(self.losses.keys() - self.told))
 
@@ -114,7 +114,7 @@ class _Rules:
         self.committed = _commit(before) != _commit(after)
         self.was, self.now = node_eligibility.read(was), node_eligibility.read(self._template)
 
-    def losses(self, now: Mapping[str, Node]) -> Iterator[Loss]:
+    def losses(self, now: Mapping[str, Node]) -> Iterator[NodeLoss]:
         """Nodes that are still there, and had the right to an agent but have it no longer."""
         for old in self._before.nodes:
             node = now.get(old.name)
@@ -124,16 +124,16 @@ class _Rules:
                 fault_attribution.by_itself(self.was, old) is Placement.RUN
                 and fault_attribution.by_itself(self.now, node) is not Placement.RUN
             ):
-                yield Loss(node.name, node_pools.pool_of(old, ()), *self._cause(old, node))
+                yield NodeLoss(node.name, node_pools.pool_of(old, ()), *self._cause(old, node))
 
-    def _cause(self, old: Node, node: Node) -> tuple[Cover, str]:
+    def _cause(self, old: Node, node: Node) -> tuple[LossCause, str]:
         if fault_attribution.by_itself(self.now, old) is not Placement.RUN:
-            return Cover.TEMPLATE, "its template was edited without a commit"
+            return LossCause.TEMPLATE, "its template was edited without a commit"
         if not self.now.selects(node):
             keys = sorted(
                 key for key in _keys(self.now) if old.labels.get(key) != node.labels.get(key)
             )
-            return Cover.LABEL, "; ".join(
+            return LossCause.LABEL, "; ".join(
                 _relabelled(key, old, node) for key in keys
             ) or "the node's labels changed"
         tolerated = tolerations.of_daemon(self._template.get("spec") or {})
@@ -145,7 +145,7 @@ class _Rules:
         said = (
             f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in new
         )
-        return Cover.TAINT, f"taint {', '.join(said)} was set"
+        return LossCause.TAINT, f"taint {', '.join(said)} was set"
 
 
 def _relabelled(key: str, old: Node, node: Node) -> str:
@@ -169,13 +169,13 @@ def _bare(
     )
 
 
-def _refused(bare: frozenset[str], now: Mapping[str, Node], refused: str) -> Iterator[Loss]:
+def _refused(bare: frozenset[str], now: Mapping[str, Node], refused: str) -> Iterator[NodeLoss]:
     """Nodes whose pod went and gets no successor."""
     for name in bare if refused else ():
-        yield Loss(
+        yield NodeLoss(
             name,
             node_pools.pool_of(now[name], ()),
-            Cover.REFUSED,
+            LossCause.REFUSED,
             f"a new pod is refused: {refused}",
         )
 

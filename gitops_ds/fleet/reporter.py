@@ -16,9 +16,9 @@ from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.agents import AgentLine
-from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.agents import AgentStatus
+from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.source_status import SourceStatus
 
 AGED = 30.0  # seconds between two looks at how old the picture is
@@ -44,7 +44,7 @@ class ReporterInput:
     watch was silent in seconds.
     """
 
-    states: Callable[[], Mapping[str, State]] = dict
+    states: Callable[[], Mapping[str, DeployerState]] = dict
     sources: Callable[[], Mapping[str, SourceStatus]] = dict
     ages: Callable[[], Mapping[str, float]] = dict
 
@@ -77,11 +77,11 @@ class Observing:
             home.cluster, home.namespace, self.standings, known.states, time.time
         )
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """What the other parts tell."""
         self.standings.hear(told)
 
-    def _tell(self, told: Record) -> None:
+    def _tell(self, told: Event) -> None:
         if self._acting.is_set():
             self._emit(told)
 
@@ -121,7 +121,7 @@ class Observing:
             await self._acting.wait()
             await self._statuses.run(self._acting.is_set)
 
-    def lines(self) -> Iterable[AgentLine]:
+    def lines(self) -> Iterable[AgentStatus]:
         """What metrics say of each agent that somebody of ours owns."""
         return (
             line(agent, self.standings)
@@ -130,10 +130,10 @@ class Observing:
         )
 
 
-def line(agent: Agent, standings: StatusTracker) -> AgentLine:
+def line(agent: Agent, standings: StatusTracker) -> AgentStatus:
     """One of them."""
     daemonset = agent.seen.daemonset
-    return AgentLine(
+    return AgentStatus(
         namespace=agent.key.namespace,
         name=agent.key.name,
         ready=agent.health.state is HealthState.HEALTHY,

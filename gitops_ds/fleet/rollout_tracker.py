@@ -15,7 +15,7 @@ from gitops_ds.model.events.agents import (
     RolloutFailed,
     RolloutStarted,
 )
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId
 
@@ -36,7 +36,7 @@ class TrackedRollout:
 
 def follow(
     before: TrackedRollout | None, seen: Observation, health: Health, since: float
-) -> tuple[TrackedRollout | None, tuple[Record, ...]]:
+) -> tuple[TrackedRollout | None, tuple[Event, ...]]:
     """The rollout after a look, and what to tell.
 
     The first look at a DaemonSet that is older than `since` only learns what goes on: it may have
@@ -53,7 +53,7 @@ def follow(
                 daemonset.uid, commit, current.hash, began, not _is_done(health)
             ), ()
         before = TrackedRollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
-    now, told = before, list[Record]()
+    now, told = before, list[Event]()
     if commit and commit != before.commit:
         now = replace(now, commit=commit)
         told.append(

@@ -22,7 +22,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 from gitops_ds.telemetry import kstatus
 
@@ -44,7 +44,7 @@ class StatusWriter:
         cluster: Cluster,
         namespace: str,
         standings: StatusTracker,
-        states: Callable[[], Mapping[str, State]],
+        states: Callable[[], Mapping[str, DeployerState]],
         clock: Callable[[], float],
     ) -> None:
         self._cluster, self._namespace, self._standings = cluster, namespace, standings

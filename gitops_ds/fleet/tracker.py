@@ -23,16 +23,16 @@ from gitops_ds.fleet.node_coverage import Lost
 from gitops_ds.fleet.rollout_tracker import TrackedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.agents import CoverageLost, HealthChanged, Loss
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.agents import CoverageLost, HealthChanged, NodeLoss
 from gitops_ds.model.events.base import (
     ActionFailed,
     Decided,
     Emit,
+    Event,
     Performed,
-    Record,
 )
-from gitops_ds.model.events.deployer import PassEnded, SourceChanged
+from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 
@@ -40,7 +40,7 @@ GATHERED = 0.5  # seconds: what comes close together is looked at once
 # As controller/caches.OLDEST_PICTURE, whose module a reader of standings does not load.
 OLDEST_PICTURE = 660.0  # seconds
 SHARE = 0.05  # of a core, at most, goes into looking while everything moves
-NOTHING = State()
+NOTHING = DeployerState()
 AT_A_TIME = 0.02  # seconds of looking before others have their turn
 
 
@@ -109,7 +109,7 @@ class StatusTracker:
     def __init__(
         self,
         controller: WatchedController,
-        states: Callable[[], Mapping[str, State]],
+        states: Callable[[], Mapping[str, DeployerState]],
         clock: Callable[[], float],
         emit: Emit = lambda _: None,
         *,
@@ -181,12 +181,12 @@ class StatusTracker:
         self._due |= keys
         self._news.set()
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let
         in.
         """
         match told:
-            case PassEnded() | SourceChanged():
+            case Reconciled() | SourceChanged():
                 ours = {
                     agent.key
                     for agent in self.agents()
@@ -238,7 +238,7 @@ class StatusTracker:
             for alarm in self._alarms.values():
                 alarm.cancel()
 
-    def losses(self, key: Key) -> tuple[Loss, ...]:
+    def losses(self, key: Key) -> tuple[NodeLoss, ...]:
         """The nodes that lost the agent though no commit says so, and did not get it back."""
         memory = self._memories.get(key)
         return tuple(memory.lost.losses.values()) if memory else ()

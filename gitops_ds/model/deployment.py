@@ -19,7 +19,7 @@ class HeldCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class KnownDrift:
     """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in
     words.
     """
@@ -44,7 +44,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DeployerState:
     """All that must survive a restart and is not in Git or on the objects themselves.
 
     `inventory` names what was applied and not yet deleted, `agents` the agent of the repository
@@ -65,7 +65,7 @@ class State:
     agents: Mapping[Key, str] = field(default_factory=dict)
     digests: Mapping[Key, Digest] = field(default_factory=dict)
     revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
-    drift: Mapping[Key, Left] = field(default_factory=dict)
+    drift: Mapping[Key, KnownDrift] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     waiting: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = field(default_factory=dict)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drifted, DriftPolicy, FieldChange
-from gitops_ds.model.deployment import Left
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import DriftContested, DriftDetected, DriftHeld
+from gitops_ds.model.deployment import KnownDrift
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.plan import field_managers, rollout_impact
@@ -250,8 +250,8 @@ def pointer(path: Path) -> str:
 
 
 def standing(
-    drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float
-) -> Mapping[Key, Left]:
+    drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float
+) -> Mapping[Key, KnownDrift]:
     """The drift that a pass found, as it is remembered; `before` is what stood then. What is held
     counts from its first sight.
     """
@@ -261,7 +261,7 @@ def standing(
         if was is not None and was.choice is DriftPolicy.HOLD and one.choice is DriftPolicy.CORRECT:
             found[key] = was  # its time is over, and stays over until it is corrected
         else:
-            found[key] = Left(
+            found[key] = KnownDrift(
                 one.choice,
                 was.since if was is not None and was.choice is one.choice else now,
                 words(one),
@@ -270,8 +270,8 @@ def standing(
 
 
 def news(
-    drifted: Mapping[Key, Drifted], before: Mapping[Key, Left], now: float, hold_for: float
-) -> Iterator[Record]:
+    drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float, hold_for: float
+) -> Iterator[Event]:
     """What is to be told of the drift that a pass found: each change once."""
     for key, left in standing(drifted, before, now).items():
         was, one = before.get(key), drifted[key]
@@ -279,4 +279,4 @@ def news(
             continue
         yield (DriftContested if one.contested else DriftDetected)(now, key, one, left.words)
         if one.choice is DriftPolicy.HOLD:
-            yield DriftHeld(now, key, one, left.words, left.since + hold_for)
+            yield DriftPaused(now, key, one, left.words, left.since + hold_for)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from gitops_ds.model.change import DriftPolicy, Refusal
-from gitops_ds.model.deployment import Left
+from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.objects import Body, Digest, Key
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.impersonation import Impersonation
@@ -59,7 +59,7 @@ class PlanContext:
     approved: str = ""
     applied: Mapping[Key, Digest] = field(default_factory=dict)
     condemned: frozenset[Key] = frozenset()
-    left: Mapping[Key, Left] = field(default_factory=dict)
+    left: Mapping[Key, KnownDrift] = field(default_factory=dict)
     now: float = 0.0
     hold_for: float = HOLD_SECONDS
     drift_of_agent: Mapping[str, DriftPolicy] = field(default_factory=dict)

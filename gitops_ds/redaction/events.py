@@ -9,7 +9,7 @@ from typing import Any
 
 from gitops_ds.model.change import Change, FieldChange, Plan, Refusal
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.patterns import HIDDEN
 
@@ -27,11 +27,11 @@ class Discreet:
         self._tell = tell
         self.secret: frozenset[Key] = frozenset()
 
-    def __call__(self, told: Record) -> None:
+    def __call__(self, told: Event) -> None:
         """Passes the record on."""
         self._tell(self._hidden(told) if self.secret else told)
 
-    def _hidden(self, told: Record) -> Record:
+    def _hidden(self, told: Event) -> Event:
         match told:
             case deployer.Planned(plan=plan):
                 return replace(told, plan=self._plan(plan))
@@ -43,9 +43,9 @@ class Discreet:
                 )
             case deployer.NotApplied(change=change, refusal=refusal):
                 return replace(told, change=self._change(change), refusal=self._refusal(refusal))
-            case deployer.Withheld(refusal=refusal):
+            case deployer.ChangeSkipped(refusal=refusal):
                 return replace(told, refusal=self._refusal(refusal))
-            case deployer.PassEnded(refusals=refusals):
+            case deployer.Reconciled(refusals=refusals):
                 return replace(told, refusals=tuple(map(self._refusal, refusals)))
             case _:
                 return self._words(told)
@@ -67,10 +67,10 @@ class Discreet:
             refusal, message=f"{refusal.key}: {refusal.guard}; {HIDDEN}, for a Secret holds it"
         )
 
-    def _words(self, told: Any) -> Record:
+    def _words(self, told: Any) -> Event:
         """A record about one object that says something of it in words of its own."""
         key, words = getattr(told, "object", None), getattr(told, "words", None)
-        known: Record = (
+        known: Event = (
             replace(told, words=HIDDEN) if key in self.secret and isinstance(words, str) else told
         )
         return known

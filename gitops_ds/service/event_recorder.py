@@ -18,15 +18,15 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.model import plain_text
 from gitops_ds.model.cluster import Cluster, PatchType
-from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.objects import EVENT
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry.kube_events import (
     UPSTREAM,
     EventCorrelator,
+    EventRecorder,
     EventSeries,
     InvolvedObject,
-    Reporter,
 )
 
 WAITING_AT_MOST = 100
@@ -39,7 +39,7 @@ async def beside(cluster: Cluster, state: InvolvedObject | None, tell: Emit) -> 
     """What is told here is told to `tell`, and goes to the cluster's own event log."""
     told = Events(cluster, state)
 
-    def emit(record: Record) -> None:
+    def emit(record: Event) -> None:
         tell(record)
         told.hear(record)
 
@@ -56,10 +56,10 @@ class Events:
     def __init__(self, cluster: Cluster, state: InvolvedObject | None = None) -> None:
         """The deployer's events stand on `state`; without it they are not told."""
         self._cluster = cluster
-        self._reporter, self._condenser = Reporter(state), EventCorrelator()
+        self._reporter, self._condenser = EventRecorder(state), EventCorrelator()
         self._waiting: asyncio.Queue[EventSeries] = asyncio.Queue(WAITING_AT_MOST)
 
-    def hear(self, record: Record) -> None:
+    def hear(self, record: Event) -> None:
         """Remembers the record's events; one too many is dropped."""
         for told in self._reporter.told(record):
             entry = self._condenser.take(told, record.at)

@@ -30,10 +30,10 @@ from gitops_ds.git import address, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.control_requests import Push
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.deployer import NewCommit, PassFailed
-from gitops_ds.model.events.requests import PassedOn
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.deployer import NewCommit, ReconcileFailed
+from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, Digest
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Unverified, Verified
@@ -162,11 +162,11 @@ class GitDeployer(runnable.DeployerPart):
         if self.loop is not None and (self._settings.schedule or self._polling.due()):
             self.loop.request()
 
-    def _hear(self, told: Record) -> None:
+    def _hear(self, told: Event) -> None:
         match told:
             case NewCommit():
                 self._polling.found()
-            case PassedOn():
+            case PushForwarded():
                 self._polling.hooked()
             case _:
                 pass
@@ -352,7 +352,7 @@ class GitDeployer(runnable.DeployerPart):
         called, refused, states = (
             open_repository.identity(self._where),
             dict[str, errors.SourceError](),
-            dict[str, State](),
+            dict[str, DeployerState](),
         )
         with contextlib.suppress(errors.ClusterError):  # Git's error is what is told
             states |= await state_store.known(
@@ -399,7 +399,9 @@ class GitDeployer(runnable.DeployerPart):
                         raise
                     is_new, said, self._first_error = str(error) != said, str(error), error
                 if is_new:
-                    self._around.tell(PassFailed(time.time(), said, self._settings.retry_interval))
+                    self._around.tell(
+                        ReconcileFailed(time.time(), said, self._settings.retry_interval)
+                    )
                 self._looked = True
                 if (status := self.status) and status.id:
                     saver.show(status, write=is_new)

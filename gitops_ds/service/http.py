@@ -13,7 +13,7 @@ from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import reporter
-from gitops_ds.model.events.base import Emit, Record
+from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.source_status import EFFECTS
 from gitops_ds.service.runnable import DeployerPart, Runnable
 from gitops_ds.settings.page import Readiness
@@ -35,7 +35,7 @@ class EventBus:
 
     hearing: list[Emit]
 
-    def tell(self, told: Record) -> None:
+    def tell(self, told: Event) -> None:
         """Passes it on."""
         for hear in self.hearing:
             hear(told)
@@ -97,7 +97,7 @@ async def served(
     from gitops_ds.telemetry import metrics
     from gitops_ds.web import server
 
-    inside = metrics.Inside(
+    inside = metrics.MetricsSource(
         agents=asked.observed.lines,
         requests=lambda: asked.tally.answered,
         waiting=lambda: asked.controller.waiting,

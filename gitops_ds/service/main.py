@@ -25,7 +25,7 @@ from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.controller.journal.files import Journal
 from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.service import event_recorder, http, leadership, otel
@@ -35,7 +35,7 @@ from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
     from gitops_ds.service.git_deployer import GitDeployer
-    from gitops_ds.service.notifications.dispatcher import Notifying
+    from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
     from gitops_ds.service.template_deployer import Templating
 
 Say = Callable[[str], None]
@@ -152,7 +152,7 @@ def _asked_to_stop() -> asyncio.Event:
     return stopping
 
 
-def _remembered(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, State]:
+def _remembered(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, DeployerState]:
     """What each owner remembers, by its id; of those that looked once."""
     loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
     return {loop.owner: loop.deployer_state for loop in loops if loop.deployer_state is not None}
@@ -163,13 +163,13 @@ def _sources(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, Sour
     return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
 
-def _news(service: Service, cluster: Cluster, hearers: EventBus) -> Notifying | None:
+def _news(service: Service, cluster: Cluster, hearers: EventBus) -> NotificationDispatcher | None:
     """Who tells people outside of the cluster, where the settings ask for it."""
     if not (service.notify or any(one.forge for one in service.repositories)):
         return None
     from gitops_ds.service.notifications import dispatcher
 
-    news = dispatcher.Notifying(service, cluster, hearers.tell)
+    news = dispatcher.NotificationDispatcher(service, cluster, hearers.tell)
     hearers.hearing.append(news.hear)
     return news
 

@@ -15,16 +15,16 @@ from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.bundle import Manifest, Pool
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import GitTook
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
-from gitops_ds.web.page.event_feed import Happened
-from gitops_ds.web.page.view import Event
+from gitops_ds.web.page.event_feed import EventFeed
+from gitops_ds.web.page.view import PageEvent
 from gitops_ds.web.server import Routes
 
 PATIENCE = 0.02  # seconds that a page waits for Git; what comes later is shown then
@@ -63,7 +63,7 @@ class Shown:
     ) -> None:
         self._cluster, self._standings, self._followed = cluster, standings, followed
         self._version, self._moved = 1, asyncio.Event()
-        self._happened = Happened(self._move)
+        self._happened = EventFeed(self._move)
         self._looked = 0.0
         self._infos: dict[str, CommitInfo | None] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -94,17 +94,17 @@ class Shown:
         """The status of each followed repository."""
         return tuple(one.status for one in self._followed() if one.status is not None)
 
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[PageEvent]:
         """What happened, newest first."""
         return self._happened.events()
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """One more record. The time of the last look at Git is drawn anew once a minute; a look
         that finds nothing is no change.
         """
         self._happened.hear(told)
         if (
-            isinstance(told, GitTook)
+            isinstance(told, GitTimed)
             and told.well
             and not 0 <= told.at - self._looked < LOOKS_EVERY
         ):

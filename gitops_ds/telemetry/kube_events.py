@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard, TypeVar
 
 from gitops_ds.model.decision import Action, DeleteCause, DeletePod
-from gitops_ds.model.events.agents import Standing
-from gitops_ds.model.events.base import ControllerEvent, Decided, Record
-from gitops_ds.model.events.deployer import CommitRejected, DriftFact
+from gitops_ds.model.events.agents import AgentEvent
+from gitops_ds.model.events.base import ControllerEvent, Decided, Event
+from gitops_ds.model.events.deployer import CommitRejected, DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key
 from gitops_ds.telemetry import rejections
@@ -61,7 +61,7 @@ UPSTREAM = frozenset(
 
 
 @dataclass(slots=True)
-class Reporter:
+class EventRecorder:
     """Turns events into Kubernetes events; those of a deployer are about its `state`. It remembers
     the UIDs of DaemonSets.
     """
@@ -69,7 +69,7 @@ class Reporter:
     state: InvolvedObject | None = None
     _uids: dict[Key, str] = field(default_factory=dict)
 
-    def told(self, event: Record) -> tuple[KubeEvent, ...]:
+    def told(self, event: Event) -> tuple[KubeEvent, ...]:
         """The Kubernetes events of an event; none for an event that only logs contain."""
         if isinstance(event, Decided):
             if not event.performed:
@@ -79,7 +79,7 @@ class Reporter:
         found = kube_event(event, self._state(event))
         return (found,) if found else ()
 
-    def _state(self, event: Record) -> InvolvedObject | None:
+    def _state(self, event: Event) -> InvolvedObject | None:
         if isinstance(event, ControllerEvent):
             return self._daemonset(event.daemonset)
         if isinstance(event, LeaderElected):  # about the lease, where no repository is followed
@@ -91,7 +91,7 @@ class Reporter:
         return _daemonset(key, self._uids.get(key, ""))
 
 
-def kube_event(event: Record, state: InvolvedObject | None) -> KubeEvent | None:
+def kube_event(event: Event, state: InvolvedObject | None) -> KubeEvent | None:
     """The Kubernetes event of an event that has a reason: about a DaemonSet, else about `state`."""
     about = _involved(event, state)
     if about is None or not event.kube_reason:
@@ -102,11 +102,11 @@ def kube_event(event: Record, state: InvolvedObject | None) -> KubeEvent | None:
     return KubeEvent(about, event.kube_reason, message, event.kube_warning)
 
 
-def _involved(event: Record, state: InvolvedObject | None) -> InvolvedObject | None:
+def _involved(event: Event, state: InvolvedObject | None) -> InvolvedObject | None:
     match event:
-        case Standing(daemonset=key, uid=uid):
+        case AgentEvent(daemonset=key, uid=uid):
             return _daemonset(key, uid)
-        case DriftFact(object=key, drifted=drifted) if key.is_daemonset and state is not None:
+        case DriftEvent(object=key, drifted=drifted) if key.is_daemonset and state is not None:
             return _daemonset(key, drifted.uid)
         case _:
             return state

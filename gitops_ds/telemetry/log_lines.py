@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import CommitRejected
 from gitops_ds.model.events.event_type import Level
 from gitops_ds.redaction import texts
@@ -15,24 +15,24 @@ from gitops_ds.telemetry import rejections
 LEVELS = tuple(Level)
 
 
-def line(event: Record) -> str | None:
+def line(event: Event) -> str | None:
     """The text of the event, redacted; None for an event that is for programs only."""
     text = rejections.text(event) if isinstance(event, CommitRejected) else event.text()
     return texts.words(text) if text else None
 
 
-def matters(event: Record, least: str) -> bool:
+def matters(event: Event, least: str) -> bool:
     """Whether a log of level `least` contains the event."""
     return LEVELS.index(event.level) >= LEVELS.index(Level(least))
 
 
-def dated(event: Record) -> str:
+def dated(event: Event) -> str:
     """Time (UTC), level and text of the event, as in the log; empty without a text."""
     text = line(event)
     return f"{timestamps.text(event.at)} {event.level:<7} {text}" if text else ""
 
 
-def as_json(event: Record) -> dict[str, Any] | None:
+def as_json(event: Event) -> dict[str, Any] | None:
     """Time, level, kind, message, the declared keys, the object and details of the event; None for
     an event that JSON logs leave out.
     """

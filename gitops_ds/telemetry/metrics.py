@@ -18,8 +18,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gitops_ds.model.decision import NodeCounts
-from gitops_ds.model.events.agents import AgentLine
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.agents import AgentStatus
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import Sample
 from gitops_ds.model.source_status import Condition, SourceStatus
 
@@ -29,7 +29,7 @@ GIT_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class MetricsSource:
     """What is asked of the service itself at each scrape.
 
     `requests` are those to the API server by method and code, `waiting` the agents that wait for a
@@ -37,7 +37,7 @@ class Inside:
     status of each followed repository.
     """
 
-    agents: Callable[[], Iterable[AgentLine]] = tuple
+    agents: Callable[[], Iterable[AgentStatus]] = tuple
     requests: Callable[[], Mapping[tuple[str, str], int]] = dict
     waiting: Callable[[], int] = int
     ages: Callable[[], Mapping[str, float]] = dict
@@ -47,7 +47,7 @@ class Inside:
 class _Standing(Collector):
     """How things stand, at each scrape anew."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: MetricsSource) -> None:
         self._inside = inside
 
     def collect(self) -> Iterator[Metric]:
@@ -79,7 +79,7 @@ class _Standing(Collector):
         yield from _sources(self._inside.sources())
 
 
-def _agents(agents: Sequence[AgentLine]) -> Iterator[Metric]:
+def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     told = [*which, "ready", "health", "sync", "suspended", "revision"]
     info = GaugeMetricFamily(
@@ -199,14 +199,14 @@ _LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
 class Metrics:
     """The service's own metrics in a registry of their own."""
 
-    def __init__(self, inside: Inside | None = None) -> None:
+    def __init__(self, inside: MetricsSource | None = None) -> None:
         """All begin at zero."""
         self._registry = CollectorRegistry()
-        self._registry.register(_Standing(inside or Inside()))
+        self._registry.register(_Standing(inside or MetricsSource()))
         self._metrics = {one.name: one.register(self._registry) for one in _DEFINITIONS}
         self.add(Sample("gitopsds_leader"))  # a service without replicas
 
-    def hear(self, event: Record) -> None:
+    def hear(self, event: Event) -> None:
         """Adds the samples of an event."""
         for sample in event.samples():
             self.add(sample)

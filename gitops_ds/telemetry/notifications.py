@@ -12,11 +12,15 @@ from typing import Any
 import orjson
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.events.agents import Standing
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import CommitRejected, PassFailed, PassTook
+from gitops_ds.model.events.agents import AgentEvent
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import (
+    CommitRejected,
+    ReconcileFailed,
+    ReconcileTimed,
+)
 from gitops_ds.model.events.event_type import Notice
-from gitops_ds.model.events.notifications import News
+from gitops_ds.model.events.notifications import Notification
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry import log_lines, rejections
 
@@ -26,27 +30,27 @@ LINES = 20  # of a message to a chat
 
 
 @dataclass(slots=True)
-class Fold:
+class NotificationBuilder:
     """Turns events into notifications. Failures that may resolve without a person are reported
     after a while.
     """
 
-    _waiting: dict[str, News] = field(default_factory=dict)
+    _waiting: dict[str, Notification] = field(default_factory=dict)
 
-    def hear(self, event: Record, repository: str) -> News | None:
+    def hear(self, event: Event, repository: str) -> Notification | None:
         """The notification of an event of the deployer of `repository`, empty for other events."""
-        if isinstance(event, PassTook):
+        if isinstance(event, ReconcileTimed):
             return self._overdue(event, repository)
         notice = event.notice()
         if notice is None:
             return None
         found = _notification(event, notice, repository)
-        if isinstance(event, PassFailed) and event.retry_in is not None:
+        if isinstance(event, ReconcileFailed) and event.retry_in is not None:
             self._waiting.setdefault(repository, found)
             return None
         return found
 
-    def _overdue(self, event: PassTook, repository: str) -> News | None:
+    def _overdue(self, event: ReconcileTimed, repository: str) -> Notification | None:
         if event.well:
             self._waiting.pop(repository, None)
             return None
@@ -54,19 +58,19 @@ class Fold:
         return waiting if waiting and event.at - waiting.at >= PATIENCE else None
 
 
-def _notification(event: Record, notice: Notice, repository: str) -> News:
+def _notification(event: Event, notice: Notice, repository: str) -> Notification:
     """The notification; one without a mark of its own differs from others by its text."""
     rejected = rejections.notification(event) if isinstance(event, CommitRejected) else ""
     text = rejected or notice.text or log_lines.line(event) or ""
     text = texts.words(" ".join(text.split()))
     text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
     key = notice.key
-    return News(
+    return Notification(
         notice.topic,
         event.at,
         text,
         notice.mark or text,
-        repository="" if isinstance(event, Standing) else repository,
+        repository="" if isinstance(event, AgentEvent) else repository,
         commit=notice.commit,
         agent=f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else "",
     )
@@ -80,22 +84,22 @@ class MessageFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class NotificationBatch:
     """What is sent at once: the news, how many more were left out because there were too many, and
     of which cluster.
     """
 
-    items: Sequence[News]
+    items: Sequence[Notification]
     omitted: int = 0
     cluster: str = ""
 
 
-def body(format: MessageFormat, letter: Letter) -> bytes:
+def body(format: MessageFormat, letter: NotificationBatch) -> bytes:
     """The body of the request."""
     return orjson.dumps(_chat(letter) if format is MessageFormat.SLACK else _document(letter))
 
 
-def _chat(letter: Letter) -> Mapping[str, Any]:
+def _chat(letter: NotificationBatch) -> Mapping[str, Any]:
     """https://docs.slack.dev/messaging/formatting-message-text; Mattermost, Rocket.Chat and Discord
     (`/slack`) take it as well.
     """
@@ -104,7 +108,7 @@ def _chat(letter: Letter) -> Mapping[str, Any]:
     return {"text": "\n".join([*lines, *([f"and {more} more"] if more else [])])}
 
 
-def _line(item: News, cluster: str) -> str:
+def _line(item: Notification, cluster: str) -> str:
     where = f"{cluster}: " if cluster else ""
     mark = "warning " if item.loud else ""
     return f"{mark}*{item.topic}* {_escaped(where + item.message)}"
@@ -115,7 +119,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _document(letter: Letter) -> Mapping[str, Any]:
+def _document(letter: NotificationBatch) -> Mapping[str, Any]:
     items = [
         {
             "id": item.id,

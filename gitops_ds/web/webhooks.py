@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.requests import HookHeard, HookResult
+from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
 from gitops_ds.web import webhook_payloads
 
 MAX_BYTES = 1 << 20
@@ -86,7 +86,7 @@ class WebhookResponse:
     """What is answered: the status, a result for the metric, and words."""
 
     status: int
-    result: HookResult
+    result: WebhookResult
     words: str
     forge: str = ""
     woken: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Hooks:
             said = await self._read(request)
         except _Refused as refused:
             said = refused.answer
-        self._tell(HookHeard(self._clock(), said.result, said.forge, said.woken))
+        self._tell(WebhookReceived(self._clock(), said.result, said.forge, said.woken))
         body = {
             "result": said.result.value,
             "message": said.words,
@@ -141,14 +141,14 @@ class Hooks:
 
     async def _read(self, request: web.Request) -> WebhookResponse:
         if self.at_once >= AT_ONCE:
-            return WebhookResponse(503, HookResult.LIMITED, "too many requests at once")
+            return WebhookResponse(503, WebhookResult.LIMITED, "too many requests at once")
         if not self._anybody.take(self._clock()):
-            return WebhookResponse(429, HookResult.LIMITED, "too many requests")
+            return WebhookResponse(429, WebhookResult.LIMITED, "too many requests")
         self.at_once += 1
         try:
             body = await self._body(request)
             if not self._bytes.take(self._clock(), len(body)):
-                return WebhookResponse(429, HookResult.LIMITED, "too many bytes")
+                return WebhookResponse(429, WebhookResult.LIMITED, "too many bytes")
             targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
             # Hashing lets go of the interpreter's lock.
             proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
@@ -158,14 +158,14 @@ class Hooks:
 
     async def _body(self, request: web.Request) -> bytes:
         too_large = WebhookResponse(
-            413, HookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes"
+            413, WebhookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes"
         )
         if (request.content_length or 0) > self._max_bytes:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise _Refused(
                 WebhookResponse(
-                    415, HookResult.MALFORMED, "a body is sent as it is, not compressed"
+                    415, WebhookResult.MALFORMED, "a body is sent as it is, not compressed"
                 )
             )
         if not webhook_payloads.may_prove(request.headers):
@@ -181,13 +181,13 @@ class Hooks:
             raise _Refused(
                 WebhookResponse(
                     408,
-                    HookResult.TOO_SLOW,
+                    WebhookResult.TOO_SLOW,
                     f"the body took more than {self._body_seconds:.0f} seconds",
                 )
             ) from None
         except web.RequestPayloadError:
             raise _Refused(
-                WebhookResponse(400, HookResult.MALFORMED, "the body broke off")
+                WebhookResponse(400, WebhookResult.MALFORMED, "the body broke off")
             ) from None
         return bytes(found)
 
@@ -215,17 +215,17 @@ class Hooks:
             return _UNSIGNED
         now, proof = self._clock(), next(iter(proofs.values()))
         if not self._known.take(now):
-            return WebhookResponse(429, HookResult.LIMITED, "too many deliveries", proof.forge)
+            return WebhookResponse(429, WebhookResult.LIMITED, "too many deliveries", proof.forge)
         try:
             news = webhook_payloads.news(headers, body)
         except webhook_payloads.Malformed as error:
-            return WebhookResponse(400, HookResult.MALFORMED, str(error), proof.forge)
+            return WebhookResponse(400, WebhookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
             return WebhookResponse(
-                409, HookResult.REPLAYED, "this delivery was here before", proof.forge
+                409, WebhookResult.REPLAYED, "this delivery was here before", proof.forge
             )
         if news.ping:
-            return WebhookResponse(202, HookResult.PING, "well received", proof.forge)
+            return WebhookResponse(202, WebhookResult.PING, "well received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
         meant = [
             target for target in believers if webhook_payloads.means(news, target.addresses)
@@ -236,7 +236,7 @@ class Hooks:
             )
         return WebhookResponse(
             202,
-            HookResult.ACCEPTED,
+            WebhookResult.ACCEPTED,
             "looking now",
             proof.forge,
             tuple(target.id for target in meant),
@@ -244,7 +244,7 @@ class Hooks:
 
 
 _UNSIGNED = WebhookResponse(
-    401, HookResult.UNAUTHORIZED, "not signed by a secret that is known here"
+    401, WebhookResult.UNAUTHORIZED, "not signed by a secret that is known here"
 )
 
 

@@ -22,7 +22,7 @@ from gitops_ds.commands.support_dump import collect
 from gitops_ds.commands.support_dump.collect import Dump, DumpLimits, DumpOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.model.change import DriftPolicy
-from gitops_ds.model.deployment import HeldCommit, Left, State
+from gitops_ds.model.deployment import DeployerState, HeldCommit, KnownDrift
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     DAEMONSET,
@@ -104,12 +104,14 @@ notify:
 """
 
 
-def remembered(plant: Plants) -> State:
-    return State(
+def remembered(plant: Plants) -> DeployerState:
+    return DeployerState(
         repository=f"https://bot:{plant('state')}@git.example.com/fleet.git",
         held=(HeldCommit(CommitId("a" * 40), f"refused: DB_PASS={plant('held')}", 1.0),),
         inventory=frozenset([AGENT]),
-        drift={AGENT: Left(DriftPolicy.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')},
+        drift={
+            AGENT: KnownDrift(DriftPolicy.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')
+        },
     )
 
 

@@ -14,7 +14,7 @@ from gitops_ds import errors, simulator
 from gitops_ds.client.fence import Fence, Fenced
 from gitops_ds.client.leader_election import Candidate, LeaseTiming
 from gitops_ds.client.leader_lease import Clocks, Election
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.leader_election import LeaderElected, LeaderLost
 from gitops_ds.model.objects import CONFIG_MAP, LEASE
 from tests.simulator.stand import Stand, play, stand
@@ -27,7 +27,7 @@ class One:
 
     def __init__(self, there: Stand, name: str) -> None:
         clock = asyncio.get_running_loop().time
-        self.told: list[Record] = []
+        self.told: list[Event] = []
         self.turns: list[bool] = []
         self.fence = Fence(clock)
         self.cluster = Fenced(there.cluster, self.fence)

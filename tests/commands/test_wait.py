@@ -17,7 +17,7 @@ from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
@@ -56,7 +56,7 @@ async def apply_by(there: Stand, commit: CommitId) -> None:
         there.people,
         "gitops-ds",
         "fleet.main",
-        replace(known or State(), last_good=commit, last_attempted=commit),
+        replace(known or DeployerState(), last_good=commit, last_attempted=commit),
     )
 
 

@@ -18,7 +18,7 @@ from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
@@ -26,7 +26,7 @@ from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import InvolvedObject, Reporter
+from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
 from tests.deployer.test_loop import History, Scene
 from tests.deployer.test_template_source import agent
 
@@ -50,7 +50,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, heard, client = History(), list[Record](), cluster.client()
+            history, heard, client = History(), list[Event](), cluster.client()
             source = revision_selector.RevisionSource(
                 history.tip,
                 history.snapshot,
@@ -81,7 +81,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
 
 
 def withheld(scene: Scene) -> list[tuple[str, str]]:
-    told = (record.refusal for record in scene.heard if isinstance(record, deployer.Withheld))
+    told = (record.refusal for record in scene.heard if isinstance(record, deployer.ChangeSkipped))
     return [(refusal.guard, str(refusal.key)) for refusal in told]
 
 
@@ -94,7 +94,7 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         changed = SECRET_IN_GIT.replace(encoded, base64.b64encode(b"hush-hush-4712").decode())
         scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{changed}")
         await scene.settle()
-        reporter = Reporter(STATE)
+        reporter = EventRecorder(STATE)
         told: list[object] = [event for record in scene.heard for event in reporter.told(record)]
         for record in scene.heard:
             told += [log_lines.line(record), log_lines.as_json(record)]

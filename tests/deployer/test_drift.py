@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.pipeline import prepare
 from tests.deployer.test_loop import AGENT, Scene, play
@@ -46,7 +46,7 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
         await changed(scene)
         await asyncio.sleep(2)  # nobody asked for a pass
         assert await scene.image() == "1"
-        assert [type(one) for one in scene.told(deployer.DriftFact)] == [
+        assert [type(one) for one in scene.told(deployer.DriftEvent)] == [
             deployer.DriftDetected,
             deployer.DriftCorrected,
         ]
@@ -80,7 +80,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         for _ in range(4):
             await scene.settle()
         assert await scene.image() == "1"
-        facts = [type(one).__name__ for one in scene.told(deployer.DriftFact)]
+        facts = [one.event_type.kind for one in scene.told(deployer.DriftEvent)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
     play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
@@ -90,13 +90,13 @@ def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> Non
     async def script(scene: Scene) -> None:
         await begun(scene)
         await scene.settle()
-        before = len(scene.told(deployer.PassEnded))
+        before = len(scene.told(deployer.Reconciled))
         for _ in range(7):
             await scene.settle()
-        assert len(scene.told(deployer.PassEnded)) == before
+        assert len(scene.told(deployer.Reconciled)) == before
         for _ in range(12):
             await scene.settle()
-        assert before + 1 <= len(scene.told(deployer.PassEnded)) <= before + 2
+        assert before + 1 <= len(scene.told(deployer.Reconciled)) <= before + 2
         scene.client.count.reset()
         for _ in range(12):
             await scene.settle()
@@ -206,7 +206,7 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await begun(scene)
         await scene.settle()
         scene.loop.stop()
-        heard: list[Record] = []
+        heard: list[Event] = []
         place = DeployTarget(
             scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
         )
@@ -224,6 +224,6 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await running
         live = await scene.cluster.get(DAEMONSET, "default", "agent")
         assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
-        assert [told for told in heard if isinstance(told, deployer.DriftFact)] == []
+        assert [told for told in heard if isinstance(told, deployer.DriftEvent)] == []
 
     play(script)

@@ -16,7 +16,7 @@ from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.signatures import Unverified, Verified
@@ -39,7 +39,7 @@ def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew()
         await scene.cluster.delete(DAEMONSET, "default", "agent")
         await asyncio.sleep(10)
         assert await scene.image() == "1"
-        assert len(scene.told(deployer.PassFailed)) == 1, "told once"
+        assert len(scene.told(deployer.ReconcileFailed)) == 1, "told once"
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await asyncio.sleep(600)
@@ -112,7 +112,7 @@ def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -
         assert any(
             "went back" in told.message
             for told in scene.heard
-            if isinstance(told, deployer.PassFailed)
+            if isinstance(told, deployer.ReconcileFailed)
         )
         await changed(scene)
         await asyncio.sleep(10)
@@ -145,7 +145,7 @@ class Signed:
 
 
 async def loop_of(
-    signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Record], *, follows: bool
+    signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Event], *, follows: bool
 ) -> deployer_loop.Loop:
     history = signed.history
     source = revision_selector.RevisionSource(
@@ -169,7 +169,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
-            signed, heard = Signed(), list[Record]()
+            signed, heard = Signed(), list[Event]()
             signed.history.push(AGENT.format(tag="1"))
             loop = await loop_of(signed, cluster, heard, follows=follows)
             running = asyncio.create_task(loop.run())
@@ -179,7 +179,7 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
             signed.history.push(AGENT.format(tag="2"))
             await scene.settle()
             assert await scene.image() == ("2" if follows else "1")
-            failed = [told for told in heard if isinstance(told, deployer.PassFailed)]
+            failed = [told for told in heard if isinstance(told, deployer.ReconcileFailed)]
             assert len(failed) == (0 if follows else 1)
             await changed(scene)
             await asyncio.sleep(10)
@@ -197,7 +197,7 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
-            signed, heard = Signed(), list[Record]()
+            signed, heard = Signed(), list[Event]()
             first = signed.history.push(AGENT.format(tag="1"))
             loop = await loop_of(signed, cluster, heard, follows=True)
             running = asyncio.create_task(loop.run())
@@ -274,7 +274,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_appl
         assert await scene.image() == "1"
         assert loop.status is not None
         assert loop.status.condition is Condition.UNREACHABLE
-        assert len(scene.told(deployer.PassFailed)) == 1, "told once"
+        assert len(scene.told(deployer.ReconcileFailed)) == 1, "told once"
         scene.history.unreachable = False
         await asyncio.sleep(600)
         assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"

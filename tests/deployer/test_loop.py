@@ -29,8 +29,8 @@ from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events import base, deployer
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.requests import PassedOn
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
@@ -111,9 +111,9 @@ class Scene:
     client: simulator.Client
     history: History
     loop: deployer_loop.Loop
-    heard: list[Record]
+    heard: list[Event]
 
-    def told(self, kind: type[Record]) -> list[Record]:
+    def told(self, kind: type[Event]) -> list[Event]:
         return [record for record in self.heard if isinstance(record, kind)]
 
     async def settle(self) -> None:
@@ -131,7 +131,7 @@ def loop_on(
     cluster: simulator.SimulatedCluster,
     client: simulator.Client,
     history: History,
-    heard: list[Record],
+    heard: list[Event],
     asked: ApplyOptions,
 ) -> deployer_loop.Loop:
     place = DeployTarget(client, "gitops-ds", "test", "memory")
@@ -277,7 +277,7 @@ def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
         scene.history.at = 0
         await scene.settle()
         assert await scene.image() == "2"
-        failed = scene.told(deployer.PassFailed)
+        failed = scene.told(deployer.ReconcileFailed)
         assert len(failed) == 1
         assert "older commit" in failed[0].message  # type: ignore[attr-defined]
 
@@ -373,7 +373,7 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
             scene.client.count.total - scene.client.count.of("watch") - before
             < 60 / 5 * 5 + heartbeats
         )
-        assert len(scene.told(deployer.NotApplied) + scene.told(deployer.Withheld)) == times
+        assert len(scene.told(deployer.NotApplied) + scene.told(deployer.ChangeSkipped)) == times
         await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
         assert await scene.cluster.get(*wanted)
@@ -396,8 +396,8 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         await scene.settle()
         assert [
             told.message
-            for told in scene.told(deployer.PassFailed)
-            if isinstance(told, deployer.PassFailed)
+            for told in scene.told(deployer.ReconcileFailed)
+            if isinstance(told, deployer.ReconcileFailed)
         ] == ["secrets is forbidden; without that right, take secrets out of the repository"]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
@@ -434,8 +434,8 @@ def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
         assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
         failed = [
             told.message
-            for told in scene.told(deployer.PassFailed)
-            if isinstance(told, deployer.PassFailed)
+            for told in scene.told(deployer.ReconcileFailed)
+            if isinstance(told, deployer.ReconcileFailed)
         ]
         assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
         scene.client.faults = lambda _request: None
@@ -478,7 +478,7 @@ def test_git_may_be_away_for_an_hour() -> None:
         for _ in range(60):
             scene.loop.request()
             await asyncio.sleep(60)
-        assert len(scene.told(deployer.PassFailed)) == 1
+        assert len(scene.told(deployer.ReconcileFailed)) == 1
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
@@ -496,7 +496,7 @@ def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_
             standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
         )
         await asyncio.sleep(10)
-        assert [told.commit for told in scene.told(PassedOn)] == [coming]
+        assert [told.commit for told in scene.told(PushForwarded)] == [coming]
         assert scene.history.push(AGENT.format(tag="2")) == coming
         await asyncio.sleep(20)
         assert await scene.image() == "2"
@@ -514,7 +514,7 @@ def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
         await requests.pass_on(standby, ("gitops-ds", "test"), Push(), 0.0)
         await requests.pass_on(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
         await scene.settle()
-        assert not scene.told(PassedOn)
+        assert not scene.told(PushForwarded)
 
     play(script)
 
@@ -552,7 +552,7 @@ async def config_maps(scene: Scene) -> list[str]:
 def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
     async def script(scene: Scene) -> None:
         scene.history.push(AGENT.format(tag="2"))
-        doomed_heard: list[Record] = []
+        doomed_heard: list[Event] = []
         doomed = asyncio.create_task(
             loop_on(
                 scene.cluster,

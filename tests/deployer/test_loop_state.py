@@ -54,8 +54,8 @@ from gitops_ds.deployer.loop_state import (
     SkippedRetry,
 )
 from gitops_ds.model.change import Refusal
-from gitops_ds.model.events.deployer import PassFailed
-from gitops_ds.model.events.requests import PassedOn
+from gitops_ds.model.events.deployer import ReconcileFailed
+from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 
 NOW = Moment(100.0, 1e9)
@@ -87,7 +87,7 @@ def streak(count: int, error: errors.GitopsError | None = None, **more: float) -
 
 
 def published(error: errors.GitopsError, wait: float | None) -> Publish:
-    return Publish(PassFailed(NOW.unix, str(error), wait))
+    return Publish(ReconcileFailed(NOW.unix, str(error), wait))
 
 
 WAKE, FORGET = Wake(), ForgetDeployerState()
@@ -140,7 +140,7 @@ ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[Effect]]] = [
             "tip_due": 0.0,
             "expected": ExpectedPush(B, 100.0),
         },
-        [Publish(PassedOn(NOW.unix, B)), WAKE],
+        [Publish(PushForwarded(NOW.unix, B)), WAKE],
     ),
     (
         "changes in the cluster are collected",

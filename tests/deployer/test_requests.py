@@ -16,7 +16,7 @@ from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.requests import CommitHeld, Handled, Resumed, Suspended
+from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.source_status import Condition
 from gitops_ds.plan.prune import Guards
@@ -76,7 +76,7 @@ def test_a_request_is_answered_with_its_value_and_how_the_pass_ended() -> None:
         )
         scene.history.unreachable = True
         assert (await answered(scene, "4")) == "failure: the server gave no answer"
-        assert [record.request for record in scene.heard if isinstance(record, Handled)] == [
+        assert [record.request for record in scene.heard if isinstance(record, RequestHandled)] == [
             "1",
             "2",
             "3",
@@ -215,7 +215,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
             if (event := kube_events.kube_event(heard, STATE)) is not None
         }
         assert shown.message in told["Suspended"]
-        courses = commit_progress.Courses({})
+        courses = commit_progress.CommitTracker({})
         for heard in scene.heard:
             courses.hear(heard)
         [(_, stage)] = [

@@ -96,7 +96,7 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
             if (told := kube_events.kube_event(heard, STATE)) is not None
         }
         assert effect.reason in reasons
-        counted = metrics.Metrics(metrics.Inside(sources=lambda: [shown]))
+        counted = metrics.Metrics(metrics.MetricsSource(sources=lambda: [shown]))
         for heard in scene.heard:
             counted.hear(heard)
         text = counted.text().decode()
@@ -149,7 +149,7 @@ def test_people_are_notified_of_it(condition: Condition) -> None:
         await TROUBLES[condition](scene)
         for _ in range(30):
             await scene.settle()
-        fold = notifications.Fold()
+        fold = notifications.NotificationBuilder()
         told = [piece for heard in scene.heard if (piece := fold.hear(heard, "fleet")) is not None]
         assert [piece for piece in told if piece.loud]
         applied = [piece.commit for piece in told if piece.topic == "applied"]

@@ -13,7 +13,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import Key
 from gitops_ds.simulator import NodeSpec, virtual_time
 from tests.deployer.test_loop import AGENT, History, loop_on
@@ -34,7 +34,7 @@ class Standby:
     client: simulator.Client
     loop: deployer_loop.Loop
     history: History
-    heard: list[Record] = field(default_factory=list)
+    heard: list[Event] = field(default_factory=list)
 
     @property
     def written(self) -> int:
@@ -63,7 +63,7 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
-            heard: list[Record] = []
+            heard: list[Event] = []
             histories, clients = (History(), History()), (cluster.client(), cluster.client())
             for history in histories:
                 history.push(AGENT.format(tag="1"))
@@ -89,7 +89,7 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
         scene.push("2")
         await scene.look()
         assert scene.written == 0
-        assert scene.heard == [told for told in scene.heard if isinstance(told, deployer.Took)]
+        assert scene.heard == [told for told in scene.heard if isinstance(told, deployer.Timed)]
         await scene.lead()
         await scene.look()
         assert KEY in scene.loop.manifests
@@ -147,7 +147,7 @@ def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
     async def script(scene: Standby) -> None:
         scene.history.unreachable = True
         await scene.look()
-        failed = [told for told in scene.heard if isinstance(told, deployer.PassFailed)]
+        failed = [told for told in scene.heard if isinstance(told, deployer.ReconcileFailed)]
         assert len(failed) == 1
         assert failed[0].retry_in is not None
         scene.history.unreachable = False

@@ -21,7 +21,7 @@ from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.allow_list import AllowList
@@ -57,7 +57,7 @@ class Scene:
     cluster: simulator.SimulatedCluster
     people: simulator.Client
     client: simulator.Client
-    heard: list[Record]
+    heard: list[Event]
     git: History
     loops: list[deployer_loop.Loop] = field(default_factory=list)
 
@@ -121,7 +121,9 @@ class Scene:
     @property
     def guards(self) -> list[tuple[str, str]]:
         """What was told to be left undone, and of which object."""
-        told = (record.refusal for record in self.heard if isinstance(record, deployer.Withheld))
+        told = (
+            record.refusal for record in self.heard if isinstance(record, deployer.ChangeSkipped)
+        )
         return [(refusal.guard, str(refusal.key)) for refusal in told]
 
     @property
@@ -289,7 +291,7 @@ def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
         await scene.drop("b")
         assert await scene.image("b") == "agent:1"
         assert any(
-            isinstance(told, deployer.PassEnded) and told.refusals[:1] for told in scene.heard
+            isinstance(told, deployer.Reconciled) and told.refusals[:1] for told in scene.heard
         )
 
     play(script)

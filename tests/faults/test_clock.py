@@ -16,7 +16,7 @@ from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.pipeline import prepare
 from gitops_ds.service import git_schedule
@@ -32,7 +32,7 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
+            history, client, heard, skew = History(), cluster.client(), list[Event](), [0.0]
             history.push(AGENT.format(tag="0"))
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
@@ -76,7 +76,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, client, heard, skew = History(), cluster.client(), list[Record](), [0.0]
+            history, client, heard, skew = History(), cluster.client(), list[Event](), [0.0]
             history.push(AGENT.format(tag="1"))
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
@@ -102,7 +102,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
             heard.clear()
             for _ in range(20):
                 await scene.settle()
-            compared = [told for told in heard if isinstance(told, deployer.PassEnded)]
+            compared = [told for told in heard if isinstance(told, deployer.Reconciled)]
             assert 3 <= len(compared) <= 5
             loop.stop()
             await running

@@ -16,7 +16,7 @@ from gitops_ds import errors
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.agents import Cover, CoverageLost, summarize_losses
+from gitops_ds.model.events.agents import CoverageLost, LossCause, summarize_losses
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import NodeSpec, faults, virtual_time
 from tests.simulator.stand import (
@@ -104,10 +104,10 @@ async def refuse(found: Watched) -> None:
             await found.there.people.delete(POD, "default", pod["metadata"]["name"])
 
 
-LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
+LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], LossCause, str]] = [
     (
         relabel,
-        Cover.LABEL,
+        LossCause.LABEL,
         (
             "5 of 20 nodes lost their agent without a commit: pool gpu: 3 (label disk=ssd was "
             "removed); pool cpu: 2"
@@ -115,7 +115,7 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
     ),
     (
         taint,
-        Cover.TAINT,
+        LossCause.TAINT,
         (
             "1 of 20 nodes lost their agent without a commit: pool cpu: 1 (taint team=ml:NoExecute "
             "was set)"
@@ -123,7 +123,7 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
     ),
     (
         edit,
-        Cover.TEMPLATE,
+        LossCause.TEMPLATE,
         (
             "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template was "
             "edited"
@@ -131,7 +131,7 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
     ),
     (
         refuse,
-        Cover.REFUSED,
+        LossCause.REFUSED,
         (
             "2 of 20 nodes lost their agent without a commit: pool gpu: 2 (a new pod is refused: "
             "exceeded quota: pods)"
@@ -144,7 +144,7 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], Cover, str]] = [
     ("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES]
 )
 def test_a_loss_is_told_once_with_number_pool_and_cause(
-    lose: Callable[[Watched], Awaitable[None]], cause: Cover, words: str
+    lose: Callable[[Watched], Awaitable[None]], cause: LossCause, words: str
 ) -> None:
     async def scene() -> None:
         async with watched() as found:

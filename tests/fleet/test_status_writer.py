@@ -21,8 +21,8 @@ from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults
@@ -39,7 +39,7 @@ from tests.simulator.stand import (
 DEFINITION = Path("deploy/crd/agentstatuses.yaml")
 AGENT_STATUS = Resource("gitops-ds.io", "v1", "AgentStatus", "agentstatuses", namespaced=True)
 COMMIT = CommitId("a" * 40)
-GOOD = State(last_good=COMMIT, last_attempted=COMMIT, inventory=frozenset({KEY}))
+GOOD = DeployerState(last_good=COMMIT, last_attempted=COMMIT, inventory=frozenset({KEY}))
 
 
 def definition_of_agent_statuses() -> Any:
@@ -52,7 +52,7 @@ class Scene:
     there: Stand
     kind: Resource
     controller: Controller
-    states: dict[str, State]
+    states: dict[str, DeployerState]
     writer: simulator.Client
     standings: StatusTracker
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Scene:
         )
         self.tasks.append(asyncio.create_task(writing.run()))
 
-    def remember(self, **states: State) -> None:
+    def remember(self, **states: DeployerState) -> None:
         self.states.update(states)
-        self.standings.hear(PassEnded(0.0, None, 0, ()))
+        self.standings.hear(Reconciled(0.0, None, 0, ()))
 
     async def objects(self) -> list[dict[str, Any]]:
         found = (await self.there.people.list(self.kind)).items
@@ -80,8 +80,8 @@ class Scene:
         )
 
 
-def followed(states: dict[str, State]) -> dict[str, SourceStatus]:
-    def one(id: str, known: State) -> SourceStatus:
+def followed(states: dict[str, DeployerState]) -> dict[str, SourceStatus]:
+    def one(id: str, known: DeployerState) -> SourceStatus:
         whole = known.last_good == known.last_attempted
         condition = Condition.SYNCED if whole else Condition.PARTLY_APPLIED
         return SourceStatus(
@@ -115,7 +115,7 @@ async def scene(
             await there.people.create(crd, definition)
         controller = there.begin()
         await controller.synced.wait()
-        states: dict[str, State] = {}
+        states: dict[str, DeployerState] = {}
         standings = StatusTracker(
             controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states)
         )
@@ -222,7 +222,7 @@ def test_it_goes_with_the_agent_also_when_nobody_looked(kind: Resource) -> None:
             await asyncio.sleep(30)
             assert len(await made.objects()) == 1
             made.tasks.pop().cancel()
-            made.states["fleet"] = State()
+            made.states["fleet"] = DeployerState()
             await made.there.people.delete(DAEMONSET, "default", "agent")
             await asyncio.sleep(30)
             assert len(await made.objects()) == 1
@@ -246,7 +246,7 @@ def test_a_missing_agent_is_told_until_it_is_no_longer_asked_for() -> None:
                 "Missing",
                 ("False", "Missing"),
             )
-            made.remember(fleet=State())
+            made.remember(fleet=DeployerState())
             await asyncio.sleep(10)
             assert await made.objects() == []
 
@@ -257,7 +257,7 @@ def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
     async def play_it() -> None:
         async with scene(CONFIG_MAP) as made:
             made.remember(
-                fleet=State(
+                fleet=DeployerState(
                     last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})
                 )
             )

@@ -12,9 +12,9 @@ from gitops_ds.fleet import agents
 from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Decided
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.simulator import virtual_time
@@ -31,7 +31,7 @@ LOST = Key("apps", "DaemonSet", "default", "lost")
 
 @contextlib.asynccontextmanager
 async def standing(
-    there: Stand, states: dict[str, State] | None = None
+    there: Stand, states: dict[str, DeployerState] | None = None
 ) -> AsyncIterator[StatusTracker]:
     controller = there.begin()
     await controller.synced.wait()
@@ -118,17 +118,17 @@ def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
 
 def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it() -> None:
     async def scene() -> None:
-        states = {"fleet": State(inventory=frozenset({LOST}))}
+        states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
         async with stand(1) as there, standing(there, states) as found:
             changes = found.changed()
-            found.hear(PassEnded(0.0, None, 0, ()))
+            found.hear(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert LOST in await drain(changes)
             assert {agent.key: agent.health.state for agent in found.agents()}[
                 LOST
             ] is HealthState.MISSING
-            states["fleet"] = State()
-            found.hear(PassEnded(0.0, None, 0, ()))
+            states["fleet"] = DeployerState()
+            found.hear(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert [agent.key for agent in found.agents()] == [KEY]
 

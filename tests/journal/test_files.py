@@ -14,10 +14,10 @@ from gitops_ds.controller.journal import codec, files, replay
 from gitops_ds.controller.journal.files import Journal, JournalLimits
 from gitops_ds.model.events.base import (
     Decided,
+    Event,
     JournalFailed,
-    JournalMended,
+    JournalRecovered,
     Listed,
-    Record,
 )
 from gitops_ds.model.objects import POD
 from gitops_ds.settings import service
@@ -32,9 +32,9 @@ def told() -> list[Decided]:
     return story.told()
 
 
-def write(directory: Path, told: Sequence[Record], limits: JournalLimits = WIDE) -> list[Record]:
+def write(directory: Path, told: Sequence[Event], limits: JournalLimits = WIDE) -> list[Event]:
     """Writes them as one process; returns the troubles."""
-    troubles: list[Record] = []
+    troubles: list[Event] = []
     journal = Journal(directory, limits, troubles.append)
     for record in told:
         journal.hear(record)
@@ -157,7 +157,7 @@ def test_a_number_that_somebody_else_takes_is_left_to_them(
 def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
     tmp_path: Path, told: list[Decided]
 ) -> None:
-    place, troubles = tmp_path / "journal", list[Record]()
+    place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
     for second in range(100):
@@ -168,20 +168,20 @@ def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
         journal.hear(replace(told[0], at=second))
     journal.close()
     # Tried at 0, 30, 60, 90 and 120.
-    assert troubles[1:] == [JournalMended(120, 120)]
+    assert troubles[1:] == [JournalRecovered(120, 120)]
     assert replay.replay(place).turns == 20
     place.rename(tmp_path / "elsewhere")
 
 
 def test_a_clock_put_back_does_not_silence_the_journal(tmp_path: Path, told: list[Decided]) -> None:
-    place, troubles = tmp_path / "journal", list[Record]()
+    place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
     journal.hear(replace(told[0], at=1_000_000.0))
     place.unlink()
     journal.hear(replace(told[0], at=5.0))
     journal.close()
-    assert troubles[1:] == [JournalMended(5.0, 1)]
+    assert troubles[1:] == [JournalRecovered(5.0, 1)]
 
 
 FULL_DISK = """
@@ -194,8 +194,8 @@ def allow(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 def trouble(record):
-    print(type(record).__name__, getattr(record, "missing", ""))
-    if type(record).__name__ == "JournalFailed":
+    print(record.event_type.kind, getattr(record, "missing", ""))
+    if record.event_type.kind == "JournalFailed":
         allow(100)
 
 told = story.told()

@@ -18,7 +18,7 @@ from gitops_ds.controller.journal.files import Journal, JournalLimits
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import UsageError
 from gitops_ds.model.decision import Decision, Observation
-from gitops_ds.model.events.base import Decided, Record
+from gitops_ds.model.events.base import Decided, Event
 from tests.journal import story
 
 RECORDED = Path(__file__).parent / "journals"
@@ -32,7 +32,7 @@ def told() -> list[Decided]:
 @pytest.fixture
 def journal(tmp_path: Path, told: list[Decided]) -> Path:
     """The story's journal: one file."""
-    troubles: list[Record] = []
+    troubles: list[Event] = []
     written = Journal(tmp_path / "journal", JournalLimits(), troubles.append)
     for record in told:
         written.hear(record)

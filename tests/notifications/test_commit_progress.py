@@ -15,20 +15,20 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Refusal
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     Applied,
     CommitRejected,
     NewCommit,
-    PassEnded,
-    PassFailed,
+    Reconciled,
+    ReconcileFailed,
 )
 from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications import commit_progress
-from gitops_ds.service.notifications.commit_progress import CommitStage, Courses, StageKind
+from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles
 
 A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
@@ -57,7 +57,7 @@ TAKEN_UP_LATER = Health(
 
 def agent(key: Key, commit: str, health: Health) -> Agent:
     body = DaemonSet(key, "uid", {}, {}, (), annotations={names.COMMIT: commit})
-    return Agent(Observation(0.0, body, ()), health, State())
+    return Agent(Observation(0.0, body, ()), health, DeployerState())
 
 
 def new(commit: CommitId) -> NewCommit:
@@ -68,8 +68,8 @@ def wrote(key: Key) -> Applied:
     return Applied(0.0, Change(Operation.UPDATE, key, None))
 
 
-def ended(commit: CommitId, *refusals: Refusal) -> PassEnded:
-    return PassEnded(0.0, commit, 1, refusals)
+def ended(commit: CommitId, *refusals: Refusal) -> Reconciled:
+    return Reconciled(0.0, commit, 1, refusals)
 
 
 class Forge:
@@ -77,13 +77,13 @@ class Forge:
 
     def __init__(self) -> None:
         self.known: dict[str, CommitStage] = {}
-        self.courses = Courses(self.known)
+        self.courses = CommitTracker(self.known)
         self.said: list[tuple[str, CommitStage]] = []
 
     def restart(self) -> None:
-        self.courses = Courses(self.known)
+        self.courses = CommitTracker(self.known)
 
-    def hear(self, *told: Record) -> None:
+    def hear(self, *told: Event) -> None:
         for record in told:
             self.courses.hear(record)
 
@@ -207,9 +207,9 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
 
 def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
     forge = Forge()
-    forge.hear(new(ONE), PassFailed(0.0, "the server gave no answer", 5.0))
+    forge.hear(new(ONE), ReconcileFailed(0.0, "the server gave no answer", 5.0))
     assert forge.look() == [("1", "pending", "applying")]
-    forge.hear(PassFailed(0.0, "namespaces is forbidden"))
+    forge.hear(ReconcileFailed(0.0, "namespaces is forbidden"))
     assert forge.look() == [("1", "failure", "not applied: namespaces is forbidden")]
     forge.hear(wrote(A), ended(ONE))
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
@@ -243,7 +243,7 @@ RECORDS = st.one_of(
     st.builds(wrote, st.sampled_from([A, B])),
     st.builds(ended, COMMITS),
     st.builds(lambda commit: ended(commit, Refusal("refused", "no", A)), COMMITS),
-    st.just(PassFailed(0.0, "no")),
+    st.just(ReconcileFailed(0.0, "no")),
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
     st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
 )
@@ -257,13 +257,13 @@ LOOKS = st.lists(
 @settings(max_examples=profiles.examples(300), deadline=None)
 @given(st.lists(st.one_of(RECORDS, LOOKS, st.just(None)), max_size=30))
 def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
-    happening: list[Record | list[Agent] | None],
+    happening: list[Event | list[Agent] | None],
 ) -> None:
     forge = Forge()
     for one in happening:
         if one is None:
             forge.restart()
-        elif isinstance(one, Record):
+        elif isinstance(one, Event):
             forge.hear(one)
         else:
             before = len(forge.said)

@@ -16,12 +16,16 @@ from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, Observation
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import NewCommit, PassEnded
-from gitops_ds.model.events.notifications import NotTold, Told
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import NewCommit, Reconciled
+from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.service.notifications.commit_status import Commits, FollowedCommits, StatusRepository
+from gitops_ds.service.notifications.commit_status import (
+    CommitStatusPublisher,
+    FollowedCommits,
+    StatusRepository,
+)
 from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.settings.notify import ForgeSettings
 from tests.forges import servers
@@ -47,7 +51,7 @@ class Fleet:
     def stands(self, health: Health) -> None:
         raw = {"metadata": {"labels": {names.OWNER_LABEL: "fleet"}}}
         body = DaemonSet(KEY, "uid", {}, raw, (), annotations={names.COMMIT: COMMIT})
-        self.agent = Agent(Observation(0.0, body, ()), health, State())
+        self.agent = Agent(Observation(0.0, body, ()), health, DeployerState())
         self._changes.put_nowait({KEY})
 
     def agents(self) -> tuple[Agent, ...]:
@@ -64,7 +68,7 @@ async def until(told: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-Script = Callable[[servers.Server, Commits, Fleet, list[Record]], Awaitable[None]]
+Script = Callable[[servers.Server, CommitStatusPublisher, Fleet, list[Event]], Awaitable[None]]
 
 
 def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None = None) -> Outbox:
@@ -75,8 +79,8 @@ def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None
         async with FORGES[kind]().running() as server:
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             forge = ForgeSettings(kind, str(directory / "token"), server.url, project)
-            told: list[Record] = []
-            commits = Commits(
+            told: list[Event] = []
+            commits = CommitStatusPublisher(
                 StatusRepository("fleet", address.parse("https://example.com/x/y"), forge),
                 told.append,
                 0.05,
@@ -105,11 +109,11 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
     expected = [("pending", "applying"), (rolling, "rolling out 4/10 nodes")]
 
     async def begins(
-        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
         commits.hear(new())
         await until(lambda: said(server) == expected[:1])
-        commits.hear(PassEnded(0.0, COMMIT, 1, ()))
+        commits.hear(Reconciled(0.0, COMMIT, 1, ()))
         fleet.stands(ROLLING)
         await until(lambda: said(server) == expected)
         assert {one.get("context") or one.get("name") for one in server.statuses} == {
@@ -117,15 +121,15 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
         }
 
     async def goes_on(
-        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
         commits.hear(new())
-        commits.hear(PassEnded(0.0, COMMIT, 0, ()))
+        commits.hear(Reconciled(0.0, COMMIT, 0, ()))
         fleet.stands(ROLLING)
         fleet.stands(WELL)
         await until(lambda: bool(told))  # the server has it before its answer is here
         assert said(server) == [("success", "ops/a healthy on 10 nodes")]
-        assert [type(record) for record in told] == [Told]
+        assert [type(record) for record in told] == [NotificationSent]
 
     memory = play(kind, tmp_path, begins)
     play(kind, tmp_path, goes_on, memory)
@@ -134,7 +138,7 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
 @KINDS
 def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_path: Path) -> None:
     async def script(
-        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
         server.faults += [
             Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)
@@ -142,16 +146,16 @@ def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_
         commits.hear(new())
         await until(lambda: len(told) == 2)
         (complaint, done) = told
-        assert isinstance(complaint, NotTold)
+        assert isinstance(complaint, NotificationFailed)
         assert "no such commit" in complaint.message
-        assert (complaint.receiver, type(done)) == ("commit status of fleet", Told)
+        assert (complaint.receiver, type(done)) == ("commit status of fleet", NotificationSent)
 
     play(kind, tmp_path, script)
 
 
 def test_a_token_that_is_exchanged_counts_at_once_and_is_in_no_word(tmp_path: Path) -> None:
     async def script(
-        server: servers.Server, commits: Commits, fleet: Fleet, told: list[Record]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
         (tmp_path / "token").write_text("an-old-token")
         commits.hear(new())

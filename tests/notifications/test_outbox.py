@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.model.events.event_type import Topic
-from gitops_ds.model.events.notifications import News
+from gitops_ds.model.events.notifications import Notification
 from gitops_ds.service.notifications import outbox
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.service.notifications.outbox import (
@@ -18,12 +18,12 @@ from gitops_ds.service.notifications.outbox import (
     TOLD,
     WAITING,
     Outbox,
-    Waiting,
+    ReceiverQueue,
 )
 
 
-def news(number: int, topic: Topic = Topic.COMMIT, at: float = 0.0) -> News:
-    return News(topic, at, f"news {number}", str(number), "fleet", f"{number:040x}")
+def news(number: int, topic: Topic = Topic.COMMIT, at: float = 0.0) -> Notification:
+    return Notification(topic, at, f"news {number}", str(number), "fleet", f"{number:040x}")
 
 
 def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
@@ -53,7 +53,7 @@ def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
 
 
 def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
-    waiting = Waiting()
+    waiting = ReceiverQueue()
     for number in range(50):
         waiting.put(news(number, Topic.FAILED if number % 10 == 9 else Topic.APPLIED))
     letter = waiting.letter("eu-1")
@@ -65,7 +65,7 @@ def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
 
 
 def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> None:
-    waiting = Waiting()
+    waiting = ReceiverQueue()
     for number in range(WAITING + 7):
         waiting.put(news(number))
     batch, omitted = list(waiting.items), waiting.omitted

@@ -17,14 +17,16 @@ import pytest
 from aiohttp import web
 
 from gitops_ds.model.events.event_type import Topic
-from gitops_ds.model.events.notifications import News
+from gitops_ds.model.events.notifications import Notification
 from gitops_ds.service.notifications import sender
 from gitops_ds.settings.notify import ReceiverSettings
-from gitops_ds.telemetry.notifications import Letter, MessageFormat
+from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
 from tests import gitservers
 
-LETTER = Letter(
-    [News(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)], 3, "eu-1"
+LETTER = NotificationBatch(
+    [Notification(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)],
+    3,
+    "eu-1",
 )
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -57,10 +59,10 @@ def settings(
     )
 
 
-async def posted(directory: Path, answer: Answer, seconds: float = 10.0) -> sender.NotTaken:
+async def posted(directory: Path, answer: Answer, seconds: float = 10.0) -> sender.DeliveryFailed:
     """Why it was not taken."""
     async with receiver(answer) as url:
-        with pytest.raises(sender.NotTaken) as error:
+        with pytest.raises(sender.DeliveryFailed) as error:
             await sender.post(settings(directory, url), LETTER, seconds)
     assert "the-secret-part" not in str(error.value)
     assert "127.0.0.1" not in str(error.value)
@@ -82,7 +84,11 @@ def test_a_program_gets_signed_json(tmp_path: Path) -> None:
     ((body, signature),) = seen
     assert signature == "sha256=" + hmac.new(b"a secret", body, hashlib.sha256).hexdigest()
     document = json.loads(body)
-    assert (document["kind"], document["cluster"], document["omitted"]) == ("News", "eu-1", 3)
+    assert (document["kind"], document["cluster"], document["omitted"]) == (
+        "News",
+        "eu-1",
+        3,
+    )
     (item,) = document["items"]
     assert (item["topic"], item["message"], item["id"]) == (
         "commit",
@@ -131,7 +137,7 @@ def test_a_certificate_of_nobody_we_know_is_not_accepted(tmp_path: Path) -> None
         async with receiver(answer, context) as url:
             await sender.post(settings(tmp_path, url), LETTER)
 
-    with pytest.raises(sender.NotTaken, match="its certificate is not trusted"):
+    with pytest.raises(sender.DeliveryFailed, match="its certificate is not trusted"):
         asyncio.run(main())
 
 
@@ -170,11 +176,11 @@ def test_what_it_says_about_when_to_come_again_counts(
 def test_an_address_that_is_none_is_told_without_it(
     tmp_path: Path, url: str, secret: str | None, said: str
 ) -> None:
-    with pytest.raises(sender.NotTaken, match=said) as error:
+    with pytest.raises(sender.DeliveryFailed, match=said) as error:
         asyncio.run(sender.post(settings(tmp_path, url, secret), LETTER))
     assert "the-secret-part" not in str(error.value)
 
 
 def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(sender.NotTaken, match="No such file"):
+    with pytest.raises(sender.DeliveryFailed, match="No such file"):
         asyncio.run(sender.post(ReceiverSettings("chat", str(tmp_path / "none")), LETTER))

@@ -12,21 +12,26 @@ from dataclasses import dataclass, field
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.deployer import NewCommit, PassEnded
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.deployer import NewCommit, Reconciled
 from gitops_ds.model.events.event_type import Topic
-from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, News, NotTold, Told
+from gitops_ds.model.events.notifications import (
+    CONFIG_MAP_NAME,
+    Notification,
+    NotificationFailed,
+    NotificationSent,
+)
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
-from gitops_ds.service.notifications.dispatcher import Notifying
+from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
 from gitops_ds.service.notifications.outbox import IN_A_LETTER, WAITING
-from gitops_ds.service.notifications.sender import NotTaken, SenderContext
+from gitops_ds.service.notifications.sender import DeliveryFailed, SenderContext
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
-from gitops_ds.telemetry.notifications import Letter
+from gitops_ds.telemetry.notifications import NotificationBatch
 
 CHAT = ReceiverSettings("chat", "", per_minute=6)
 PAGER = ReceiverSettings("pager", "", topics=frozenset((Topic.FAILED, Topic.APPLIED)))
@@ -36,12 +41,12 @@ PAGER = ReceiverSettings("pager", "", topics=frozenset((Topic.FAILED, Topic.APPL
 class Receivers:
     """What each took; `trouble` says why it takes nothing now."""
 
-    took: dict[str, list[tuple[float, Letter]]] = field(default_factory=dict)
-    trouble: dict[str, NotTaken] = field(default_factory=dict)
+    took: dict[str, list[tuple[float, NotificationBatch]]] = field(default_factory=dict)
+    trouble: dict[str, DeliveryFailed] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
     tries: list[float] = field(default_factory=list)
 
-    async def post(self, settings: ReceiverSettings, letter: Letter) -> None:
+    async def post(self, settings: ReceiverSettings, letter: NotificationBatch) -> None:
         self.tries.append(asyncio.get_running_loop().time())
         if settings.name in self.hanging:
             await asyncio.sleep(3600)
@@ -49,7 +54,7 @@ class Receivers:
             raise self.trouble[settings.name]
         self.took.setdefault(settings.name, []).append((asyncio.get_running_loop().time(), letter))
 
-    def of(self, name: str) -> list[News]:
+    def of(self, name: str) -> list[Notification]:
         return [item for _, letter in self.took.get(name, ()) for item in letter.items]
 
 
@@ -58,10 +63,10 @@ class Scene:
     cluster: simulator.SimulatedCluster
     client: simulator.Client
     receivers: Receivers
-    heard: list[Record] = field(default_factory=list)
+    heard: list[Event] = field(default_factory=list)
 
     @asynccontextmanager
-    async def service(self) -> AsyncIterator[tuple[Emit, Notifying]]:
+    async def service(self) -> AsyncIterator[tuple[Emit, NotificationDispatcher]]:
         """A process that leads, and what its deployer tells."""
         service = Service(
             repositories=(RepositorySettings(url="https://example.com/fleet"),),
@@ -69,7 +74,7 @@ class Scene:
         )
         clock = virtual_time.clock()
         around = SenderContext("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
-        part = Notifying(service, self.client, self.heard.append, around)
+        part = NotificationDispatcher(service, self.client, self.heard.append, around)
         part.rest()
         running = asyncio.create_task(part.run())
         part.act()
@@ -80,7 +85,7 @@ class Scene:
     def at(self) -> float:
         return self.cluster.server.now()
 
-    def told(self, kind: type[Record]) -> list[Record]:
+    def told(self, kind: type[Event]) -> list[Event]:
         return [record for record in self.heard if type(record) is kind]
 
 
@@ -109,7 +114,7 @@ def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_noth
             await asyncio.sleep(60)
             assert scene.client.count.writes == 0
             tell(commit(1, scene.at()))
-            tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+            tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
             await asyncio.sleep(5)
             assert [item.topic for item in scene.receivers.of("chat")] == [
                 Topic.COMMIT,
@@ -119,11 +124,11 @@ def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_noth
             assert len(scene.receivers.took["chat"]) == 1  # together
             assert scene.client.count.writes == 1
             for _ in range(1000):
-                tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 0, ()))
+                tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 0, ()))
                 await asyncio.sleep(60)
             assert scene.client.count.writes == 1
         assert scene.client.count.writes == 1
-        assert scene.told(NotTold) == []
+        assert scene.told(NotificationFailed) == []
 
     play(script)
 
@@ -133,16 +138,18 @@ def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
         scene.receivers.hanging.add("chat")
         async with scene.service() as (tell, _):
             tell(commit(1, scene.at()))
-            tell(PassEnded(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+            tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
             await asyncio.sleep(5)
             assert len(scene.receivers.of("pager")) == 1
             assert scene.receivers.of("chat") == []
         scene.receivers.hanging.clear()
-        scene.receivers.trouble["chat"] = NotTaken("it answers 503")
+        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
         async with scene.service() as (tell, _):
             await asyncio.sleep(1800)
             # said once
-            assert [str(record) for record in scene.told(NotTold)] == [str(scene.told(NotTold)[0])]
+            assert [str(record) for record in scene.told(NotificationFailed)] == [
+                str(scene.told(NotificationFailed)[0])
+            ]
             scene.receivers.trouble.clear()
             await asyncio.sleep(700)
             assert [item.topic for item in scene.receivers.of("chat")] == [
@@ -151,7 +158,11 @@ def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
             ]
             await asyncio.sleep(3600)
         assert len(scene.receivers.of("pager")) == 1
-        assert [record.items for record in scene.told(Told) if isinstance(record, Told)] == [1, 2]
+        assert [
+            record.items
+            for record in scene.told(NotificationSent)
+            if isinstance(record, NotificationSent)
+        ] == [1, 2]
 
     play(script)
 
@@ -184,7 +195,7 @@ def test_what_was_heard_right_before_the_end_is_told_by_whoever_comes_next() -> 
 
 def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
     async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = NotTaken("it answers 503")
+        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
         async with scene.service() as (tell, part):
             tell(commit(1, scene.at()))
             await asyncio.sleep(10)
@@ -225,7 +236,7 @@ def test_a_flood_is_few_messages_and_a_number() -> None:
 
 def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
     async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = NotTaken("it answers 500")
+        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 500")
         async with scene.service() as (tell, _):
             tell(commit(1, scene.at()))
             await asyncio.sleep(5000)
@@ -237,7 +248,7 @@ def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
             ]
             assert [round(gap) for gap in gaps[:4]] == [6, 11, 21, 41]
             assert max(gaps) <= 602
-            scene.receivers.trouble["chat"] = NotTaken("it answers 429", 2000.0)
+            scene.receivers.trouble["chat"] = DeliveryFailed("it answers 429", 2000.0)
             await asyncio.sleep(601)
             before = len(scene.receivers.tries)
             await asyncio.sleep(1300)
@@ -248,13 +259,15 @@ def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
 
 def test_after_a_day_nobody_wants_to_know() -> None:
     async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = NotTaken("it answers 404")
+        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 404")
         async with scene.service() as (tell, _):
             for number in range(WAITING + 5):
                 tell(commit(number, scene.at()))
             await asyncio.sleep(2 * 86_400)
             assert [
-                record.lost for record in scene.told(NotTold) if isinstance(record, NotTold)
+                record.lost
+                for record in scene.told(NotificationFailed)
+                if isinstance(record, NotificationFailed)
             ] == [0, WAITING + 5]
             tries = len(scene.receivers.tries)
             await asyncio.sleep(86_400)
@@ -277,8 +290,8 @@ def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> No
             tell(commit(1, scene.at()))
             await asyncio.sleep(600)
             assert len(scene.receivers.of("chat")) == 1
-            (complaint,) = scene.told(NotTold)
-            assert isinstance(complaint, NotTold)
+            (complaint,) = scene.told(NotificationFailed)
+            assert isinstance(complaint, NotificationFailed)
             assert CONFIG_MAP_NAME in complaint.receiver
 
     play(script, faults)
@@ -298,6 +311,6 @@ def test_a_memory_that_is_none_of_ours_is_begun_anew() -> None:
             tell(commit(1, scene.at()))
             await asyncio.sleep(60)
         assert len(scene.receivers.of("chat")) == 1
-        assert len(scene.told(NotTold)) == 1
+        assert len(scene.told(NotificationFailed)) == 1
 
     play(script)

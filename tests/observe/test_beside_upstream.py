@@ -26,10 +26,10 @@ from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.events.base import (
     Compared,
     Differed,
+    DifferenceKind,
+    Event,
     Performed,
-    Record,
     StatusWritten,
-    Unlike,
 )
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from tests import controlplane
@@ -64,7 +64,7 @@ def daemonset(name: str, update: dict[str, Any], **pod: Any) -> dict[str, Any]:
 
 # What may be told of upstream's controller, and where docs/beside-upstream.md says why.
 EXPLAINED = [
-    (Unlike.ROLLOUT, r"put \d+ at risk", "More nodes at risk than the budget"),
+    (DifferenceKind.ROLLOUT, r"put \d+ at risk", "More nodes at risk than the budget"),
 ]
 
 
@@ -82,7 +82,7 @@ class Story:
 
     cluster: Cluster
     controller: Controller
-    records: list[Record]
+    records: list[Event]
     ended: Counter[str] = field(default_factory=Counter)
     lost: set[str] = field(default_factory=set)
     begun: float = field(default_factory=time.time)
@@ -216,7 +216,7 @@ def name(number: int) -> str:
 
 @asynccontextmanager
 async def story(plane: controlplane.ControlPlane) -> AsyncIterator[Story]:
-    records: list[Record] = []
+    records: list[Event] = []
     async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
         controller = Controller(
             cluster, Powers.OBSERVE, records.append, clock=time.time, chance=random.random

@@ -32,8 +32,8 @@ from gitops_ds.model.events.base import (
     Compared,
     Decided,
     Differed,
-    Record,
-    Unlike,
+    DifferenceKind,
+    Event,
 )
 from tests.daemonset import world
 from tests.daemonset.world import World
@@ -48,7 +48,7 @@ class Scene:
     world: World
     theirs: Decide = decide.decide
     shadow: Shadow = field(default_factory=Shadow)
-    records: list[Record] = field(default_factory=list)
+    records: list[Event] = field(default_factory=list)
     wake_after: float | None = None
 
     def act(self, at_most: int | None = None, order: Callable[[Action], Any] | None = None) -> None:
@@ -224,7 +224,9 @@ def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(
     # Of pods that an update is due to replace nothing tells who ended them, so that somebody's
     # deletion counts as theirs.
     ended = any(step == "end" for step, _ in steps)
-    assert [told for told in there.differences if not (ended and told.what is Unlike.ROLLOUT)] == []
+    assert [
+        told for told in there.differences if not (ended and told.what is DifferenceKind.ROLLOUT)
+    ] == []
 
 
 def blind_to_taints(seen: Observation) -> Decision:
@@ -355,7 +357,7 @@ def test_a_second_pod_on_a_node_is_one_too_many() -> None:
     there.look()
     there.rest()
     assert next((told.what, told.theirs) for told in there.differences) == (
-        Unlike.CREATE,
+        DifferenceKind.CREATE,
         "made agent-double",
     )
 
@@ -449,7 +451,7 @@ def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
     double(there)
     there.theirs = without(lambda action: isinstance(action, DeletePod))
     there.rest()
-    assert Unlike.CREATE in {told.what for told in there.differences}
+    assert DifferenceKind.CREATE in {told.what for told in there.differences}
 
 
 def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:

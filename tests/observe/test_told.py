@@ -5,7 +5,7 @@ all.
 from __future__ import annotations
 
 from gitops_ds.daemonset import decide
-from gitops_ds.model.events.base import Compared, Decided, Differed, Unlike
+from gitops_ds.model.events.base import Compared, Decided, Differed, DifferenceKind
 from gitops_ds.model.objects import Key
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.metrics import Metrics
@@ -13,7 +13,7 @@ from tests.daemonset import world
 from tests.daemonset.world import World
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
-DIFFERED = Differed(7.0, KEY, 1.0, Unlike.CREATE, "no pod on node-1", "made agent-x")
+DIFFERED = Differed(7.0, KEY, 1.0, DifferenceKind.CREATE, "no pod on node-1", "made agent-x")
 AGREED = Compared(8.0, KEY, 1.0, 0, {"node-1": 1, "node-2": 2}, {}, elsewhere={"node-1": 1})
 
 

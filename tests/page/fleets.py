@@ -16,11 +16,11 @@ from gitops_ds.fleet import health
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool
-from gitops_ds.model.deployment import HeldCommit, State
+from gitops_ds.model.deployment import DeployerState, HeldCommit
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.web.page.view import Event
+from gitops_ds.web.page.view import PageEvent
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
 OLD, NEW, OLDER = ("1f0c" + "a" * 36, "2e9d" + "b" * 36, "05b7" + "c" * 36)
@@ -34,7 +34,7 @@ class Show:
     found: tuple[Agent, ...] = ()
     cluster: str = "eu-1"
     wants: dict[Key, Body] = field(default_factory=dict)
-    happened: list[Event] = field(default_factory=list)
+    happened: list[PageEvent] = field(default_factory=list)
     infos: dict[str, CommitInfo] = field(default_factory=dict)
     version: int = 1
     followed: list[SourceStatus] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Show:
     def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.followed)
 
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[PageEvent]:
         return tuple(self.happened)
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
@@ -206,7 +206,7 @@ def agent(fleet: Fleet, on_nodes: Sequence[Mapping[str, Any]]) -> Agent:
     assert seen is not None
     commits = {number: CommitId(commit) for number, (_, commit) in enumerate(fleet.templates, 1)}
     last_good = CommitId(fleet.templates[-1][1])
-    state = State(
+    state = DeployerState(
         last_good=last_good,
         last_attempted=last_good,
         held=fleet.held,
@@ -338,17 +338,17 @@ def story(count: int = 60) -> Show:
         "commit 77aa01bc23de is not applied: agents/falco/daemonset.yaml:27:7: DS003 unknown field"
     )
     happened = [
-        Event(
+        PageEvent(
             NOW - 40, "Applied", "updated DaemonSet logging/fluent-bit (revision 2)", "good", key
         ),
-        Event(
+        PageEvent(
             NOW - 41,
             "NotApplied",
             "not applied: DaemonSet security/falco is suspended",
             "warn",
             falco,
         ),
-        Event(
+        PageEvent(
             NOW - 45,
             "NewCommit",
             f"new commit {NEW[:12]} 'fluent-bit 4.0.3, gpu-plugin 0.18' by Dana Doe",
@@ -356,6 +356,6 @@ def story(count: int = 60) -> Show:
             None,
             NEW,
         ),
-        Event(NOW - 4000, "CommitRejected", typo, "bad", None, "77aa01bc23de" + "0" * 28),
+        PageEvent(NOW - 4000, "CommitRejected", typo, "bad", None, "77aa01bc23de" + "0" * 28),
     ]
     return Show(found, wants=wants, happened=happened, infos=infos)

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gitops_ds.model.objects import Key
-from gitops_ds.web.page.view import Event
+from gitops_ds.web.page.view import PageEvent
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving
 
@@ -263,7 +263,9 @@ def test_hostile_text_stays_text(looker: Looker) -> None:
         )
     }
     show.infos = {fleets.NEW: fleets.info(fleets.NEW, evil, evil)}
-    show.happened = [Event(fleets.NOW, f"Kind{evil}", evil, "bad", show.found[0].key, fleets.NEW)]
+    show.happened = [
+        PageEvent(fleets.NOW, f"Kind{evil}", evil, "bad", show.found[0].key, fleets.NEW)
+    ]
     show.cluster = evil
     with serving(show) as served:
         for path in (

@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.events.deployer import GitTook
+from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.page_view import Shown
@@ -81,7 +81,7 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
             (240.0, False),
             (250.0, True),
         ):
-            shown.hear(GitTook(at, 0.1, well))
+            shown.hear(GitTimed(at, 0.1, well))
             versions.append(shown.version)
         return versions
 

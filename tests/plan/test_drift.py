@@ -14,7 +14,7 @@ from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, DriftPolicy, FieldChange
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.deployer import DriftDetected, DriftFact
+from gitops_ds.model.events.deployer import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.plan import drift
@@ -44,7 +44,7 @@ async def image(cluster: simulator.SimulatedCluster) -> str:
 
 
 def facts(deployer: World) -> list[str]:
-    return [type(told).__name__ for told in deployer.records if isinstance(told, DriftFact)]
+    return [told.event_type.kind for told in deployer.records if isinstance(told, DriftEvent)]
 
 
 def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:

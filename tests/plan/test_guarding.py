@@ -12,7 +12,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, report_once
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.deployer import PassEnded
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.plan import apply_order, approval, ownership, printers
@@ -252,7 +252,7 @@ def test_a_pass_that_leaves_something_undone_says_so() -> None:
         asked = reconcile.ApplyOptions(patience=0, impersonation=who)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
-        [ended] = [told for told in deployer.records if isinstance(told, PassEnded)]
+        [ended] = [told for told in deployer.records if isinstance(told, Reconciled)]
         assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
         assert report_once.outcome(ended.commit or CommitId(""), ended).startswith(
             "failure: commit"

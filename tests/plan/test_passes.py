@@ -19,7 +19,7 @@ from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model import names
 from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType, Selection
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import SimulatedRequest
@@ -433,9 +433,9 @@ def test_agents_wait_for_those_they_depend_on() -> None:
 
 def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_them() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        def big(salt: str) -> State:
+        def big(salt: str) -> DeployerState:
             keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
-            return State(
+            return DeployerState(
                 inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
             )
 

@@ -15,8 +15,8 @@ from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model.change import Plan, Refusal
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
@@ -59,7 +59,7 @@ class Pass:
     writes: int
     refusals: tuple[Refusal, ...]
     written: tuple[str, ...]
-    state: State
+    state: DeployerState
 
     @property
     def guards(self) -> list[str]:
@@ -74,7 +74,7 @@ class World:
     owner: str = "test"
     namespace: str = ""
     state_namespace: str = STATE_NAMESPACE
-    records: list[Record] = field(default_factory=list)
+    records: list[Event] = field(default_factory=list)
     clock: Callable[[], float] = lambda: 0.0
 
     @property
@@ -103,7 +103,7 @@ class World:
     async def carry_out(
         self, draft: reconcile.PreparedPlan, asked: reconcile.ApplyOptions = NOBODY_WAITS
     ) -> Pass:
-        told: list[Record] = []
+        told: list[Event] = []
         ended, after = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
         written = tuple(
@@ -111,7 +111,7 @@ class World:
         )
         return Pass(draft.plan, ended.writes, ended.refusals, written, after)
 
-    async def state(self) -> State:
+    async def state(self) -> DeployerState:
         return await state_store.load(self.cluster, self.state_namespace, self.owner)
 
 

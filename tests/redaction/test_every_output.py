@@ -17,7 +17,7 @@ from gitops_ds.checks.advice import hardcoded_secrets
 from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Refusal
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, texts
@@ -25,7 +25,7 @@ from gitops_ds.redaction.support_dump import Veil
 from gitops_ds.service.event_recorder import Events
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import InvolvedObject
-from gitops_ds.telemetry.notifications import Fold
+from gitops_ds.telemetry.notifications import NotificationBuilder
 from gitops_ds.web.page import side_by_side
 from tests.gitservers import GIT_ENVIRONMENT
 from tests.plan.world import daemonset
@@ -191,9 +191,9 @@ SENTENCES = [
 SOMEBODY = Key("apps", "DaemonSet", "default", "agent")
 
 
-def records(text: str) -> Iterator[Record]:
+def records(text: str) -> Iterator[Event]:
     refusal = Refusal("refused", text, SOMEBODY)
-    yield deployer.Withheld(1.0, refusal)
+    yield deployer.ChangeSkipped(1.0, refusal)
     yield deployer.NewCommit(1.0, CommitId("a" * 40), text, text)
     yield deployer.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
 
@@ -206,7 +206,7 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     written = Events(cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state"))
     for told in records(text):
         assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
-        assert not leaks(str(Fold().hear(told, "repository")))
+        assert not leaks(str(NotificationBuilder().hear(told, "repository")))
         written.hear(told)
     events = [written._body(written._waiting.get_nowait()) for _ in range(written._waiting.qsize())]
     assert len(events) >= 2

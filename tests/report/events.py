@@ -29,7 +29,7 @@ from gitops_ds.model.decision import (
     Observation,
 )
 from gitops_ds.model.events import agents, base, deployer, notifications, requests
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.source_status import Condition, SourceStatus
@@ -50,7 +50,7 @@ BODY = {
 }
 
 
-def kinds(of: type[Record] = Record) -> Iterator[type[Record]]:
+def kinds(of: type[Event] = Event) -> Iterator[type[Event]]:
     for kind in of.__subclasses__():
         # slots leave an empty twin behind
         if getattr(sys.modules[kind.__module__], kind.__name__) is kind:
@@ -115,7 +115,7 @@ COMMIT = CommitId("a" * 40)
 TURNS = 6
 
 
-def concrete() -> list[type[Record]]:
+def concrete() -> list[type[Event]]:
     """The classes that events are of: those that no other class extends."""
     found = set(kinds())
     return sorted(
@@ -123,21 +123,21 @@ def concrete() -> list[type[Record]]:
     )
 
 
-def samples(kind: type[Record]) -> list[Record]:
+def samples(kind: type[Event]) -> list[Event]:
     """Events of the class: of `made`, and with the values that something public depends on."""
     return [made(kind, turn) for turn in range(TURNS)] + [
         event for event in _special() if type(event) is kind
     ]
 
 
-def _special() -> Iterator[Record]:
+def _special() -> Iterator[Event]:
     yield from _of_deployers()
     yield from _of_agents()
     yield from _of_controllers()
-    for result in requests.HookResult:
-        yield requests.HookHeard(1.0, result, "github", ("id",))
+    for result in requests.WebhookResult:
+        yield requests.WebhookReceived(1.0, result, "github", ("id",))
     for lost in (0, 3):
-        yield notifications.NotTold(1.0, "ops", "HTTP 500", lost)
+        yield notifications.NotificationFailed(1.0, "ops", "HTTP 500", lost)
     for before in Condition:
         for after in Condition:
             for suspended in (False, True):
@@ -145,7 +145,7 @@ def _special() -> Iterator[Record]:
                 yield deployer.SourceChanged(1.0, status, before)
 
 
-def _of_deployers() -> Iterator[Record]:
+def _of_deployers() -> Iterator[Event]:
     for rewritten in (False, True):
         yield deployer.NewCommit(1.0, COMMIT, "subject", "author", rewritten)
     for commit in (None, COMMIT):
@@ -158,33 +158,33 @@ def _of_deployers() -> Iterator[Record]:
     for guard in guards.GUARDS:
         found = Refusal(guard, "message", SECRET)
         yield deployer.NotApplied(1.0, found, Change(Operation.UPDATE, SECRET, None))
-        yield deployer.Withheld(1.0, found)
+        yield deployer.ChangeSkipped(1.0, found)
         for writes in (0, 2):
-            yield deployer.PassEnded(1.0, COMMIT, writes, (found,))
+            yield deployer.Reconciled(1.0, COMMIT, writes, (found,))
     for writes in (0, 2):
-        yield deployer.PassEnded(1.0, COMMIT, writes, ())
-        yield deployer.PassEnded(1.0, None, writes, ())
+        yield deployer.Reconciled(1.0, COMMIT, writes, ())
+        yield deployer.Reconciled(1.0, None, writes, ())
     for retry_in in (None, 5.0):
-        yield deployer.PassFailed(1.0, "message", retry_in)
+        yield deployer.ReconcileFailed(1.0, "message", retry_in)
     for well in (False, True):
-        yield deployer.PassTook(1.0, 2.0, well)
-        yield deployer.GitTook(1.0, 2.0, well)
+        yield deployer.ReconcileTimed(1.0, 2.0, well)
+        yield deployer.GitTimed(1.0, 2.0, well)
     for key in (AGENT, SECRET):
         for choice in DriftPolicy:
             drifted = Drifted((), (), "kubectl edit", choice, "uid")
             yield deployer.DriftDetected(1.0, key, drifted, "changed")
             yield deployer.DriftCorrected(1.0, key, drifted, "changed")
             yield deployer.DriftContested(1.0, key, drifted, "changed")
-            yield deployer.DriftHeld(1.0, key, drifted, "changed", 9.0)
+            yield deployer.DriftPaused(1.0, key, drifted, "changed", 9.0)
 
 
-def _of_agents() -> Iterator[Record]:
+def _of_agents() -> Iterator[Event]:
     for before in (None, *HealthState):
         for after in HealthState:
             yield agents.HealthChanged(1.0, AGENT, "uid", before, Health(after, "message"), COMMIT)
 
 
-def _of_controllers() -> Iterator[Record]:
+def _of_controllers() -> Iterator[Event]:
     actions = [made(kind, 0) for kind in typing.get_args(Action)]
     actions += [DeletePod(POD, "uid", "node-1", cause, "why") for cause in DeleteCause]
     seen = observed()

@@ -7,14 +7,14 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.telemetry import log_lines
 from tests.report.events import DATA, PASSWORD, TOKEN, TURNS, concrete, made
 
 
 @pytest.mark.parametrize("turn", range(TURNS))
 @pytest.mark.parametrize("kind", concrete(), ids=lambda kind: kind.__name__)
-def test_no_line_and_no_json_repeats_a_secret(kind: type[Record], turn: int) -> None:
+def test_no_line_and_no_json_repeats_a_secret(kind: type[Event], turn: int) -> None:
     told = made(kind, turn)
     written = (log_lines.line(told) or "") + orjson.dumps(log_lines.as_json(told)).decode()
     assert [secret for secret in (PASSWORD, TOKEN, DATA) if secret in written] == []

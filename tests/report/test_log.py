@@ -53,7 +53,7 @@ def mistake() -> Finding:
     )
 
 
-def facts() -> list[tuple[base.Record, str]]:
+def facts() -> list[tuple[base.Event, str]]:
     """Facts of every part, about objects that hold a secret, each with its level."""
     turn, refused = decided(), Refusal("refused", "the API server refuses it")
     action = turn.decision.actions[0]
@@ -66,8 +66,8 @@ def facts() -> list[tuple[base.Record, str]]:
         (deployer.Applied(1.0, change(), ("a warning",)), "info"),
         (deployer.NotApplied(1.0, refused, change()), "warning"),
         (deployer.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
-        (deployer.PassFailed(1.0, "Git is away", 5.0), "warning"),
-        (deployer.PassFailed(1.0, "the branch went back"), "error"),
+        (deployer.ReconcileFailed(1.0, "Git is away", 5.0), "warning"),
+        (deployer.ReconcileFailed(1.0, "the branch went back"), "error"),
         (
             agents.HealthChanged(
                 1.0, AGENT, "u", HealthState.HEALTHY, Health(HealthState.DEGRADED, "a node"), COMMIT
@@ -83,7 +83,7 @@ def facts() -> list[tuple[base.Record, str]]:
         (agents.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
         (
             agents.CoverageLost(
-                1.0, AGENT, "u", (agents.Loss("n", "", agents.Cover.LABEL, "why"),), 3
+                1.0, AGENT, "u", (agents.NodeLoss("n", "", agents.LossCause.LABEL, "why"),), 3
             ),
             "warning",
         ),
@@ -91,7 +91,7 @@ def facts() -> list[tuple[base.Record, str]]:
 
 
 @pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
-def test_a_fact_has_a_level_and_no_secret(told: base.Record, level: str) -> None:
+def test_a_fact_has_a_level_and_no_secret(told: base.Event, level: str) -> None:
     found = log_lines.as_json(told)
     holding = base.Decided | deployer.Applied | deployer.Planned | deployer.CommitRejected
     assert SECRET in repr(told) or not isinstance(told, holding)

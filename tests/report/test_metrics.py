@@ -12,40 +12,40 @@ from pathlib import Path
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.decision import HealthState, NodeCounts
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.agents import AgentLine, Cover, Loss
+from gitops_ds.model.events.agents import AgentStatus, LossCause, NodeLoss
 from gitops_ds.model.objects import CommitId
-from gitops_ds.telemetry.metrics import AGENTS, Inside, Metrics
+from gitops_ds.telemetry.metrics import AGENTS, Metrics, MetricsSource
 
 COMMIT = CommitId("a" * 40)
 TALLY = NodeCounts(updated=5, node_fault=1, parked=2)
 LOSSES = (
-    Loss("node-1", "gpu", Cover.LABEL, "label disk=ssd was removed"),
-    Loss("node-2", "gpu", Cover.LABEL, "the same"),
+    NodeLoss("node-1", "gpu", LossCause.LABEL, "label disk=ssd was removed"),
+    NodeLoss("node-2", "gpu", LossCause.LABEL, "the same"),
 )
 
 
-def agent(name: str = "agent") -> AgentLine:
-    return AgentLine(
+def agent(name: str = "agent") -> AgentStatus:
+    return AgentStatus(
         "logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES
     )
 
 
-def scraped(*agents: AgentLine) -> str:
-    inside = Inside(
+def scraped(*agents: AgentStatus) -> str:
+    inside = MetricsSource(
         lambda: agents,
         lambda: {("GET", "200"): 7, ("PATCH", ""): 1},
         lambda: 3,
         lambda: {"pods": 12.5},
     )
     metrics = Metrics(inside)
-    metrics.hear(deployer.PassTook(1.0, 0.2, well=True))
-    metrics.hear(deployer.GitTook(1.0, 0.2, well=False))
+    metrics.hear(deployer.ReconcileTimed(1.0, 0.2, well=True))
+    metrics.hear(deployer.GitTimed(1.0, 0.2, well=False))
     refusals = (
         Refusal("share-of-nodes", "too many"),
         Refusal("share-of-nodes", "too many"),
         Refusal("conflict", "theirs"),
     )
-    metrics.hear(deployer.PassEnded(1.0, COMMIT, 0, refusals))
+    metrics.hear(deployer.Reconciled(1.0, COMMIT, 0, refusals))
     return metrics.text().decode()
 
 

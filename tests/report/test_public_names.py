@@ -14,12 +14,12 @@ import pytest
 from gitops_ds.controller.journal import codec
 from gitops_ds.model.decision import Action, Decision
 from gitops_ds.model.events import base
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import InvolvedObject, Reporter
+from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
 from gitops_ds.telemetry.metrics import Metrics
-from gitops_ds.telemetry.notifications import Fold
-from gitops_ds.web.page.event_feed import Happened
+from gitops_ds.telemetry.notifications import NotificationBuilder
+from gitops_ds.web.page.event_feed import EventFeed
 from tests import goldens
 from tests.report.events import AGENT, POD, TEXT, concrete, made, samples
 
@@ -28,13 +28,13 @@ STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
 REPOSITORY = "git.example.com/fleet"
 
 
-def _kube_events(event: Record, state: InvolvedObject | None) -> Iterator[str]:
-    for found in Reporter(state).told(event):
+def _kube_events(event: Event, state: InvolvedObject | None) -> Iterator[str]:
+    for found in EventRecorder(state).told(event):
         yield f"{'Warning' if found.warning else 'Normal'} {found.reason} on {found.about.kind}"
 
 
-def _page_events(event: Record) -> Iterator[str]:
-    feed = Happened()
+def _page_events(event: Event) -> Iterator[str]:
+    feed = EventFeed()
     feed.hear(event)
     for one in feed.events():
         about = " ".join(
@@ -43,7 +43,7 @@ def _page_events(event: Record) -> Iterator[str]:
         yield " ".join(filter(None, (one.kind, one.tone, about)))
 
 
-def _metrics(event: Record) -> Iterator[str]:
+def _metrics(event: Event) -> Iterator[str]:
     metrics = Metrics()
     before = metrics.text().decode().splitlines()
     metrics.hear(event)
@@ -53,15 +53,15 @@ def _metrics(event: Record) -> Iterator[str]:
             yield line
 
 
-def _topics(event: Record) -> Iterator[str]:
-    if item := Fold().hear(event, REPOSITORY):
+def _topics(event: Event) -> Iterator[str]:
+    if item := NotificationBuilder().hear(event, REPOSITORY):
         marks = {"repository": item.repository, "commit": item.commit, "agent": item.agent}
         about = " ".join(name for name, value in marks.items() if value)
         mark = item.mark if item.mark in ("once", "1") else "text"
         yield f"{item.topic} {'loud ' if item.loud else ''}mark={mark} {about}".strip()
 
 
-def _public(event: Record) -> str:
+def _public(event: Event) -> str:
     """What programs see of one event, on one line."""
     json = log_lines.as_json(event)
     parts = {

@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.model.change import Refusal
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, Events
@@ -32,25 +32,29 @@ REASONS = [
         "CommitRejected",
         True,
     ),
-    (deployer.PassEnded(1.0, COMMIT, 3, ()), "Applied", False),
-    (deployer.PassEnded(1.0, COMMIT, 0, ()), None, False),
+    (deployer.Reconciled(1.0, COMMIT, 3, ()), "Applied", False),
+    (deployer.Reconciled(1.0, COMMIT, 0, ()), None, False),
     (
-        deployer.PassEnded(
+        deployer.Reconciled(
             1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)
         ),
         "PruneRefused",
         True,
     ),
-    (deployer.Withheld(1.0, Refusal("refused", "the API server refuses it")), "NotApplied", True),
-    (deployer.Withheld(1.0, Refusal("waits", "another agent is not ready")), None, False),
-    (deployer.PassFailed(1.0, "Git is away", 5.0), "PassFailed", True),
+    (
+        deployer.ChangeSkipped(1.0, Refusal("refused", "the API server refuses it")),
+        "NotApplied",
+        True,
+    ),
+    (deployer.ChangeSkipped(1.0, Refusal("waits", "another agent is not ready")), None, False),
+    (deployer.ReconcileFailed(1.0, "Git is away", 5.0), "PassFailed", True),
     (deployer.Unchanged(1.0, COMMIT), None, False),
 ]
 
 
 @pytest.mark.parametrize(("record", "reason", "warning"), REASONS)
 def test_a_fact_is_one_event_with_a_reason(
-    record: Record, reason: str | None, warning: bool
+    record: Event, reason: str | None, warning: bool
 ) -> None:
     found = kube_events.kube_event(record, STATE)
     assert (found.reason, found.warning) == (reason, warning) if found else reason is None
@@ -61,7 +65,7 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
         async with simulator.SimulatedCluster() as cluster:
             told = Events(cluster.client(), STATE)
             writing = asyncio.create_task(told.run())
-            told.hear(deployer.PassFailed(1.0, "too early: there is no namespace yet", None))
+            told.hear(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             await cluster.create(
                 NAMESPACE,
@@ -69,7 +73,7 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
             )
             for at in range(3):
                 told.hear(deployer.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
-            told.hear(deployer.PassFailed(2.0, "too early: there is no namespace yet", None))
+            told.hear(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             found = [
                 body

@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import state_store
-from gitops_ds.model.deployment import State
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.pipeline import open_repository
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
@@ -28,10 +28,10 @@ def there(plane: controlplane.ControlPlane, space: str) -> dict[str, Any]:
     return {item["metadata"]["name"]: item["metadata"] for item in items}
 
 
-def remembered(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) -> State:
+def remembered(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) -> DeployerState:
     called = open_repository.identity(open_repository.named(str(upstream.path)).where)  # type: ignore[arg-type]
 
-    async def load() -> State:
+    async def load() -> DeployerState:
         async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
             return await state_store.load(
                 cluster, "service-test", state_store.identity("", called, "", "")

@@ -36,7 +36,7 @@ class Stand:
 
     cluster: simulator.SimulatedCluster
     people: simulator.Client
-    records: list[base.Record] = field(default_factory=list)
+    records: list[base.Event] = field(default_factory=list)
     hearers: list[base.Emit] = field(default_factory=list)  # they hear the records too
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
@@ -65,7 +65,7 @@ class Stand:
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 
-    def _hear(self, told: base.Record) -> None:
+    def _hear(self, told: base.Event) -> None:
         for hear in (self.records.append, *self.hearers):
             hear(told)
 

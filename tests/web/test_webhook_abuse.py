@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 
 from gitops_ds.model.control_requests import Push
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.requests import HookHeard, HookResult
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
 from gitops_ds.web import connection_limits, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
@@ -28,12 +28,12 @@ class Scene:
     port: int
     door: connection_limits.ConnectionLimiter
     hooks: webhooks.Hooks
-    heard: list[Record] = field(default_factory=list)
+    heard: list[Event] = field(default_factory=list)
     woken: list[Push] = field(default_factory=list)
 
     @property
-    def results(self) -> list[HookResult]:
-        return [record.result for record in self.heard if isinstance(record, HookHeard)]
+    def results(self) -> list[WebhookResult]:
+        return [record.result for record in self.heard if isinstance(record, WebhookReceived)]
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -87,7 +87,7 @@ def play(
 
 @asynccontextmanager
 async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
-    heard: list[Record] = []
+    heard: list[Event] = []
     woken: list[Push] = []
     target = webhooks.WebhookTarget(
         "agents",
@@ -169,7 +169,7 @@ def test_a_gigabyte_in_chunks_is_cut_at_the_cap_in_bounded_memory() -> None:
             tracemalloc.stop()
         writer.close()
         del reader
-        assert scene.results == [HookResult.TOO_LARGE]
+        assert scene.results == [WebhookResult.TOO_LARGE]
 
     play(script)
 
@@ -214,7 +214,7 @@ def test_a_body_that_trickles_is_cut_off_and_others_are_answered_meanwhile() -> 
         for reader, writer in slow:
             assert (await answer(reader))[0] == 408
             writer.close()
-        assert scene.results == [HookResult.ACCEPTED] + [HookResult.TOO_SLOW] * 5
+        assert scene.results == [WebhookResult.ACCEPTED] + [WebhookResult.TOO_SLOW] * 5
 
     play(script, patience=1.0)
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from gitops_ds.model.control_requests import Push
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.requests import HookResult
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.requests import WebhookResult
 from gitops_ds.web import webhook_payloads, webhooks
 from gitops_ds.web.webhook_payloads import PushEvent
 
@@ -177,7 +177,7 @@ class Scene:
     """
 
     def __init__(self) -> None:
-        self.now, self.heard = NOW, list[Record]()
+        self.now, self.heard = NOW, list[Event]()
         self.woken: dict[str, list[Push]] = {"agents.eu": [], "other": []}
         first = ("https://git.example.com/platform/node-agents", "main", (SECRET,))
         second = ("ssh://git@git.example.com/platform/other.git", "", (b"another secret", SECRET))
@@ -211,7 +211,7 @@ def test_what_a_forge_signs_is_believed_once(forge: str) -> None:
     )
     assert scene.woken == {"agents.eu": [Push(COMMIT)], "other": []}  # type: ignore[arg-type]
     again = scene.send(headers, body)
-    assert (again.status, again.result) == (409, HookResult.REPLAYED)
+    assert (again.status, again.result) == (409, WebhookResult.REPLAYED)
     assert len(scene.woken["agents.eu"]) == 1
 
 
@@ -375,7 +375,7 @@ WRONG = [
 def test_a_body_of_the_wrong_form_is_a_bad_request_and_wakes_nobody(body: bytes) -> None:
     scene = Scene()
     said = scene.send(headers_of("github", body), body)
-    assert (said.status, said.result) == (400, HookResult.MALFORMED)
+    assert (said.status, said.result) == (400, WebhookResult.MALFORMED)
     assert said.words
     assert scene.woken == {"agents.eu": [], "other": []}
 
@@ -445,7 +445,7 @@ def test_pings_are_answered_and_wake_nobody() -> None:
     for headers in ({"X-GitHub-Event": "ping"}, {"X-Event-Key": "diagnostics:ping"}):
         scene, body = Scene(), b'{"zen": "Design for failure.", "repository": {}}'
         said = scene.send({**headers_of("github", body), **headers}, body)
-        assert (said.status, said.result) == (202, HookResult.PING)
+        assert (said.status, said.result) == (202, WebhookResult.PING)
         assert scene.woken == {"agents.eu": [], "other": []}
 
 

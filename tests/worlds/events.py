@@ -22,7 +22,7 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.simulator import NodeSpec, Silence, SimulatedRequest, faults
 from gitops_ds.simulator.faults import RequestFault
-from tests.worlds.world import NAME, SPACE, Event, World, image_of
+from tests.worlds.world import NAME, SPACE, Disturbance, World, image_of
 
 DENIALS = (400, 403, 404, 409, 422, 429, 500, 503)
 
@@ -528,7 +528,7 @@ async def _finalizers(world: World, revision: Body, finalizers: list[str] | None
         )
 
 
-EVENTS: dict[str, Event] = {
+EVENTS: dict[str, Disturbance] = {
     name.replace("_", " "): event
     for name, event in list(globals().items())
     if asyncio.iscoroutinefunction(event) and not name.startswith("_")

@@ -26,7 +26,7 @@ from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.events import base, deployer
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
@@ -278,9 +278,9 @@ class World:
         ):
             self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
 
-    def _hear(self, told: Record) -> None:
+    def _hear(self, told: Event) -> None:
         if (
-            isinstance(told, deployer.Unchanged | deployer.PassEnded)
+            isinstance(told, deployer.Unchanged | deployer.Reconciled)
             and self.blind_since is not None
         ):
             age = self.now - self.blind_since
@@ -401,7 +401,7 @@ def image_of(body: Body) -> str:
     return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
-Event = Callable[[World], Awaitable[None]]
+Disturbance = Callable[[World], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,12 +417,12 @@ class Outcome:
         return "\n  ".join(lines)
 
 
-def play(seed: int, table: dict[str, Event]) -> Outcome:
+def play(seed: int, table: dict[str, Disturbance]) -> Outcome:
     """The world of that seed, with events from the table."""
     return virtual_time.run(_play(seed, table))
 
 
-async def _play(seed: int, table: dict[str, Event]) -> Outcome:
+async def _play(seed: int, table: dict[str, Disturbance]) -> Outcome:
     chance = random.Random(seed)
     async with simulator.SimulatedCluster(
         seed=seed, habits=simulator.Habits(latency=chance.choice((0.0, 0.01, 0.2)))
@@ -448,13 +448,15 @@ async def _play(seed: int, table: dict[str, Event]) -> Outcome:
         return Outcome(seed, tuple(world.story), tuple(dict.fromkeys(world.wrong)))
 
 
-def _drawn(chance: random.Random, table: dict[str, Event]) -> list[tuple[float, str, Event]]:
+def _drawn(
+    chance: random.Random, table: dict[str, Disturbance]
+) -> list[tuple[float, str, Disturbance]]:
     """Some events, and the seconds until each begins; none twice."""
     chosen = chance.sample(sorted(table), min(len(table), chance.randint(1, 5)))
     return [(chance.uniform(0, 600), name, table[name]) for name in chosen]
 
 
-async def _happens(world: World, seconds: float, name: str, event: Event) -> None:
+async def _happens(world: World, seconds: float, name: str, event: Disturbance) -> None:
     await asyncio.sleep(seconds)
     world.tell(name)
     await event(world)

@@ -34,9 +34,9 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import State
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import CommitRejected, PassEnded, Planned
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import CommitRejected, Planned, Reconciled
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare
@@ -63,7 +63,7 @@ class DemoStage:
     folder: Path
     loop: deployer_loop.Loop
     controller: Controller
-    heard: list[Record]
+    heard: list[Event]
     say: Callable[[str], None]
     show: Callable[[Agent, float], None]
 
@@ -113,7 +113,7 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     from gitops_ds.settings.page import PageSettings
     from gitops_ds.web import server
 
-    states: dict[str, State] = {}
+    states: dict[str, DeployerState] = {}
     standings = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
     shown = page_view.Shown(
         CLUSTER,
@@ -125,7 +125,7 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
         heard = 0
         while True:
             for told in stage.heard[heard:]:
-                if isinstance(told, PassEnded):
+                if isinstance(told, Reconciled):
                     states[stage.loop.owner] = await state_store.load(
                         stage.cluster, "gitops-ds", stage.loop.owner
                     )
@@ -169,7 +169,7 @@ async def _stage(
         cluster.add_nodes(
             NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
         )
-        heard: list[Record] = []
+        heard: list[Event] = []
         loop = _loop(cluster, repository, heard)
         controller = Controller(
             cluster.client(),
@@ -199,12 +199,12 @@ def _without_kustomize(work: Path) -> None:
             )
 
 
-def _quiet(_: Record) -> None:
+def _quiet(_: Event) -> None:
     """The controller's own records; the scenes look at the objects instead."""
 
 
 def _loop(
-    cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Record]
+    cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Event]
 ) -> deployer_loop.Loop:
     async def snapshot(commit: CommitId) -> Snapshot:
         return await open_repository.snapshot_of(repository, commit, "")
@@ -278,7 +278,7 @@ async def _every_node(stage: DemoStage) -> None:
 
     def whole(agents: tuple[Agent, ...]) -> bool:
         """Agents that wait for others come with a later pass; the last one leaves nothing out."""
-        passes = [record for record in stage.heard if isinstance(record, PassEnded)]
+        passes = [record for record in stage.heard if isinstance(record, Reconciled)]
         return bool(passes) and not passes[-1].refusals and all(map(_all_there, agents))
 
     agents = await _fleet(stage, whole, "every agent on every node")

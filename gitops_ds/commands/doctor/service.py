@@ -90,7 +90,7 @@ def _receivers(service: Service) -> Iterator[Line]:
     for one in service.notify:
         try:
             url, _ = sender.target(one)
-        except sender.NotTaken as error:
+        except sender.DeliveryFailed as error:
             yield Line("notify", CheckVerdict.BAD, f"{one.name}: {error}", _NEWS)
             continue
         if url.startswith("http:"):

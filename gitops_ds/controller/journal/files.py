@@ -16,9 +16,9 @@ from gitops_ds.controller.journal import codec
 from gitops_ds.model.events.base import (
     Decided,
     Emit,
+    Event,
     JournalFailed,
-    JournalMended,
-    Record,
+    JournalRecovered,
 )
 
 PATTERN = "journal-*.jsonl"
@@ -49,7 +49,7 @@ class Journal:
         self._missing = 0
         self._failed_at = 0.0
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """Writes a turn; every other record is passed over."""
         if not isinstance(told, Decided):
             return
@@ -66,7 +66,7 @@ class Journal:
             self._failed_at = told.at
         else:
             if self._missing:
-                self._tell(JournalMended(told.at, self._missing))
+                self._tell(JournalRecovered(told.at, self._missing))
             self._missing = 0
 
     def close(self) -> None:

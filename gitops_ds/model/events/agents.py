@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gitops_ds.model.decision import Health, HealthState, NodeCounts
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import EventType, Level, Notice, Tone, Topic
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plural import counted
 
 
-class Cover(StrEnum):
+class LossCause(StrEnum):
     """Why an agent is no longer on a node that is still there."""
 
     LABEL = "label"
@@ -26,19 +26,19 @@ class Cover(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class NodeLoss:
     """A node that lost its agent: its pool (empty: in none), and the cause, also in words that are
     the same for alike nodes.
     """
 
     node: str
     pool: str
-    cause: Cover
+    cause: LossCause
     words: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing(Record):
+class AgentEvent(Event):
     """An event about the agent that is this DaemonSet."""
 
     daemonset: Key
@@ -58,14 +58,14 @@ class Standing(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageLost(Standing):
+class CoverageLost(AgentEvent):
     """Nodes that lost the agent close together, of so many that had it, without a commit."""
 
     event_type = EventType(
         "CoverageLost", Level.WARNING, reason="CoverageLost", warning=True, topic=Topic.COVERAGE
     )
 
-    losses: tuple[Loss, ...]
+    losses: tuple[NodeLoss, ...]
     of: int
 
     def kube_text(self) -> str:
@@ -77,7 +77,7 @@ class CoverageLost(Standing):
         return Notice(Topic.COVERAGE, f"{self.daemonset}: {self.kube_text()}", key=self.daemonset)
 
 
-def summarize_losses(losses: Sequence[Loss], of: int) -> str:
+def summarize_losses(losses: Sequence[NodeLoss], of: int) -> str:
     """`20 of 500 nodes lost their agent without a commit: pool gpu: 20 (label disk=ssd was
     removed)`.
     """
@@ -96,7 +96,7 @@ _LEVELS = {HealthState.DEGRADED: Level.WARNING, HealthState.MISSING: Level.WARNI
 
 
 @dataclass(frozen=True, slots=True)
-class HealthChanged(Standing):
+class HealthChanged(AgentEvent):
     """A new health of an agent; `before` is None at the first observation. `commit` is the one on
     the object, or empty.
     """
@@ -143,7 +143,7 @@ class HealthChanged(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitArrived(Standing):
+class CommitArrived(AgentEvent):
     """The DaemonSet carries another commit than before; `subject` is the commit's, where the object
     carries it.
     """
@@ -159,7 +159,7 @@ class CommitArrived(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutStarted(Standing):
+class RolloutStarted(AgentEvent):
     """`nodes` nodes run another template than the DaemonSet's; of a new agent the template is the
     first one.
     """
@@ -179,7 +179,7 @@ class RolloutStarted(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutCompleted(Standing):
+class RolloutCompleted(AgentEvent):
     """Every node that can runs the DaemonSet's template, after `seconds`."""
 
     event_type = EventType(
@@ -210,7 +210,7 @@ class RolloutCompleted(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutFailed(Standing):
+class RolloutFailed(AgentEvent):
     """The health of a rollout is Failed; emitted once for each rollout."""
 
     event_type = EventType(
@@ -237,7 +237,7 @@ class RolloutFailed(Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentLine:
+class AgentStatus:
     """What is counted of one agent."""
 
     namespace: str
@@ -248,4 +248,4 @@ class AgentLine:
     suspended: bool
     commit: str
     tally: NodeCounts
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[NodeLoss, ...] = ()

@@ -28,7 +28,7 @@ _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Event:
     """Something that happened; `at` is in seconds since 1970."""
 
     event_type: ClassVar[EventType]
@@ -87,7 +87,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerEvent(Record):
+class ControllerEvent(Event):
     """An event of the DaemonSet controller."""
 
     daemonset: Key
@@ -234,7 +234,7 @@ class StatusFailed(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Record):
+class Listed(Event):
     """A list of all objects of a kind: at the start, or after the loss of a watch."""
 
     event_type = EventType("Listed")
@@ -245,7 +245,7 @@ class Listed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchFailed(Record):
+class WatchFailed(Event):
     """A failed list or watch; the next attempt is `retry_in` seconds later."""
 
     event_type = EventType("WatchFailed", Level.WARNING, keys=("retry_in",))
@@ -263,7 +263,7 @@ class WatchFailed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRestarted(Record):
+class TaskRestarted(Event):
     """An unexpected error of a background task, which starts again `retry_in` seconds later."""
 
     event_type = EventType(
@@ -287,8 +287,8 @@ class TaskRestarted(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalFailed(Record):
-    """The journal is not writable. It lacks reconciliations until `JournalMended`."""
+class JournalFailed(Event):
+    """The journal is not writable. It lacks reconciliations until `JournalRecovered`."""
 
     event_type = EventType("JournalFailed", Level.WARNING)
 
@@ -300,7 +300,7 @@ class JournalFailed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalMended(Record):
+class JournalRecovered(Event):
     """The journal is writable again; `missing` counts the reconciliations that it lacks."""
 
     event_type = EventType("JournalMended", Level.INFO, Tone.GOOD)
@@ -314,7 +314,7 @@ class JournalMended(Record):
         )
 
 
-class Unlike(StrEnum):
+class DifferenceKind(StrEnum):
     """The subject of a difference between two controllers."""
 
     CREATE = "create"
@@ -337,7 +337,7 @@ class Differed(ControllerEvent):
     )
 
     since: float
-    what: Unlike
+    what: DifferenceKind
     ours: str
     theirs: str
 
@@ -381,4 +381,4 @@ class Compared(ControllerEvent):
         return (Sample(self.event_type.metric, "differed" if self.differences else "agreed"),)
 
 
-Emit = Callable[[Record], None]
+Emit = Callable[[Event], None]

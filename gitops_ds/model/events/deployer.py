@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.model import guards
 from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Refusal
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import EventType, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.guards import PRUNING
@@ -25,7 +25,7 @@ def _once(topic: Topic, commit: CommitId) -> Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class NewCommit(Record):
+class NewCommit(Event):
     """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
 
     event_type = EventType(
@@ -69,7 +69,7 @@ class NewCommit(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRejected(Record):
+class CommitRejected(Event):
     """Blocking findings of a commit; the last good commit stays applied.
 
     `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
@@ -94,7 +94,7 @@ class CommitRejected(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceVerified(Record):
+class SourceVerified(Event):
     """A new commit with the required signatures: the signer's name among the trusted keys, the key,
     and the number of verified signatures.
     """
@@ -119,7 +119,7 @@ class SourceVerified(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class VerificationFailed(Record):
+class VerificationFailed(Event):
     """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
     signature. The last good commit stays applied.
     """
@@ -146,7 +146,7 @@ class VerificationFailed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned(Record):
+class Planned(Event):
     """A plan with changes or refusals."""
 
     event_type = EventType("Planned")
@@ -155,7 +155,7 @@ class Planned(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Applied(Record):
+class Applied(Event):
     """A written object; `warnings` are the API server's."""
 
     event_type = EventType("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
@@ -187,7 +187,7 @@ def _revision(change: Change) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalEvent(Record):
+class RefusalEvent(Event):
     """A change that the deployer or the API server refused."""
 
     refusal: Refusal
@@ -198,7 +198,7 @@ class RefusalEvent(Record):
 
     @property
     def kube_reason(self) -> str:
-        """By the guard; `PassEnded` reports those that keep objects."""
+        """By the guard; `Reconciled` reports those that keep objects."""
         guard = self.refusal.guard
         return "" if guard in PRUNING else guards.of(guard).reason
 
@@ -232,7 +232,7 @@ class NotApplied(RefusalEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld(RefusalEvent):
+class ChangeSkipped(RefusalEvent):
     """A change that a plan leaves out. Emitted once while it lasts."""
 
     event_type = EventType("Withheld", Level.INFO, topic=Topic.STUCK)
@@ -251,7 +251,7 @@ class Withheld(RefusalEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftFact(Record):
+class DriftEvent(Event):
     """An event about an object that was changed in the cluster; `words` describe the change."""
 
     object: Key
@@ -272,7 +272,7 @@ class DriftFact(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftDetected(DriftFact):
+class DriftDetected(DriftEvent):
     """A change of the object in the cluster. Emitted once, and again for another change."""
 
     event_type = EventType(
@@ -301,7 +301,7 @@ class DriftDetected(DriftFact):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftCorrected(DriftFact):
+class DriftCorrected(DriftEvent):
     """The object matches Git again."""
 
     event_type = EventType(
@@ -318,7 +318,7 @@ class DriftCorrected(DriftFact):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftContested(DriftFact):
+class DriftContested(DriftEvent):
     """Another writer repeats its change after each correction: the next correction waits. Emitted
     once before each correction.
     """
@@ -349,7 +349,7 @@ class DriftContested(DriftFact):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftHeld(DriftFact):
+class DriftPaused(DriftEvent):
     """The change stays until then (seconds since 1970)."""
 
     event_type = EventType("DriftHeld", Level.INFO, reason="DriftHeld", warning=True, metric=_DRIFT)
@@ -367,7 +367,7 @@ class DriftHeld(DriftFact):
 
 
 @dataclass(frozen=True, slots=True)
-class PassEnded(Record):
+class Reconciled(Event):
     """A completed reconciliation; `writes` counts written objects."""
 
     event_type = EventType(
@@ -464,7 +464,7 @@ class PassEnded(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class PassFailed(Record):
+class ReconcileFailed(Event):
     """A reconciliation that ended early; `retry_in` is in seconds, None where a person must act."""
 
     event_type = EventType(
@@ -505,7 +505,7 @@ class PassFailed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged(Record):
+class Unchanged(Event):
     """Neither Git nor the cluster changed since the last reconciliation."""
 
     event_type = EventType("Unchanged", metric=_RECONCILIATIONS, keys=("commit",))
@@ -518,7 +518,7 @@ class Unchanged(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Took(Record):
+class Timed(Event):
     """A duration in seconds, for metrics; `well` is True for a success."""
 
     seconds: float
@@ -526,7 +526,7 @@ class Took(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class PassTook(Took):
+class ReconcileTimed(Timed):
     """The duration of a reconciliation."""
 
     event_type = EventType("", metric="gitopsds_reconcile_duration_seconds")
@@ -539,7 +539,7 @@ class PassTook(Took):
 
 
 @dataclass(frozen=True, slots=True)
-class GitTook(Took):
+class GitTimed(Timed):
     """The duration of a request to the Git server: the tip of a branch, or the files of a commit."""
 
     event_type = EventType("", metric="gitopsds_git_fetch_duration_seconds")
@@ -557,7 +557,7 @@ _NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESS
 
 
 @dataclass(frozen=True, slots=True)
-class SourceChanged(Record):
+class SourceChanged(Event):
     """A new status of a repository; `before` is the previous condition."""
 
     event_type = EventType("SourceChanged", Level.INFO, topic=Topic.STUCK)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import EventType, Level, Sample
 
 _METRIC = "gitopsds_leader"
 
 
 @dataclass(frozen=True, slots=True)
-class Leading(Record):
+class LeaderElectionEvent(Event):
     """An event about a lease, from the replica `me`."""
 
     namespace: str
@@ -20,7 +20,7 @@ class Leading(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class StandsBy(Leading):
+class StandbyStarted(LeaderElectionEvent):
     """The replica starts without leadership."""
 
     event_type = EventType("StandsBy", Level.INFO, metric=_METRIC)
@@ -35,7 +35,7 @@ class StandsBy(Leading):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderElected(Leading):
+class LeaderElected(LeaderElectionEvent):
     """The replica is the leader."""
 
     event_type = EventType("LeaderElected", Level.INFO, reason="LeaderElected", metric=_METRIC)
@@ -50,7 +50,7 @@ class LeaderElected(Leading):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderLost(Leading):
+class LeaderLost(LeaderElectionEvent):
     """The replica lost leadership; `why` is the cause."""
 
     event_type = EventType("LeaderLost", Level.WARNING, metric=_METRIC)
@@ -68,7 +68,7 @@ class LeaderLost(Leading):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderSeen(Leading):
+class LeaderObserved(LeaderElectionEvent):
     """Another replica leads: `holder`."""
 
     event_type = EventType("LeaderSeen", Level.INFO)
@@ -81,7 +81,7 @@ class LeaderSeen(Leading):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseFailed(Leading):
+class LeaseFailed(LeaderElectionEvent):
     """The lease is not readable or not writable."""
 
     event_type = EventType("LeaseFailed", Level.WARNING)

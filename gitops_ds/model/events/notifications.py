@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import EventType, Level, Sample, Topic
 from gitops_ds.model.plural import counted
 
@@ -22,7 +22,7 @@ ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Top
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Notification:
     """One piece of news, in a sentence; `agent` is NAMESPACE/NAME, and what does not apply is
     empty.
 
@@ -53,14 +53,14 @@ _METRIC = "gitopsds_news"
 
 
 @dataclass(frozen=True, slots=True)
-class Telling(Record):
+class NotificationEvent(Event):
     """An event about a receiver of notifications, or a forge, by its name in the settings."""
 
     receiver: str
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Telling):
+class NotificationSent(NotificationEvent):
     """The receiver accepted `items` notifications."""
 
     event_type = EventType("Told", metric=_METRIC)
@@ -73,7 +73,7 @@ class Told(Telling):
 
 
 @dataclass(frozen=True, slots=True)
-class NotTold(Telling):
+class NotificationFailed(NotificationEvent):
     """A failed delivery. `lost` counts dropped notifications; without any it is tried again.
     Emitted once for each message.
     """

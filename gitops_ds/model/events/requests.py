@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.event_type import EventType, Level, Sample, Tone
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Record):
+class RequestEvent(Event):
     """An event about a request from outside."""
 
 
-class HookResult(StrEnum):
+class WebhookResult(StrEnum):
     """The result of a request to the webhook; the label of its metric."""
 
     ACCEPTED = "accepted"
@@ -30,25 +30,25 @@ class HookResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HookHeard(Asked):
+class WebhookReceived(RequestEvent):
     """A request to the webhook. `forge` is empty without a valid signature; `woken` are ids of
     states.
     """
 
     event_type = EventType("HookHeard", metric="gitopsds_webhook_requests")
 
-    result: HookResult
+    result: WebhookResult
     forge: str = ""
     woken: tuple[str, ...] = ()
 
     @property
     def level(self) -> Level:
         """Info for a push, debug for other requests."""
-        return Level.INFO if self.result is HookResult.ACCEPTED else Level.DEBUG
+        return Level.INFO if self.result is WebhookResult.ACCEPTED else Level.DEBUG
 
     def text(self) -> str:
         """The line in the log."""
-        if self.result is not HookResult.ACCEPTED:
+        if self.result is not WebhookResult.ACCEPTED:
             return ""
         return f"a webhook ({self.forge}) told of a push: looking now"
 
@@ -58,7 +58,7 @@ class HookHeard(Asked):
 
 
 @dataclass(frozen=True, slots=True)
-class PassedOn(Asked):
+class PushForwarded(RequestEvent):
     """A push that another replica received, and that this one, the leader, handles."""
 
     event_type = EventType("PassedOn", Level.INFO, keys=("commit",))
@@ -71,7 +71,7 @@ class PassedOn(Asked):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitHeld(Asked):
+class CommitHeld(RequestEvent):
     """The tip of the branch is on hold; the last good commit stays applied."""
 
     event_type = EventType("CommitHeld", Level.WARNING, reason="CommitHeld", keys=("commit",))
@@ -89,7 +89,7 @@ class CommitHeld(Asked):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspended(Asked):
+class Suspended(RequestEvent):
     """The repository is suspended; `changes` of the commit wait. Emitted when that changes."""
 
     event_type = EventType("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
@@ -108,7 +108,7 @@ class Suspended(Asked):
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(Asked):
+class Resumed(RequestEvent):
     """The repository is no longer suspended."""
 
     event_type = EventType("Resumed", Level.INFO, Tone.GOOD, reason="Resumed")
@@ -123,7 +123,7 @@ class Resumed(Asked):
 
 
 @dataclass(frozen=True, slots=True)
-class Handled(Asked):
+class RequestHandled(RequestEvent):
     """The outcome of a requested reconciliation; `request` is the value of the request."""
 
     event_type = EventType("Handled", Level.INFO)

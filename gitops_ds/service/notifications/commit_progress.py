@@ -16,13 +16,13 @@ from gitops_ds.forges.contract import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.events.base import Record
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     Applied,
     CommitRejected,
     NewCommit,
-    PassEnded,
-    PassFailed,
+    Reconciled,
+    ReconcileFailed,
     VerificationFailed,
 )
 from gitops_ds.model.events.requests import CommitHeld, Suspended
@@ -87,7 +87,7 @@ class CommitProgress:
 
 
 @dataclass(slots=True)
-class Courses:
+class CommitTracker:
     """The commits of one repository that something is still to be said of, in the order in which
     they came.
     """
@@ -104,7 +104,7 @@ class Courses:
             if not said.over
         ]
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """What the repository's deployer tells."""
         match told:
             case NewCommit(commit=commit):
@@ -121,16 +121,16 @@ class Courses:
                 self._stands(commit, waits=f"held: {reason}")
             case Suspended(commit=str(commit), changes=changes):
                 self._stands(commit, waits=f"suspended: {counted(changes, 'change')} not applied")
-            case PassFailed(message=message, retry_in=None) if (
+            case ReconcileFailed(message=message, retry_in=None) if (
                 self.open and not self.open[-1].applied
             ):
                 self.open[-1].trouble = f"not applied: {message}"  # only a person can help
-            case PassEnded(commit=str(commit)):
+            case Reconciled(commit=str(commit)):
                 self._ended(told, commit)
             case _:
                 pass
 
-    def _ended(self, told: PassEnded, commit: str) -> None:
+    def _ended(self, told: Reconciled, commit: str) -> None:
         written, self._written = self._written, set()
         failing = told.failed
         waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")

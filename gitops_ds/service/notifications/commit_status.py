@@ -19,13 +19,17 @@ from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
 from gitops_ds.git.address import Address
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.notifications import NotTold, Told
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service import forge_discovery, git_auth
 from gitops_ds.service.forge_discovery import DiscoveredForge, NamedForge
-from gitops_ds.service.notifications.commit_progress import CommitProgress, CommitStage, Courses
+from gitops_ds.service.notifications.commit_progress import (
+    CommitProgress,
+    CommitStage,
+    CommitTracker,
+)
 from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.settings.notify import ForgeSettings
 
@@ -36,7 +40,7 @@ _HEARD = 10_000  # records, while a forge is away
 TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
-class Agents(Protocol):
+class AgentSource(Protocol):
     """How agents stand, as far as it is read here (`gitops_ds.fleet.tracker.Standings`)."""
 
     def agents(self) -> tuple[Agent, ...]:
@@ -72,7 +76,7 @@ class StatusRepository:
     suffix: str = ""
 
 
-class Commits:
+class CommitStatusPublisher:
     """Posts the stages of one repository's commits while `run` runs."""
 
     def __init__(
@@ -83,22 +87,24 @@ class Commits:
         """
         self.repository, self._tell = repository, tell
         self._place = place(repository.where, repository.forge)
-        self._heard: deque[Record] = deque(maxlen=_HEARD)
-        self._courses: Courses | None = None
+        self._heard: deque[Event] = deque(maxlen=_HEARD)
+        self._courses: CommitTracker | None = None
         self._news = asyncio.Event()
         self._complaint, self._failures = "", 0
         self._backoff = replace(BACKOFF, first=retry)
         self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """What the repository's deployer tells."""
         self._heard.append(told)
         self._news.set()
 
-    async def run(self, memory: Outbox, standings: Agents, changed: Callable[[], None]) -> None:
+    async def run(
+        self, memory: Outbox, standings: AgentSource, changed: Callable[[], None]
+    ) -> None:
         """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
         known = memory.commits.setdefault(self.repository.name, {})
-        courses = self._courses = Courses(known)
+        courses = self._courses = CommitTracker(known)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wake(standings))
             while True:
@@ -119,12 +125,14 @@ class Commits:
         self._heard.clear()
         self._courses = None
 
-    async def _wake(self, standings: Agents) -> None:
+    async def _wake(self, standings: AgentSource) -> None:
         async for _ in standings.changed():
             if self._courses is not None and self._courses.open:
                 self._news.set()
 
-    def _due(self, courses: Courses, standings: Agents) -> list[tuple[CommitProgress, CommitStage]]:
+    def _due(
+        self, courses: CommitTracker, standings: AgentSource
+    ) -> list[tuple[CommitProgress, CommitStage]]:
         followed = self.followed()
         if followed is None or not courses.open:
             return []
@@ -146,14 +154,14 @@ class Commits:
                 await forge.status(course.commit, status)
         except errors.GitopsError as error:
             if str(error) != self._complaint:
-                self._tell(NotTold(time.time(), name, str(error)))
+                self._tell(NotificationFailed(time.time(), name, str(error)))
             self._complaint = str(error)
             self._failures += 1
             await asyncio.sleep(self._backoff.delay(self._failures))
             self._news.set()
             return False
         self._complaint, self._failures = "", 0
-        self._tell(Told(time.time(), name, 1))
+        self._tell(NotificationSent(time.time(), name, 1))
         return True
 
     def _access(self) -> ForgeAccess:

@@ -22,18 +22,22 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.agents import Standing
-from gitops_ds.model.events.base import Emit, Record
-from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, News, NotTold
+from gitops_ds.model.events.agents import AgentEvent
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, Notification, NotificationFailed
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.notifications import outbox
-from gitops_ds.service.notifications.commit_status import Commits, FollowedCommits, StatusRepository
+from gitops_ds.service.notifications.commit_status import (
+    CommitStatusPublisher,
+    FollowedCommits,
+    StatusRepository,
+)
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.service.notifications.sender import SenderContext, Teller
+from gitops_ds.service.notifications.sender import Sender, SenderContext
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
-from gitops_ds.telemetry.notifications import Fold
+from gitops_ds.telemetry.notifications import NotificationBuilder
 
 _KEY = "news.json"
 SETTLE = 2.0  # seconds after a change until it is written, with what follows
@@ -50,7 +54,7 @@ class ReadDeployer(Protocol):
         ...
 
 
-class Notifying:
+class NotificationDispatcher:
     """The part. It takes facts as long as we lead; `run` tells them."""
 
     unready = ""
@@ -62,13 +66,13 @@ class Notifying:
         """Raises SettingsError where it can't be told where a forge is."""
         self._service, self._cluster, self._tell = service, cluster, tell
         around = around or SenderContext(service.cluster.name, tell)
-        self._tellers = [Teller(one, around) for one in service.notify]
-        self._commits: dict[int, Commits] = {}
+        self._tellers = [Sender(one, around) for one in service.notify]
+        self._commits: dict[int, CommitStatusPublisher] = {}
         for number, one in enumerate(service.repositories):
             if one.forge is not None:
-                self._commits[number] = Commits(_repository(service, one), tell)
-        self._fold = Fold()
-        self._heard: list[News] = []
+                self._commits[number] = CommitStatusPublisher(_repository(service, one), tell)
+        self._fold = NotificationBuilder()
+        self._heard: list[Notification] = []
         self._memory: Outbox | None = None
         self._standings: StatusTracker | None = None
         self._changed = asyncio.Event()
@@ -76,9 +80,9 @@ class Notifying:
         self._stopping = False
         self._complaint = self._written = ""
 
-    def hear(self, told: Record) -> None:
+    def hear(self, told: Event) -> None:
         """What becomes of agents, whoever tells it."""
-        if isinstance(told, Standing):
+        if isinstance(told, AgentEvent):
             self._take(told, "")
 
     def beside(self, tell: Emit, number: int | None) -> Emit:
@@ -92,7 +96,7 @@ class Notifying:
         )
         commits = None if number is None else self._commits.get(number)
 
-        def emit(told: Record) -> None:
+        def emit(told: Event) -> None:
             tell(told)
             self._take(told, name)
             if commits is not None and self._acting:
@@ -106,7 +110,7 @@ class Notifying:
         for number, commits in self._commits.items():
             commits.followed = partial(_followed, deployers[number])
 
-    def _take(self, told: Record, repository: str) -> None:
+    def _take(self, told: Event, repository: str) -> None:
         item = self._fold.hear(told, repository) if self._acting else None
         if item is not None:
             self._heard.append(item)
@@ -225,7 +229,7 @@ class Notifying:
 
     def _complain(self, message: str) -> None:
         if message != self._complaint:
-            self._tell(NotTold(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
+            self._tell(NotificationFailed(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
         self._complaint = message
 
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gitops_ds.model.events.event_type import Topic
-from gitops_ds.model.events.notifications import ONCE, News
+from gitops_ds.model.events.notifications import ONCE, Notification
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
-from gitops_ds.telemetry.notifications import Letter
+from gitops_ds.telemetry.notifications import NotificationBatch
 
 WAITING = 100  # pieces of news for one receiver
 IN_A_LETTER = 20
@@ -23,13 +23,13 @@ GIVE_UP = 86_400.0  # seconds after which nobody wants to know
 
 
 @dataclass(slots=True)
-class Waiting:
+class ReceiverQueue:
     """The news for one receiver, in order, and how many there were besides."""
 
-    items: list[News] = field(default_factory=list)
+    items: list[Notification] = field(default_factory=list)
     omitted: int = 0
 
-    def put(self, item: News) -> None:
+    def put(self, item: Notification) -> None:
         """One more; the oldest gives way."""
         self.items.append(item)
         over = len(self.items) - WAITING
@@ -37,16 +37,16 @@ class Waiting:
             del self.items[:over]
             self.omitted += over
 
-    def letter(self, cluster: str) -> Letter:
+    def letter(self, cluster: str) -> NotificationBatch:
         """What to send now: of too many the loud ones first."""
         chosen = sorted(self.items, key=lambda item: not item.loud)[:IN_A_LETTER]
-        return Letter(
+        return NotificationBatch(
             [item for item in self.items if item in chosen],
             self.omitted + len(self.items) - len(chosen),
             cluster,
         )
 
-    def sent(self, batch: Sequence[News], omitted: int) -> None:
+    def sent(self, batch: Sequence[Notification], omitted: int) -> None:
         """These were told, and so many counted; what gave way meanwhile was counted twice."""
         left = [item for item in self.items if item not in batch]
         gave_way = len(batch) - (len(self.items) - len(left))
@@ -68,18 +68,18 @@ class Outbox:
     stage of each, by repository.
     """
 
-    waiting: dict[str, Waiting] = field(default_factory=dict)
+    waiting: dict[str, ReceiverQueue] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
     commits: dict[str, dict[str, CommitStage]] = field(default_factory=dict)
 
-    def take(self, item: News, receivers: Iterable[str]) -> bool:
+    def take(self, item: Notification, receivers: Iterable[str]) -> bool:
         """Whether it is new, and so waits for these receivers."""
         before = self.told.pop(item.id, None)
         fresh = before is None or (item.topic not in ONCE and item.at - before >= AGAIN)
         self.told[item.id] = item.at if before is None or fresh else before
         _shorten(self.told, TOLD)
         for name in receivers if fresh else ():
-            self.waiting.setdefault(name, Waiting()).put(item)
+            self.waiting.setdefault(name, ReceiverQueue()).put(item)
         return fresh
 
     def note(self, repository: str, commit: str, stage: CommitStage) -> None:
@@ -110,8 +110,8 @@ def parse(told: Mapping[str, Any]) -> Outbox:
     if told["version"] != "v1":
         raise ValueError(f"version {told['version']!r} is not known here")
     waiting = {
-        str(name): Waiting(
-            [News(**{**item, "topic": Topic(item["topic"])}) for item in one["items"]],
+        str(name): ReceiverQueue(
+            [Notification(**{**item, "topic": Topic(item["topic"])}) for item in one["items"]],
             int(one["omitted"]),
         )
         for name, one in told["waiting"].items()

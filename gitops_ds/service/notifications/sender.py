@@ -21,12 +21,12 @@ from gitops_ds import __version__, errors
 from gitops_ds.forges import client, retries
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.notifications import NotTold, Told
+from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.service import git_auth
-from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, Waiting
+from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry import notifications
-from gitops_ds.telemetry.notifications import Letter
+from gitops_ds.telemetry.notifications import NotificationBatch
 
 GATHER = 1.0  # seconds: what belongs together comes close together
 SECONDS = 10.0  # for one request
@@ -34,7 +34,7 @@ BACKOFF = Backoff(5.0, 600.0, jitter=0.1)
 LONGEST_ASKED = 3600.0  # seconds that a receiver may ask for
 
 
-class NotTaken(Exception):
+class DeliveryFailed(Exception):
     """Why the receiver did not take it, and after how many seconds it wants to be asked again at
     the earliest.
     """
@@ -44,7 +44,7 @@ class NotTaken(Exception):
         self.wait = wait
 
 
-Post = Callable[[ReceiverSettings, Letter], Awaitable[None]]
+Post = Callable[[ReceiverSettings, NotificationBatch], Awaitable[None]]
 
 
 def target(settings: ReceiverSettings) -> tuple[str, bytes]:
@@ -59,19 +59,21 @@ def target(settings: ReceiverSettings) -> tuple[str, bytes]:
                 f"notify.{settings.name}.secretFile", settings.secret_file
             ).strip()
     except errors.SettingsError as error:
-        raise NotTaken(str(error)) from None
+        raise DeliveryFailed(str(error)) from None
     except UnicodeDecodeError:
-        raise NotTaken(f"{settings.url_file} is no text") from None
+        raise DeliveryFailed(f"{settings.url_file} is no text") from None
     if not _is_address(url):
-        raise NotTaken(
+        raise DeliveryFailed(
             f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected"
         )
     if settings.secret_file and not secret:
-        raise NotTaken(f"{settings.secret_file} is empty, and nothing is sent unsigned")
+        raise DeliveryFailed(f"{settings.secret_file} is empty, and nothing is sent unsigned")
     return url, secret
 
 
-async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECONDS) -> None:
+async def post(
+    settings: ReceiverSettings, letter: NotificationBatch, seconds: float = SECONDS
+) -> None:
     """Sends it. Raises NotTaken, also for files that can't be read."""
     url, secret = target(settings)
     body = notifications.body(settings.format, letter)
@@ -87,9 +89,9 @@ async def post(settings: ReceiverSettings, letter: Letter, seconds: float = SECO
         ):
             _check(reply)
     except TimeoutError:
-        raise NotTaken("no answer in time") from None
+        raise DeliveryFailed("no answer in time") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise NotTaken(f"it can't be reached ({_why(error)})") from None
+        raise DeliveryFailed(f"it can't be reached ({_why(error)})") from None
 
 
 def _is_address(url: str) -> bool:
@@ -107,11 +109,11 @@ def _check(reply: aiohttp.ClientResponse) -> None:
     if reply.status < 300:
         return
     if reply.status < 400:
-        raise NotTaken(
+        raise DeliveryFailed(
             f"it answers with a redirect ({reply.status}), and none is followed: give the new "
             "address"
         )
-    raise NotTaken(
+    raise DeliveryFailed(
         f"it answers {reply.status}",
         retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0,
     )
@@ -140,7 +142,7 @@ class SenderContext:
     post: Post = post
 
 
-class Teller:
+class Sender:
     """Tells one receiver, while `run` runs."""
 
     def __init__(self, settings: ReceiverSettings, around: SenderContext) -> None:
@@ -155,7 +157,7 @@ class Teller:
 
     async def run(self, memory: Outbox, changed: Callable[[], None]) -> None:
         """Tells what waits there until it is cancelled; `changed` is called when less waits."""
-        waiting = memory.waiting.setdefault(self.settings.name, Waiting())
+        waiting = memory.waiting.setdefault(self.settings.name, ReceiverQueue())
         loop = asyncio.get_running_loop()
         gap = 60.0 / self.settings.per_minute
         whole = loop.time()  # when all of a minute's messages are allowed again
@@ -167,11 +169,11 @@ class Teller:
             whole = max(whole, loop.time()) + gap
             await asyncio.sleep(await self._send(waiting, changed))
 
-    async def _send(self, waiting: Waiting, changed: Callable[[], None]) -> float:
+    async def _send(self, waiting: ReceiverQueue, changed: Callable[[], None]) -> float:
         """One try; seconds until the next one, if it failed."""
         around, name = self._around, self.settings.name
         if lost := waiting.forget(around.clock() - GIVE_UP):
-            around.tell(NotTold(around.clock(), name, "too old to be told", lost))
+            around.tell(NotificationFailed(around.clock(), name, "too old to be told", lost))
             changed()
         if not waiting.items:
             return 0.0
@@ -182,15 +184,15 @@ class Teller:
         )
         try:
             await around.post(self.settings, letter)
-        except NotTaken as error:
+        except DeliveryFailed as error:
             if str(error) != self._complaint:
-                around.tell(NotTold(around.clock(), name, str(error)))
+                around.tell(NotificationFailed(around.clock(), name, str(error)))
             self._complaint = str(error)
             self._failures += 1
             wait = BACKOFF.delay(self._failures, around.chance())
             return max(wait, min(error.wait, LONGEST_ASKED))
         self._complaint, self._failures = "", 0
         waiting.sent(batch, omitted)
-        around.tell(Told(around.clock(), name, len(letter.items)))
+        around.tell(NotificationSent(around.clock(), name, len(letter.items)))
         changed()
         return 0.0

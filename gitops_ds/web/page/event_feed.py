@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gitops_ds.model.events.base import Record
-from gitops_ds.model.events.deployer import DriftFact
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import DriftEvent
 from gitops_ds.telemetry import log_lines
-from gitops_ds.web.page.view import Event
+from gitops_ds.web.page.view import PageEvent
 
 KEPT = 500
 
 
-class Happened:
+class EventFeed:
     """The last `kept` lines. `changed` is called after each new one."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None, kept: int = KEPT) -> None:
-        self._events: deque[Event] = deque(maxlen=kept)
+        self._events: deque[PageEvent] = deque(maxlen=kept)
         self._changed = changed
 
-    def hear(self, event: Record) -> None:
+    def hear(self, event: Event) -> None:
         """Adds the event, unless it has no text or the page leaves out its kind."""
         text = log_lines.line(event)
         if text is None or not event.event_type.on_page:
             return
-        about = None if isinstance(event, DriftFact) else event.about
+        about = None if isinstance(event, DriftEvent) else event.about
         commit = str(getattr(event, "commit", None) or "")
-        line = Event(event.at, event.event_type.kind, text, event.tone, about, commit)
+        line = PageEvent(event.at, event.event_type.kind, text, event.tone, about, commit)
         self._events.appendleft(line)
         self._changed()
 
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[PageEvent]:
         """The lines, newest first."""
         return tuple(self._events)

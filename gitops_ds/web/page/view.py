@@ -16,7 +16,7 @@ from gitops_ds.model.source_status import SourceStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PageEvent:
     """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is
     about `key`, `commit`.
     """
@@ -54,7 +54,7 @@ class View(Protocol):
     def sources(self) -> Sequence[SourceStatus]:
         """The status of each followed repository."""
 
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[PageEvent]:
         """What happened, newest first."""
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:

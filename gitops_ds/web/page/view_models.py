@@ -22,7 +22,7 @@ from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, side_by_side
 from gitops_ds.web.page.rendering import Pages
-from gitops_ds.web.page.view import Event, View
+from gitops_ds.web.page.view import PageEvent, View
 
 # The order in which healths want eyes.
 _URGENCY = (
@@ -445,7 +445,7 @@ async def commit(view: View, id: str) -> dict[str, Any]:
                 )
             )
     known = (await view.commits([id])).get(id)
-    told: list[Event] = [event for event in view.events() if event.commit == id]
+    told: list[PageEvent] = [event for event in view.events() if event.commit == id]
     if not runs and known is None and not told:
         raise errors.NotFound(f"no commit {id[:40]} is known here", 404, "NotFound")
     return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": told}
