@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.definition import Topic
 from gitops_ds.settings.base import Positive, SettingsGroup, Text, describe
 from gitops_ds.telemetry.notifications import MessageFormat
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.definition import Level
 from gitops_ds.model.events.deployer import CommitRejected
-from gitops_ds.model.events.event_type import Level
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry import rejections
 
@@ -41,11 +41,11 @@ def as_json(event: Event) -> dict[str, Any] | None:
     found: dict[str, Any] = {
         "time": event.at,
         "level": str(event.level),
-        "kind": event.event_type.kind,
+        "kind": event.definition.kind,
     }
     if text := line(event):
         found["message"] = text
-    for key in event.event_type.keys:
+    for key in event.definition.keys:
         if (value := getattr(event, key)) is not None:
             found[key] = _plain(value)
     if event.about is not None:

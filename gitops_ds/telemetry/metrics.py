@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from gitops_ds.model.decision import NodeCounts
 from gitops_ds.model.events.agents import AgentStatus
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import Sample
+from gitops_ds.model.events.definition import Sample
 from gitops_ds.model.source_status import Condition, SourceStatus
 
 AGENTS = 2000  # of so many at most

@@ -80,7 +80,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         for _ in range(4):
             await scene.settle()
         assert await scene.image() == "1"
-        facts = [one.event_type.kind for one in scene.told(deployer.DriftEvent)]
+        facts = [one.definition.kind for one in scene.told(deployer.DriftEvent)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
     play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))

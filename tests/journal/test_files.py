@@ -194,8 +194,8 @@ def allow(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 def trouble(record):
-    print(record.event_type.kind, getattr(record, "missing", ""))
-    if record.event_type.kind == "JournalFailed":
+    print(record.definition.kind, getattr(record, "missing", ""))
+    if record.definition.kind == "JournalFailed":
         allow(100)
 
 told = story.told()

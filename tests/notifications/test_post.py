@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.definition import Topic
 from gitops_ds.model.events.notifications import Notification
 from gitops_ds.service.notifications import sender
 from gitops_ds.settings.notify import ReceiverSettings

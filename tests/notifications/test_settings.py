@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.errors import SettingsError
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
-from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.definition import Topic
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.settings import service
 from gitops_ds.settings.base import decode

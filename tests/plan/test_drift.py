@@ -44,7 +44,7 @@ async def image(cluster: simulator.SimulatedCluster) -> str:
 
 
 def facts(deployer: World) -> list[str]:
-    return [told.event_type.kind for told in deployer.records if isinstance(told, DriftEvent)]
+    return [told.definition.kind for told in deployer.records if isinstance(told, DriftEvent)]
 
 
 def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:

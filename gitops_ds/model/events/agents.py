@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from gitops_ds.model.decision import Health, HealthState, NodeCounts
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import EventType, Level, Notice, Tone, Topic
+from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plural import counted
 
@@ -61,7 +61,7 @@ class AgentEvent(Event):
 class CoverageLost(AgentEvent):
     """Nodes that lost the agent close together, of so many that had it, without a commit."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "CoverageLost", Level.WARNING, reason="CoverageLost", warning=True, topic=Topic.COVERAGE
     )
 
@@ -101,7 +101,7 @@ class HealthChanged(AgentEvent):
     the object, or empty.
     """
 
-    event_type = EventType("HealthChanged", Level.INFO, keys=("commit",))
+    definition = EventDefinition("HealthChanged", Level.INFO, keys=("commit",))
 
     before: HealthState | None
     health: Health
@@ -148,7 +148,7 @@ class CommitArrived(AgentEvent):
     carries it.
     """
 
-    event_type = EventType("CommitArrived", Level.INFO, reason="Applied", keys=("commit",))
+    definition = EventDefinition("CommitArrived", Level.INFO, reason="Applied", keys=("commit",))
 
     commit: CommitId
     subject: str
@@ -164,7 +164,9 @@ class RolloutStarted(AgentEvent):
     first one.
     """
 
-    event_type = EventType("RolloutStarted", Level.INFO, reason="RolloutStarted", keys=("commit",))
+    definition = EventDefinition(
+        "RolloutStarted", Level.INFO, reason="RolloutStarted", keys=("commit",)
+    )
 
     commit: CommitId
     revision: int
@@ -182,7 +184,7 @@ class RolloutStarted(AgentEvent):
 class RolloutCompleted(AgentEvent):
     """Every node that can runs the DaemonSet's template, after `seconds`."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "RolloutCompleted",
         Level.INFO,
         Tone.GOOD,
@@ -213,7 +215,7 @@ class RolloutCompleted(AgentEvent):
 class RolloutFailed(AgentEvent):
     """The health of a rollout is Failed; emitted once for each rollout."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "RolloutFailed",
         Level.ERROR,
         reason="RolloutFailed",

@@ -1,7 +1,7 @@
 """The base of all events, and the events of the DaemonSet controller and of the process.
 
 Log, metrics, Kubernetes events, notifications, the page and the journal are folds of events. A
-class of events declares its public names as an `EventType` and its texts as methods.
+class of events declares its public names as an `EventDefinition` and its texts as methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gitops_ds.model.decision import (
     Observation,
     StatusUpdate,
 )
-from gitops_ds.model.events.event_type import EventType, Level, Notice, Sample, Tone
+from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
 from gitops_ds.model.plural import counted
 
@@ -31,24 +31,24 @@ _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 class Event:
     """Something that happened; `at` is in seconds since 1970."""
 
-    event_type: ClassVar[EventType]
+    definition: ClassVar[EventDefinition]
 
     at: float
 
     @property
     def level(self) -> Level:
         """The severity in logs."""
-        return self.event_type.level
+        return self.definition.level
 
     @property
     def tone(self) -> Tone:
         """The colour on the page."""
-        return _TONES.get(self.level, self.event_type.tone)
+        return _TONES.get(self.level, self.definition.tone)
 
     @property
     def logged(self) -> bool:
         """Whether JSON logs contain the event."""
-        return bool(self.event_type.kind)
+        return bool(self.definition.kind)
 
     @property
     def about(self) -> Key | None:
@@ -66,12 +66,12 @@ class Event:
     @property
     def kube_reason(self) -> str:
         """The reason of the Kubernetes event; empty for none."""
-        return self.event_type.reason
+        return self.definition.reason
 
     @property
     def kube_warning(self) -> bool:
         """Whether the type of the Kubernetes event is Warning."""
-        return self.event_type.warning
+        return self.definition.warning
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -79,11 +79,11 @@ class Event:
 
     def samples(self) -> tuple[Sample, ...]:
         """The changes of metrics."""
-        return (Sample(self.event_type.metric),) if self.event_type.metric else ()
+        return (Sample(self.definition.metric),) if self.definition.metric else ()
 
     def notice(self) -> Notice | None:
         """The content of the notification, None for no notification."""
-        return Notice(self.event_type.topic) if self.event_type.topic else None
+        return Notice(self.definition.topic) if self.definition.topic else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Decided(ControllerEvent):
     is False where the controller only observes.
     """
 
-    event_type = EventType("Decided")
+    definition = EventDefinition("Decided")
 
     decision: Decision
     performed: bool
@@ -165,7 +165,7 @@ class Performed(ActionEvent):
     """An action that the API server accepted. `object` is its object, as named in the response."""
 
     # A rollout over 5,000 nodes performs 10,000 actions; the page has a map of nodes.
-    event_type = EventType("Performed", Level.INFO, on_page=False)
+    definition = EventDefinition("Performed", Level.INFO, on_page=False)
 
     object: Key
 
@@ -192,7 +192,7 @@ class Performed(ActionEvent):
 class ActionFailed(ActionEvent):
     """An action that the API server refused."""
 
-    event_type = EventType("ActionFailed", Level.WARNING, warning=True)
+    definition = EventDefinition("ActionFailed", Level.WARNING, warning=True)
 
     error: ClusterError
 
@@ -215,7 +215,7 @@ class ActionFailed(ActionEvent):
 class StatusWritten(ControllerEvent):
     """New counters in the status of a DaemonSet."""
 
-    event_type = EventType("StatusWritten")
+    definition = EventDefinition("StatusWritten")
 
     status: StatusUpdate
 
@@ -224,7 +224,7 @@ class StatusWritten(ControllerEvent):
 class StatusFailed(ControllerEvent):
     """Counters that the API server refused."""
 
-    event_type = EventType("StatusFailed", Level.WARNING)
+    definition = EventDefinition("StatusFailed", Level.WARNING)
 
     error: ClusterError
 
@@ -237,7 +237,7 @@ class StatusFailed(ControllerEvent):
 class Listed(Event):
     """A list of all objects of a kind: at the start, or after the loss of a watch."""
 
-    event_type = EventType("Listed")
+    definition = EventDefinition("Listed")
 
     resource: Resource
     objects: int
@@ -248,7 +248,7 @@ class Listed(Event):
 class WatchFailed(Event):
     """A failed list or watch; the next attempt is `retry_in` seconds later."""
 
-    event_type = EventType("WatchFailed", Level.WARNING, keys=("retry_in",))
+    definition = EventDefinition("WatchFailed", Level.WARNING, keys=("retry_in",))
 
     resource: Resource
     error: ClusterError
@@ -266,7 +266,7 @@ class WatchFailed(Event):
 class TaskRestarted(Event):
     """An unexpected error of a background task, which starts again `retry_in` seconds later."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "TaskRestarted", Level.ERROR, metric="gitopsds_task_restarts", keys=("retry_in",)
     )
 
@@ -283,14 +283,14 @@ class TaskRestarted(Event):
 
     def samples(self) -> tuple[Sample, ...]:
         """One restart of the task."""
-        return (Sample(self.event_type.metric, self.task),)
+        return (Sample(self.definition.metric, self.task),)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFailed(Event):
     """The journal is not writable. It lacks reconciliations until `JournalRecovered`."""
 
-    event_type = EventType("JournalFailed", Level.WARNING)
+    definition = EventDefinition("JournalFailed", Level.WARNING)
 
     message: str
 
@@ -303,7 +303,7 @@ class JournalFailed(Event):
 class JournalRecovered(Event):
     """The journal is writable again; `missing` counts the reconciliations that it lacks."""
 
-    event_type = EventType("JournalMended", Level.INFO, Tone.GOOD)
+    definition = EventDefinition("JournalMended", Level.INFO, Tone.GOOD)
 
     missing: int
 
@@ -329,7 +329,7 @@ class Differed(ControllerEvent):
     1970): the decision of ours, the action of theirs.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "Differed",
         Level.WARNING,
         metric="gitopsds_shadow_differences",
@@ -350,7 +350,7 @@ class Differed(ControllerEvent):
 
     def samples(self) -> tuple[Sample, ...]:
         """One difference of its subject."""
-        return (Sample(self.event_type.metric, self.what.value),)
+        return (Sample(self.definition.metric, self.what.value),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class Compared(ControllerEvent):
     that were deleted by others, and that our controller would have kept.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "Compared",
         metric="gitopsds_shadow_intervals",
         keys=("since", "differences", "created", "deleted", "elsewhere", "replaced", "at_risk"),
@@ -378,7 +378,7 @@ class Compared(ControllerEvent):
 
     def samples(self) -> tuple[Sample, ...]:
         """One interval."""
-        return (Sample(self.event_type.metric, "differed" if self.differences else "agreed"),)
+        return (Sample(self.definition.metric, "differed" if self.differences else "agreed"),)
 
 
 Emit = Callable[[Event], None]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gitops_ds.model import guards
 from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Refusal
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import EventType, Level, Notice, Sample, Tone, Topic
+from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.objects import CommitId, Key, short, template_of
@@ -28,7 +28,7 @@ def _once(topic: Topic, commit: CommitId) -> Notice:
 class NewCommit(Event):
     """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "NewCommit", Level.INFO, reason="NewCommit", topic=Topic.COMMIT, keys=("commit",)
     )
 
@@ -50,7 +50,7 @@ class NewCommit(Event):
     @property
     def kube_reason(self) -> str:
         """HistoryRewritten after a force-push."""
-        return "HistoryRewritten" if self.rewritten else self.event_type.reason
+        return "HistoryRewritten" if self.rewritten else self.definition.reason
 
     @property
     def kube_warning(self) -> bool:
@@ -75,7 +75,7 @@ class CommitRejected(Event):
     `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "CommitRejected",
         Level.ERROR,
         reason="CommitRejected",
@@ -99,7 +99,7 @@ class SourceVerified(Event):
     and the number of verified signatures.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "SourceVerified", Level.INFO, Tone.GOOD, reason="SourceVerified", keys=("commit",)
     )
 
@@ -124,7 +124,7 @@ class VerificationFailed(Event):
     signature. The last good commit stays applied.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "VerificationFailed",
         Level.ERROR,
         reason="VerificationFailed",
@@ -149,7 +149,7 @@ class VerificationFailed(Event):
 class Planned(Event):
     """A plan with changes or refusals."""
 
-    event_type = EventType("Planned")
+    definition = EventDefinition("Planned")
 
     plan: Plan
 
@@ -158,7 +158,7 @@ class Planned(Event):
 class Applied(Event):
     """A written object; `warnings` are the API server's."""
 
-    event_type = EventType("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
+    definition = EventDefinition("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
 
     change: Change
     warnings: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ class Applied(Event):
 
     def samples(self) -> tuple[Sample, ...]:
         """One object by operation."""
-        return (Sample(self.event_type.metric, self.change.operation.value),)
+        return (Sample(self.definition.metric, self.change.operation.value),)
 
 
 def _revision(change: Change) -> str:
@@ -216,7 +216,7 @@ class RefusalEvent(Event):
 class NotApplied(RefusalEvent):
     """An object that was not written."""
 
-    event_type = EventType("NotApplied", Level.WARNING, topic=Topic.STUCK)
+    definition = EventDefinition("NotApplied", Level.WARNING, topic=Topic.STUCK)
 
     change: Change
 
@@ -235,7 +235,7 @@ class NotApplied(RefusalEvent):
 class ChangeSkipped(RefusalEvent):
     """A change that a plan leaves out. Emitted once while it lasts."""
 
-    event_type = EventType("Withheld", Level.INFO, topic=Topic.STUCK)
+    definition = EventDefinition("Withheld", Level.INFO, topic=Topic.STUCK)
 
     @property
     def level(self) -> Level:
@@ -275,7 +275,7 @@ class DriftEvent(Event):
 class DriftDetected(DriftEvent):
     """A change of the object in the cluster. Emitted once, and again for another change."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "DriftDetected",
         Level.WARNING,
         reason="DriftDetected",
@@ -304,7 +304,7 @@ class DriftDetected(DriftEvent):
 class DriftCorrected(DriftEvent):
     """The object matches Git again."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "DriftCorrected", Level.INFO, Tone.GOOD, reason="DriftCorrected", metric=_DRIFT
     )
 
@@ -323,7 +323,7 @@ class DriftContested(DriftEvent):
     once before each correction.
     """
 
-    event_type = EventType(
+    definition = EventDefinition(
         "DriftContested",
         Level.WARNING,
         reason="DriftContested",
@@ -352,7 +352,9 @@ class DriftContested(DriftEvent):
 class DriftPaused(DriftEvent):
     """The change stays until then (seconds since 1970)."""
 
-    event_type = EventType("DriftHeld", Level.INFO, reason="DriftHeld", warning=True, metric=_DRIFT)
+    definition = EventDefinition(
+        "DriftHeld", Level.INFO, reason="DriftHeld", warning=True, metric=_DRIFT
+    )
 
     until: float
 
@@ -370,7 +372,7 @@ class DriftPaused(DriftEvent):
 class Reconciled(Event):
     """A completed reconciliation; `writes` counts written objects."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "PassEnded",
         Level.INFO,
         Tone.GOOD,
@@ -430,7 +432,7 @@ class Reconciled(Event):
         """PruneRefused for kept objects, Applied after writes of a whole commit."""
         if self._pruning:
             return "PruneRefused"
-        return self.event_type.reason if self.writes and self.whole else ""
+        return self.definition.reason if self.writes and self.whole else ""
 
     @property
     def kube_warning(self) -> bool:
@@ -467,7 +469,7 @@ class Reconciled(Event):
 class ReconcileFailed(Event):
     """A reconciliation that ended early; `retry_in` is in seconds, None where a person must act."""
 
-    event_type = EventType(
+    definition = EventDefinition(
         "PassFailed",
         Level.WARNING,
         reason="PassFailed",
@@ -508,7 +510,7 @@ class ReconcileFailed(Event):
 class Unchanged(Event):
     """Neither Git nor the cluster changed since the last reconciliation."""
 
-    event_type = EventType("Unchanged", metric=_RECONCILIATIONS, keys=("commit",))
+    definition = EventDefinition("Unchanged", metric=_RECONCILIATIONS, keys=("commit",))
 
     commit: CommitId
 
@@ -529,12 +531,12 @@ class Timed(Event):
 class ReconcileTimed(Timed):
     """The duration of a reconciliation."""
 
-    event_type = EventType("", metric="gitopsds_reconcile_duration_seconds")
+    definition = EventDefinition("", metric="gitopsds_reconcile_duration_seconds")
 
     def samples(self) -> tuple[Sample, ...]:
         """The duration, and the time of the last success."""
         success = Sample("gitopsds_git_last_success_timestamp_seconds", value=self.at)
-        duration = Sample(self.event_type.metric, value=self.seconds)
+        duration = Sample(self.definition.metric, value=self.seconds)
         return (duration, success) if self.well else (duration,)
 
 
@@ -542,12 +544,12 @@ class ReconcileTimed(Timed):
 class GitTimed(Timed):
     """The duration of a request to the Git server: the tip of a branch, or the files of a commit."""
 
-    event_type = EventType("", metric="gitopsds_git_fetch_duration_seconds")
+    definition = EventDefinition("", metric="gitopsds_git_fetch_duration_seconds")
 
     def samples(self) -> tuple[Sample, ...]:
         """The duration by result."""
         return (
-            Sample(self.event_type.metric, "success" if self.well else "failure", self.seconds),
+            Sample(self.definition.metric, "success" if self.well else "failure", self.seconds),
         )
 
 
@@ -560,7 +562,7 @@ _NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESS
 class SourceChanged(Event):
     """A new status of a repository; `before` is the previous condition."""
 
-    event_type = EventType("SourceChanged", Level.INFO, topic=Topic.STUCK)
+    definition = EventDefinition("SourceChanged", Level.INFO, topic=Topic.STUCK)
 
     status: SourceStatus
     before: Condition

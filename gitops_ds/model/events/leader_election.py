@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import EventType, Level, Sample
+from gitops_ds.model.events.definition import EventDefinition, Level, Sample
 
 _METRIC = "gitopsds_leader"
 
@@ -23,7 +23,7 @@ class LeaderElectionEvent(Event):
 class StandbyStarted(LeaderElectionEvent):
     """The replica starts without leadership."""
 
-    event_type = EventType("StandsBy", Level.INFO, metric=_METRIC)
+    definition = EventDefinition("StandsBy", Level.INFO, metric=_METRIC)
 
     def text(self) -> str:
         """The line in the log."""
@@ -38,7 +38,9 @@ class StandbyStarted(LeaderElectionEvent):
 class LeaderElected(LeaderElectionEvent):
     """The replica is the leader."""
 
-    event_type = EventType("LeaderElected", Level.INFO, reason="LeaderElected", metric=_METRIC)
+    definition = EventDefinition(
+        "LeaderElected", Level.INFO, reason="LeaderElected", metric=_METRIC
+    )
 
     def text(self) -> str:
         """The line in the log."""
@@ -53,7 +55,7 @@ class LeaderElected(LeaderElectionEvent):
 class LeaderLost(LeaderElectionEvent):
     """The replica lost leadership; `why` is the cause."""
 
-    event_type = EventType("LeaderLost", Level.WARNING, metric=_METRIC)
+    definition = EventDefinition("LeaderLost", Level.WARNING, metric=_METRIC)
 
     why: str
 
@@ -71,7 +73,7 @@ class LeaderLost(LeaderElectionEvent):
 class LeaderObserved(LeaderElectionEvent):
     """Another replica leads: `holder`."""
 
-    event_type = EventType("LeaderSeen", Level.INFO)
+    definition = EventDefinition("LeaderSeen", Level.INFO)
 
     holder: str
 
@@ -84,7 +86,7 @@ class LeaderObserved(LeaderElectionEvent):
 class LeaseFailed(LeaderElectionEvent):
     """The lease is not readable or not writable."""
 
-    event_type = EventType("LeaseFailed", Level.WARNING)
+    definition = EventDefinition("LeaseFailed", Level.WARNING)
 
     message: str
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import EventType, Level, Sample, Topic
+from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Topic
 from gitops_ds.model.plural import counted
 
 # what was told; no repository's state can be called so: those begin with `gitops-ds-`
@@ -63,7 +63,7 @@ class NotificationEvent(Event):
 class NotificationSent(NotificationEvent):
     """The receiver accepted `items` notifications."""
 
-    event_type = EventType("Told", metric=_METRIC)
+    definition = EventDefinition("Told", metric=_METRIC)
 
     items: int
 
@@ -78,7 +78,7 @@ class NotificationFailed(NotificationEvent):
     Emitted once for each message.
     """
 
-    event_type = EventType("NotTold", Level.WARNING, metric=_METRIC)
+    definition = EventDefinition("NotTold", Level.WARNING, metric=_METRIC)
 
     message: str
     lost: int = 0

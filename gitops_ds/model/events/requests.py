@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.event_type import EventType, Level, Sample, Tone
+from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Tone
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 
@@ -35,7 +35,7 @@ class WebhookReceived(RequestEvent):
     states.
     """
 
-    event_type = EventType("HookHeard", metric="gitopsds_webhook_requests")
+    definition = EventDefinition("HookHeard", metric="gitopsds_webhook_requests")
 
     result: WebhookResult
     forge: str = ""
@@ -54,14 +54,14 @@ class WebhookReceived(RequestEvent):
 
     def samples(self) -> tuple[Sample, ...]:
         """One request with its result."""
-        return (Sample(self.event_type.metric, self.result.value),)
+        return (Sample(self.definition.metric, self.result.value),)
 
 
 @dataclass(frozen=True, slots=True)
 class PushForwarded(RequestEvent):
     """A push that another replica received, and that this one, the leader, handles."""
 
-    event_type = EventType("PassedOn", Level.INFO, keys=("commit",))
+    definition = EventDefinition("PassedOn", Level.INFO, keys=("commit",))
 
     commit: CommitId | None
 
@@ -74,7 +74,7 @@ class PushForwarded(RequestEvent):
 class CommitHeld(RequestEvent):
     """The tip of the branch is on hold; the last good commit stays applied."""
 
-    event_type = EventType("CommitHeld", Level.WARNING, reason="CommitHeld", keys=("commit",))
+    definition = EventDefinition("CommitHeld", Level.WARNING, reason="CommitHeld", keys=("commit",))
 
     commit: CommitId
     reason: str
@@ -92,7 +92,7 @@ class CommitHeld(RequestEvent):
 class Suspended(RequestEvent):
     """The repository is suspended; `changes` of the commit wait. Emitted when that changes."""
 
-    event_type = EventType("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
+    definition = EventDefinition("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
 
     commit: CommitId | None
     changes: int
@@ -111,7 +111,7 @@ class Suspended(RequestEvent):
 class Resumed(RequestEvent):
     """The repository is no longer suspended."""
 
-    event_type = EventType("Resumed", Level.INFO, Tone.GOOD, reason="Resumed")
+    definition = EventDefinition("Resumed", Level.INFO, Tone.GOOD, reason="Resumed")
 
     def text(self) -> str:
         """The line in the log."""
@@ -126,7 +126,7 @@ class Resumed(RequestEvent):
 class RequestHandled(RequestEvent):
     """The outcome of a requested reconciliation; `request` is the value of the request."""
 
-    event_type = EventType("Handled", Level.INFO)
+    definition = EventDefinition("Handled", Level.INFO)
 
     request: str
     outcome: str

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gitops_ds.model.events.event_type import Topic
+from gitops_ds.model.events.definition import Topic
 from gitops_ds.model.events.notifications import ONCE, Notification
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.telemetry.notifications import NotificationBatch

@@ -23,11 +23,11 @@ class EventFeed:
     def hear(self, event: Event) -> None:
         """Adds the event, unless it has no text or the page leaves out its kind."""
         text = log_lines.line(event)
-        if text is None or not event.event_type.on_page:
+        if text is None or not event.definition.on_page:
             return
         about = None if isinstance(event, DriftEvent) else event.about
         commit = str(getattr(event, "commit", None) or "")
-        line = PageEvent(event.at, event.event_type.kind, text, event.tone, about, commit)
+        line = PageEvent(event.at, event.definition.kind, text, event.tone, about, commit)
         self._events.appendleft(line)
         self._changed()
 

@@ -43,7 +43,7 @@ class Topic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EventType:
+class EventDefinition:
     """What a class of events declares.
 
     `kind` is the name in JSON logs and on the page; without one no log contains the event. `tone`
