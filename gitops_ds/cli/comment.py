@@ -108,7 +108,7 @@ async def _comment(args: CommentArgs) -> int:
         click.echo("\n".join(pull_request_comment.plan(task)))
         return 0
     done = await pull_request_comment.carry_out(task, os.environ, args.timeout)
-    for line in done.told:
+    for line in done.messages:
         click.echo(line)
     if done.refused:
         raise errors.ForgeError("; ".join(map(str, done.refused)))

@@ -47,7 +47,7 @@ async def _trace(args: TraceArgs) -> int:
     from gitops_ds.commands import trace as commands_trace
     from gitops_ds.fleet import agents as fleet_agents
 
-    kind, name = commands_trace.asked(args.what)
+    kind, name = commands_trace.parse_target(args.what)
     connection = args.connection()
     async with args.open_cluster() as cluster:
         agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())

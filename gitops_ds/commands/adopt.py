@@ -94,7 +94,7 @@ class _Found:
 
 async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
     """The DaemonSets of these namespaces (none: of all), with what they need. Raises ClusterError,
-    Refused when there is none.
+    Refused without one.
     """
     every = (await cluster.list(DAEMONSET)).items
     found = _Found()
@@ -103,9 +103,7 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
     found.notes += filter(None, reasons)
     wanted = [body for body, why in zip(chosen, reasons, strict=True) if not why]
     if not wanted:
-        raise errors.Refused(
-            "no DaemonSet to write: " + ("; ".join(found.notes) or "there is none")
-        )
+        raise errors.Refused("no DaemonSet to write: " + ("; ".join(found.notes) or "none found"))
     for body in wanted:
         found.take(body)
         _note(found, body)

@@ -1,4 +1,4 @@
-"""The passes of the command line: prepare, plan, apply, put together from real parts."""
+"""Plan and apply of the command line: prepare, plan and apply against a cluster or a snapshot."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from gitops_ds.redaction import report
 
 @dataclass(frozen=True, slots=True)
 class ApplyTarget:
-    """Which cluster of the repository, and how it is reached; `inventory` or `simulate` take the
+    """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take the
     place of a connection.
 
-    `force_local`: an apply goes on also beside a running service that wants another commit.
+    `force_local`: apply even if a running service follows another commit.
     """
 
     cluster: str = ""
     namespace: str = ""
     connection: connect.Connection = field(default_factory=connect.Connection)
-    inventory: str | None = None
+    snapshot_file: str | None = None
     simulate: int | None = None
     force_local: bool = False
 
@@ -51,7 +51,7 @@ def prepared(snapshot: Snapshot, target: ApplyTarget) -> Prepared:
 
 
 def deployable(found: Prepared) -> Prepared:
-    """The same, if nothing stands in its way; else Refused with the first places."""
+    """The same if it can be deployed; else raises Refused with the first findings."""
     if found.deployable:
         return found
     refused = [finding for finding in found.findings if finding.refused]
@@ -66,12 +66,12 @@ def _with_content(
     found: Prepared,
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
-    asked: reconcile.ApplyOptions,
+    options: reconcile.ApplyOptions,
 ) -> Prepared:
     """The same; raises UsageError where there is nothing, unless that may mean to delete what was
     there.
     """
-    if not asked.guards.prune:
+    if not options.guards.prune:
         run.require_content(repository.display_path, snapshot, (found,))
     return found
 
@@ -88,33 +88,33 @@ async def drafted(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    asked: reconcile.ApplyOptions,
+    options: reconcile.ApplyOptions,
 ) -> AsyncIterator[tuple[reconcile.DeployTarget, reconcile.PreparedPlan]]:
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
     what can't be deployed.
     """
-    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
     async with connect.opened(
         target.connection.naming(target.cluster), found.bundle.cluster
     ) as cluster:
         place = _place(cluster, repository, found, target)
-        yield place, await reconcile.draft(place, found.bundle, snapshot.commit, asked)
+        yield place, await reconcile.draft(place, found.bundle, snapshot.commit, options)
 
 
 async def plan(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    asked: reconcile.ApplyOptions,
+    options: reconcile.ApplyOptions,
 ) -> Plan:
-    """What an apply would do; against an inventory or generated nodes where there is no cluster."""
-    if target.inventory is None and target.simulate is None:
-        async with drafted(repository, snapshot, target, asked) as (_, draft):
+    """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
+    if target.snapshot_file is None and target.simulate is None:
+        async with drafted(repository, snapshot, target, options) as (_, draft):
             return draft.plan
-    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, asked))
+    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
     live = (
-        cluster_snapshot.read(target.inventory)
-        if target.inventory is not None
+        cluster_snapshot.read(target.snapshot_file)
+        if target.snapshot_file is not None
         else cluster_snapshot.simulated(target.simulate or 0)
     )
     commit = snapshot.commit
@@ -124,15 +124,15 @@ async def plan(
         commit.id if commit else "",
         commit.subject if commit else "",
     )
-    # A file holds no inventory: what carries our label stands for it.
+    # a snapshot has no inventory: objects with the label of the owner take its place
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
     terms = PlanContext(
         stamp,
-        asked.guards,
-        asked.adopt,
-        asked.force_conflicts,
-        asked.drift,
-        asked.approved,
+        options.guards,
+        options.adopt,
+        options.force_conflicts,
+        options.drift,
+        options.approved,
         inventory=ours,
     )
     return planner.plan(found.bundle, live, terms)
@@ -142,18 +142,18 @@ async def apply(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    asked: reconcile.ApplyOptions,
+    options: reconcile.ApplyOptions,
     emit: Emit,
 ) -> tuple[Plan, Reconciled]:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
     last, without consent.
     """
-    async with drafted(repository, snapshot, target, asked) as (place, draft):
+    async with drafted(repository, snapshot, target, options) as (place, draft):
         if not target.force_local:
             await refuse_beside_a_service(place, snapshot)
-        if not asked.go_back:
+        if not options.go_back:
             await _refuse_going_back(repository, draft)
-        ended, _ = await reconcile.carry_out(place, draft, asked, emit, time.time)
+        ended, _ = await reconcile.carry_out(place, draft, options, emit, time.time)
         return draft.plan, ended
 
 

@@ -28,8 +28,8 @@ from gitops_ds.yaml.provenance import lookup
 
 @dataclass(frozen=True, slots=True)
 class BackportOptions:
-    """Which template shall come back (None: whatever the commit renders), from which commit (None:
-    nobody noted one).
+    """The template to restore (None: the one that the commit renders) and its commit (None:
+    not recorded).
     """
 
     key: Key
@@ -77,8 +77,8 @@ def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
     """Whether the manifest says what is `new` in these changes."""
     for change in changes:
         path = _indices(manifest.body, change.path)
-        said = MISSING if path is None else yaml_path.at(manifest.body, path)
-        if (None if said is MISSING else said) != change.new:
+        current = MISSING if path is None else yaml_path.at(manifest.body, path)
+        if (None if current is MISSING else current) != change.new:
             return False
     return True
 

@@ -13,7 +13,7 @@ _LONGEST_EVENT: Final = 32 * 2**20
 
 
 def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """The event behind GITHUB_EVENT_PATH; empty where there is none that can be read."""
+    """The event behind GITHUB_EVENT_PATH; empty if missing or unreadable."""
     name = environ.get("GITHUB_EVENT_PATH")
     try:
         found = orjson.loads(read(name, _LONGEST_EVENT)) if name else {}

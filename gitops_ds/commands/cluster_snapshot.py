@@ -19,37 +19,37 @@ from gitops_ds.model.objects import Body, key_of
 
 
 def read(file: str) -> Live:
-    """The live objects of an inventory file. Raises UsageError, with the file's name."""
+    """The live objects of a cluster snapshot. Raises UsageError with the name of the file."""
     try:
-        told = orjson.loads(Path(file).read_bytes())
+        document = orjson.loads(Path(file).read_bytes())
     except OSError as error:
-        raise errors.UsageError(f"--inventory {file}: {error.strerror}") from None
+        raise errors.UsageError(f"--snapshot {file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise errors.UsageError(
-            f"--inventory {file}: {error}; write it with `kubectl get "
+            f"--snapshot {file}: {error}; write it with `kubectl get "
             "nodes,ds,controllerrevisions -A -o json`"
         ) from None
-    bodies = list(_bodies(told))
+    bodies = list(_bodies(document))
     if not bodies:
         raise errors.UsageError(
-            f"--inventory {file} holds no objects; write it with `kubectl get "
+            f"--snapshot {file} holds no objects; write it with `kubectl get "
             "nodes,ds,controllerrevisions -A -o json`"
         )
     for body in bodies:
         if not _is_whole(body):
             raise errors.UsageError(
-                f"--inventory {file}: {body['kind']} {body['metadata'].get('name')} is not as "
+                f"--snapshot {file}: {body['kind']} {body['metadata'].get('name')} is not as "
                 "kubectl prints it"
             )
     return assemble(bodies)
 
 
-def read_each(given: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
+def read_each(values: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
     """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every
     cluster, under the empty name.
     """
     found = {}
-    for one in given:
+    for one in values:
         name, equals, file = one.partition("=")
         of_one = bool(equals) and name in clusters
         found[name if of_one else ""] = read(file if of_one else one)
@@ -85,7 +85,7 @@ def _allocatable(node: Body) -> dict[str, int]:
     except (
         ValueError,
         AttributeError,
-    ):  # an amount that nobody can read is an amount that nobody knows
+    ):  # an invalid quantity is unknown
         return {}
 
 
@@ -109,11 +109,15 @@ def _node(name: str) -> dict[str, Any]:
     }
 
 
-def _bodies(told: Any) -> Iterator[Body]:
-    if isinstance(told, list):
-        for item in told:
+def _bodies(document: Any) -> Iterator[Body]:
+    if isinstance(document, list):
+        for item in document:
             yield from _bodies(item)
-    elif isinstance(told, dict) and isinstance(told.get("items"), list):
-        yield from _bodies(told["items"])
-    elif isinstance(told, dict) and told.get("kind") and isinstance(told.get("metadata"), dict):
-        yield told
+    elif isinstance(document, dict) and isinstance(document.get("items"), list):
+        yield from _bodies(document["items"])
+    elif (
+        isinstance(document, dict)
+        and document.get("kind")
+        and isinstance(document.get("metadata"), dict)
+    ):
+        yield document

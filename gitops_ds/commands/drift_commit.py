@@ -1,4 +1,4 @@
-"""Drift taken into Git: the commit that makes the files say what somebody made of the cluster,
+"""A commit of drift: it sets the files to the changed values of the cluster,
 comments kept.
 """
 
@@ -32,7 +32,7 @@ class DriftCommitOptions:
 
 
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
-    """What somebody changed since it was applied, by object; as the branch's tip sees it. Writes
+    """Drift since the last apply, by object; as the branch's tip sees it. Writes
     nothing.
     """
     snapshot = await open_repository.snapshot(named, None, committed=True)
@@ -41,7 +41,7 @@ async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Map
 
 
 async def take(
-    named: open_repository.RepositoryRef, key: Key, drifted: Drifted, asked: DriftCommitOptions
+    named: open_repository.RepositoryRef, key: Key, drifted: Drifted, options: DriftCommitOptions
 ) -> Proposed:
     """The commit that takes the drift of one object into Git.
 
@@ -50,22 +50,22 @@ async def take(
     changes = tuple(FieldChange(change.path, change.new, change.old) for change in drifted.fields)
     if not changes:
         raise errors.Refused(
-            f"{key} was deleted in the cluster: take its file away, or let it be made anew"
+            f"{key} was deleted in the cluster: remove its file, or apply it again"
         )
-    async with git_commit.opened(named, asked.proposal) as repository:
-        by = git_commit.signature(named, asked.proposal)
+    async with git_commit.opened(named, options.proposal) as repository:
+        by = git_commit.signature(named, options.proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await open_repository.snapshot_of(repository, tip, named.path)
-            edited = _edited(snapshot, key, changes, asked.target)
+            edited = _edited(snapshot, key, changes, options.target)
             files = {
                 (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
             }
-            why = asked.reason or f"It was {drift.words(drifted)}."
+            why = options.reason or f"It was {drift.words(drifted)}."
             message = f"Take the change of {key} into Git\n\n{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
-        return await git_commit.propose(repository, asked.proposal, build)
+        return await git_commit.propose(repository, options.proposal, build)
 
 
 def _edited(

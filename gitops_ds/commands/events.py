@@ -40,7 +40,7 @@ class Happening:
 
 
 async def read(cluster: Cluster, state_namespace: str) -> list[Happening]:
-    """Events of DaemonSets, whoever says them, and those on the service's own objects; newest last.
+    """Events of DaemonSets, from any source, and those on the service's own objects; newest last.
     Raises ClusterError.
     """
     found = [_happening(body) for body in (await cluster.list(EVENT)).items]
@@ -62,8 +62,8 @@ def as_json(one: Happening) -> dict[str, Any]:
         "name": one.key.name,
     }
     last = agents.when(datetime.fromtimestamp(one.last, UTC))
-    told = {"type": one.type, "reason": one.reason, "message": one.message, "count": one.count}
-    return {"lastSeen": last, **told, "object": about, "source": one.speaker}
+    fields = {"type": one.type, "reason": one.reason, "message": one.message, "count": one.count}
+    return {"lastSeen": last, **fields, "object": about, "source": one.speaker}
 
 
 def _happening(body: Body) -> Happening:

@@ -79,7 +79,7 @@ async def opened(
 async def propose(
     repository: Repository, proposal: Proposal, build: Callable[[CommitId], Awaitable[CommitId]]
 ) -> Proposed:
-    """Builds the commit on the branch's tip; where it is pushed, again when somebody pushed first."""
+    """Builds the commit on the branch's tip; with a push, again if another push came first."""
     branch = proposal.branch or await repository.default_branch()
     forge = None if proposal.forge is None else _access(repository, proposal.forge)
     if proposal.push:
@@ -97,7 +97,7 @@ async def propose(
 
 
 def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeAccess:
-    """Raises UsageError where the forge can't be told, or there is no token for it."""
+    """Raises UsageError if the forge is unknown or has no token."""
     found = forge_discovery.find(repository.address, named)
     return ForgeAccess(found.kind, found.url, access.token(found.kind, os.environ), found.project)
 
@@ -108,17 +108,17 @@ async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, 
     """
     branch = f"gitops-ds/{commit[:12]}"
     await repository.push(commit, branch, None)
-    said = await repository.info(commit)
+    info = await repository.info(commit)
     async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
         return await there.open(
             NewPullRequest(
-                branch, target, said.subject, f"Written by `gitops-ds`: commit {commit}."
+                branch, target, info.subject, f"Written by `gitops-ds`: commit {commit}."
             )
         )
 
 
 def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signature:
-    """Who writes the commit, now. Raises UsageError for an author that is none."""
+    """The author of the commit and the current time. Raises UsageError for an invalid author."""
     now = datetime.now(UTC).replace(microsecond=0)
     if proposal.author is None:
         name, mail = identity.name_and_mail(named.directory)

@@ -74,7 +74,7 @@ def revision_before(agent: Agent) -> Revision:
     """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes
     back to.
 
-    Raises UsageError where there is none.
+    Raises UsageError without one.
     """
     earlier = [revision for revision in agent.history if revision is not agent.current]
     if not earlier:
@@ -109,14 +109,14 @@ async def way_back(
     """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else
     the agent's files as they were.
 
-    A template that no commit made (somebody changed the cluster by hand) is written into the
-    agent's own file, comments kept. Raises Refused when neither brings the template back, saying
+    A template that no commit made (a manual change of the cluster) is written into the
+    agent's own file, comments kept. Raises Refused if neither restores the template, with
     what else would have to change.
     """
     try:
         if wanted.target is None:
             raise errors.Refused(
-                f"nobody noted which commit made that revision of {wanted.key}: name it with "
+                f"the commit of that revision of {wanted.key} was not recorded: name it with "
                 "--to-commit"
             )
         return await _by_history(repository, inside, tip, (wanted, wanted.target), why)
@@ -179,7 +179,7 @@ def _folder(snapshot: Snapshot, wanted: BackportOptions) -> PurePosixPath:
         snapshot, cluster=wanted.cluster, namespace=wanted.namespace
     ).manifests.get(wanted.key)
     if manifest is None:
-        raise errors.Refused(f"{wanted.key} is not in the commit that it shall go back to")
+        raise errors.Refused(f"{wanted.key} is not in the commit to restore")
     file = PurePosixPath(manifest.origin.base.file)
     return (
         PurePosixPath(*file.parts[:2])
@@ -220,7 +220,7 @@ def _in_repository(inside: str, path: PurePosixPath) -> str:
 async def _verify(
     repository: Repository, inside: str, commit: CommitId, wanted: BackportOptions
 ) -> None:
-    """Renders the commit: the template must be the one that was asked for."""
+    """Renders the commit: the template must be the requested one."""
     if wanted.template is None:
         return
     after = await open_repository.snapshot_of(repository, commit, inside)

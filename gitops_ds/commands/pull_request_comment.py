@@ -26,7 +26,7 @@ _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class CommentOptions:
-    """What is asked for. What is empty is taken from the CI's environment; `only` is `comment`,
+    """The request. Empty fields are taken from the environment of the CI; `only` is `comment`,
     `status` or empty for both.
     """
 
@@ -48,8 +48,8 @@ class Task:
     """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull
     request, if it fits the report.
 
-    `number` is 0 where the pull request has to be found by `branch`, or where there is none.
-    `status` is None where none is wanted.
+    `number` is 0 if the pull request is looked up by `branch`, or does not exist.
+    `status` is None to set no status.
     """
 
     kind: ForgeKind
@@ -74,7 +74,7 @@ class Task:
 class CommentResult:
     """What was done, in words, and what was refused."""
 
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
     refused: tuple[errors.ForgeError, ...]
 
 
@@ -96,12 +96,12 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
     status = None
     if wanted.only != "comment":
         state = StatusState.FAILURE if page.loud(wanted.fail_on) else StatusState.SUCCESS
-        told = findings.told(page.count) if any(page.count.values()) else "no findings"
+        counts = findings.told(page.count) if any(page.count.values()) else "no findings"
         pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
         status = CommitStatus(
             wanted.status or f"gitops-ds/{wanted.key or page.key}",
             state,
-            told,
+            counts,
             around.link,
             pipeline,
         )
@@ -121,7 +121,7 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
 
 
 def plan(task: Task) -> list[str]:
-    """What would be done, in words; nothing is asked of the forge."""
+    """The requests, in words; none is sent to the forge."""
     commit = task.sha[:12] or task.page.head
     lines = [f"forge: {kinds.api(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
@@ -148,16 +148,16 @@ async def carry_out(
     refused.
     """
     there = access.ForgeAccess(task.kind, task.url, access.token(task.kind, environ), task.project)
-    told: list[str] = []
+    messages: list[str] = []
     refused: list[errors.ForgeError] = []
     async with Forge(there, patience, f"gitops-ds/{__version__}", clock) as forge:
         for step in (_comment, _status):
             try:
                 task, words = await step(forge, task)
-                told.append(words)
+                messages.append(words)
             except errors.ForgeError as error:
                 refused.append(error)
-    return CommentResult(tuple(filter(None, told)), tuple(refused))
+    return CommentResult(tuple(filter(None, messages)), tuple(refused))
 
 
 async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:

@@ -40,7 +40,7 @@ class RestartOptions:
 
 
 async def restart(
-    named: open_repository.RepositoryRef, asked: RestartOptions
+    named: open_repository.RepositoryRef, options: RestartOptions
 ) -> tuple[Proposed, Key]:
     """The commit, and the DaemonSet that it restarts.
 
@@ -48,34 +48,34 @@ async def restart(
     something else.
     """
     keys: list[Key] = []
-    async with git_commit.opened(named, asked.proposal) as repository:
-        by = git_commit.signature(named, asked.proposal)
+    async with git_commit.opened(named, options.proposal) as repository:
+        by = git_commit.signature(named, options.proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await open_repository.snapshot_of(repository, tip, named.path)
-            manifest = _find(snapshot, asked)
+            manifest = _find(snapshot, options)
             keys.append(manifest.key)
             edited = _edited(snapshot, manifest, by.at.astimezone(UTC))
-            _verify(snapshot, edited, manifest, asked)
+            _verify(snapshot, edited, manifest, options)
             files = {
                 (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
             }
-            why = f"\n\n{asked.reason}" if asked.reason else ""
+            why = f"\n\n{options.reason}" if options.reason else ""
             message = f"Restart {manifest.key}{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
-        return await git_commit.propose(repository, asked.proposal, build), keys[-1]
+        return await git_commit.propose(repository, options.proposal, build), keys[-1]
 
 
-def _find(snapshot: Snapshot, asked: RestartOptions) -> Manifest:
-    name = agents.named(asked.name)
+def _find(snapshot: Snapshot, options: RestartOptions) -> Manifest:
+    name = agents.named(options.name)
     manifests = rendering.render(
-        snapshot, cluster=asked.cluster, namespace=asked.namespace
+        snapshot, cluster=options.cluster, namespace=options.namespace
     ).manifests
     found = [
         one
         for key, one in manifests.items()
-        if key.is_daemonset and key.name == name and asked.namespace in ("", key.namespace)
+        if key.is_daemonset and key.name == name and options.namespace in ("", key.namespace)
     ]
     if not found:
         raise errors.UsageError(
@@ -109,13 +109,13 @@ def _verify(
     snapshot: Snapshot,
     edited: Mapping[PurePosixPath, bytes],
     manifest: Manifest,
-    asked: RestartOptions,
+    options: RestartOptions,
 ) -> None:
     """The commit has to restart the DaemonSet, and may touch nothing else but the variants of its
     agent.
     """
     before, after = (
-        rendering.render(side, cluster=asked.cluster, namespace=asked.namespace).manifests
+        rendering.render(side, cluster=options.cluster, namespace=options.namespace).manifests
         for side in (snapshot, replace(snapshot, files={**snapshot.files, **edited}))
     )
     changed = {

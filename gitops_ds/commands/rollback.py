@@ -1,4 +1,4 @@
-"""Rollback as people ask for it: finds the commit to go back to, writes the one that leads there,
+"""Rollback: finds the commit to go back to, writes the one that leads there,
 shows or pushes it.
 """
 
@@ -38,25 +38,25 @@ class RollbackResult:
 
 
 async def roll_back(
-    named: open_repository.RepositoryRef, agent: Agent, asked: RollbackOptions
+    named: open_repository.RepositoryRef, agent: Agent, options: RollbackOptions
 ) -> RollbackResult:
-    """Builds the commit on the branch's tip; pushes it where asked."""
-    async with git_commit.opened(named, asked.proposal) as repository:
-        return await roll_back_in(repository, named, agent, asked)
+    """Builds the commit on the branch's tip; pushes it if requested."""
+    async with git_commit.opened(named, options.proposal) as repository:
+        return await roll_back_in(repository, named, agent, options)
 
 
 async def roll_back_in(
     repository: Repository,
     named: open_repository.RepositoryRef,
     agent: Agent,
-    asked: RollbackOptions,
+    options: RollbackOptions,
 ) -> RollbackResult:
     """As `roll_back`, in a repository that is open."""
-    if asked.to_revision is None and asked.to_commit is None:
-        asked = replace(asked, to_revision=history.revision_before(agent).number)
-    wanted = await _wanted(repository, agent, asked)
+    if options.to_revision is None and options.to_commit is None:
+        options = replace(options, to_revision=history.revision_before(agent).number)
+    wanted = await _wanted(repository, agent, options)
     why = CommitReason(
-        asked.reason or _reason(agent, asked), git_commit.signature(named, asked.proposal)
+        options.reason or _reason(agent, options), git_commit.signature(named, options.proposal)
     )
     ways: list[history.RestoringCommit] = []
 
@@ -64,27 +64,29 @@ async def roll_back_in(
         ways.append(await history.way_back(repository, named.path, tip, wanted, why))
         return ways[-1].commit
 
-    proposed = await git_commit.propose(repository, asked.proposal, build)
+    proposed = await git_commit.propose(repository, options.proposal, build)
     return RollbackResult(ways[-1], proposed)
 
 
-async def _wanted(repository: Repository, agent: Agent, asked: RollbackOptions) -> BackportOptions:
-    cluster = asked.cluster or agent.state.cluster
-    if asked.to_commit is not None:
-        target = await repository.tip(revision.parse(asked.to_commit))
+async def _wanted(
+    repository: Repository, agent: Agent, options: RollbackOptions
+) -> BackportOptions:
+    cluster = options.cluster or agent.state.cluster
+    if options.to_commit is not None:
+        target = await repository.tip(revision.parse(options.to_commit))
         return BackportOptions(agent.key, target, None, cluster, agent.key.namespace)
-    found = history.revision_of(agent, asked.to_revision or 0)
+    found = history.revision_of(agent, options.to_revision or 0)
     commit = agent.commit_of(found)
     return BackportOptions(
         agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace
     )
 
 
-def _reason(agent: Agent, asked: RollbackOptions) -> str:
+def _reason(agent: Agent, options: RollbackOptions) -> str:
     where = (
-        f"revision {asked.to_revision}"
-        if asked.to_revision is not None
-        else f"commit {asked.to_commit}"
+        f"revision {options.to_revision}"
+        if options.to_revision is not None
+        else f"commit {options.to_commit}"
     )
     text = f"Back to {where} of {agent.key}."
     ill = agent.health.state in (HealthState.DEGRADED, HealthState.FAILED)

@@ -1,4 +1,4 @@
-"""What people ask of a service, put where it reads it: annotations of the state's ConfigMap, and of
+"""Requests to a service: annotations of the state's ConfigMap, and of
 a DaemonSet.
 
 Which state is meant: the one that is named, that of the repository around you, or the only one
@@ -49,7 +49,7 @@ class StateObject:
 
 
 async def find(cluster: Cluster, where: Where) -> StateObject:
-    """The state that is meant. Raises NotFound where there is none, UsageError where there are
+    """The selected state. Raises NotFound without one, UsageError where there are
     several.
     """
     there = await state_store.known(cluster, where.namespace)
@@ -97,7 +97,7 @@ def _list(there: Mapping[str, DeployerState]) -> str:
 
 
 async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationChange) -> Body:
-    """The ConfigMap of a state after the change, also when somebody writes it at the same time."""
+    """The ConfigMap of a state after the change, also with concurrent writes."""
     for _ in range(_TRIES):
         before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
         metadata = {
@@ -116,7 +116,7 @@ async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationCh
 
 
 async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
-    """Asks for a pass; the ConfigMap, and the value that the answer will repeat."""
+    """Requests a reconciliation; the ConfigMap, and the value that the answer repeats."""
     value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
 
@@ -129,13 +129,12 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
                 body = await cluster.get(
                     CONFIG_MAP, where.namespace, state_store.config_map_name(id)
                 )
-                said = _annotations(body)
-                if said.get(names.HANDLED_AT) == value:
+                annotations = _annotations(body)
+                if annotations.get(names.HANDLED_AT) == value:
                     return body
-                if said.get(names.REQUESTED_AT) != value:
+                if annotations.get(names.REQUESTED_AT) != value:
                     raise errors.TimedOut(
-                        "somebody else asked for a pass meanwhile, which takes the place of this "
-                        "request"
+                        "another reconciliation was requested meanwhile, which replaces this request"
                     )
                 await asyncio.sleep(ASK_SECONDS)
     except TimeoutError:
@@ -175,7 +174,7 @@ def _is_meant(body: Body, name: str, namespace: str) -> bool:
 
 
 async def hold(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
-    """Adds a commit to those that are not to be applied."""
+    """Puts a commit on hold."""
 
     def change(before: Body) -> Mapping[str, str | None]:
         return {names.HOLD: ",".join(sorted({*requests.parse(before).held, commit}))}
@@ -184,7 +183,7 @@ async def hold(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
 
 
 async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
-    """Lets a commit be applied again, whoever held it. Raises Refused where nobody did."""
+    """Releases a commit. Raises Refused if it is not on hold."""
 
     def same(held: str) -> bool:
         return held.startswith(commit) or commit.startswith(held)
@@ -205,26 +204,28 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     def change(before: Body) -> Mapping[str, str | None]:
         held = requests.parse(before).held
         if not released and not any(same(one) for one in held):
-            raise errors.Refused(f"commit {commit} is not held: {', '.join(held) or 'none is'}")
+            raise errors.Refused(
+                f"commit {commit} is not on hold: {', '.join(held) or 'no commit is'}"
+            )
         return {names.HOLD: ",".join(one for one in held if not same(one)) or None}
 
     return await annotate(cluster, where, id, change)
 
 
 def as_json(found: StateObject, body: Body) -> dict[str, Any]:
-    """What is asked of a service, and what it answered (docs/command-line.md)."""
-    said, asked = _annotations(body), requests.parse(body)
+    """The requests to a service and its answers (docs/command-line.md)."""
+    annotations, pending = _annotations(body), requests.parse(body)
     return {
         "apiVersion": names.API_VERSION,
         "kind": "Steering",
         "id": found.id,
         "repository": found.state.repository,
-        "requestedAt": said.get(names.REQUESTED_AT, ""),
-        "handledAt": said.get(names.HANDLED_AT, ""),
-        "outcome": said.get(names.OUTCOME, ""),
-        "suspended": asked.suspended,
-        "approve": asked.approved,
-        "hold": list(asked.held),
+        "requestedAt": annotations.get(names.REQUESTED_AT, ""),
+        "handledAt": annotations.get(names.HANDLED_AT, ""),
+        "outcome": annotations.get(names.OUTCOME, ""),
+        "suspended": pending.suspended,
+        "approve": pending.approved,
+        "hold": list(pending.held),
     }
 
 

@@ -1,4 +1,4 @@
-"""From a pod, a node, a DaemonSet or a commit to whoever wrote what runs there: pod, node,
+"""From a pod, a node, a DaemonSet or a commit to the author of its template: pod, node,
 revision, commit, author, file, line.
 """
 
@@ -35,7 +35,7 @@ class CommitLookup:
     path: str = ""
 
 
-def asked(text: str) -> tuple[str, str]:
+def parse_target(text: str) -> tuple[str, str]:
     """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
     kind, slash, name = text.partition("/")
     for known, words in KINDS.items():
@@ -82,7 +82,7 @@ async def traced(
     """
     histories: dict[Key, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[Key, str], tuple[str, int | None]] = {}
-    told = []
+    items = []
     for agent, entry in entries:
         if agent.key not in histories:
             histories[agent.key] = {
@@ -93,7 +93,7 @@ async def traced(
         if (agent.key, commit) not in places:
             places[agent.key, commit] = await _place(agent, commit, git)
         file, line = places[agent.key, commit]
-        told.append(
+        items.append(
             {
                 "node": entry["node"],
                 "pod": entry["pod"],
@@ -110,12 +110,12 @@ async def traced(
                 "reason": entry["reason"],
             }
         )
-    return told
+    return items
 
 
 async def _place(agent: Agent, commit: str, git: CommitLookup) -> tuple[str, int | None]:
-    """The file as the DaemonSet names it, and the line of its template at that commit where Git
-    tells.
+    """The file as the DaemonSet names it, and the line of its template at that commit, if Git
+    has it.
     """
     file = agent.seen.daemonset.annotations.get(names.PATH, "")
     if git.repository is None or not commit or template_of(commit):

@@ -1,4 +1,4 @@
-"""What a work tree has and its commit has not: `plan` looks at the work tree as it stands, `apply`
+"""Uncommitted changes of a work tree: `plan` reads the files of the work tree, `apply`
 takes the commit.
 """
 

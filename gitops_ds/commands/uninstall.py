@@ -1,8 +1,8 @@
-"""Hands everything back to plain Kubernetes: our labels, annotations and ownership of fields leave
-the objects, our memory goes.
+"""Removes gitops-ds from a cluster: its labels, annotations and field ownership on objects, and its
+state.
 
-No specification is touched, so no pod restarts. The inventory of an owner goes last: whoever is
-stopped in between begins again.
+No specification changes, so no pod restarts. The inventory of an owner is deleted last, so that an
+interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ATTEMPTS = 5
 @dataclass(frozen=True, slots=True)
 class Handover:
     """What is to be handed back: by owner what it remembers, and where each object lives; `unknown`
-    kinds are served no more.
+    kinds are no longer served.
 
     `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
     """
@@ -92,7 +92,7 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
             listed = await cluster.list(resource, Selection(labels=f"{names.OWNER_LABEL}={owner}"))
         except (errors.Unauthorized, errors.ClusterUnreachable):
             raise
-        except errors.ClusterError:  # a kind that nobody can list, or not we
+        except errors.ClusterError:  # a kind that cannot be listed
             continue
         found |= {key_of(body): resource for body in listed.items}
     return found
@@ -117,7 +117,7 @@ async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
 async def hand_back(
     cluster: Cluster, namespace: str, what: Handover, say: Callable[[str], None]
 ) -> int:
-    """Does it, telling each object; how many were changed. Objects that are gone are passed over."""
+    """Hands the objects back, reports each and returns their number. Deleted objects are skipped."""
     changed = 0
     for key, resource in what.objects.items():
         if await _released(cluster, resource, key):
@@ -165,7 +165,7 @@ async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
         except errors.Conflict:
             continue
         return True
-    raise errors.Conflict(f"{key} is written by somebody all the time: try again", 409, "Conflict")
+    raise errors.Conflict(f"{key} is written concurrently: try again", 409, "Conflict")
 
 
 def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,8 +210,8 @@ async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
 
 
 async def clear(cluster: Cluster, namespace: str) -> None:
-    """What belongs to no owner: the lease, what was told to whom, the DaemonSet that asks for
-    rivals.
+    """Deletes objects without an owner: the lease, the state of notifications, the DaemonSet of the
+    conflict probe.
     """
     await _delete(cluster, CONFIG_MAP, namespace, CONFIG_MAP_NAME)
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:

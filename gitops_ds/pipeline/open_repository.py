@@ -1,4 +1,4 @@
-"""Opens what a person names as a repository: a directory as it stands, a commit of it, or a URL."""
+"""Opens what a person names as a repository: the files of a directory, a commit of it, or a URL."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Sn
 
 
 def standing(repository: RepositoryRef) -> Snapshot:
-    """A local repository's work tree as it stands, nothing expanded. Raises UsageError for one that
+    """A local repository's work tree, nothing expanded. Raises UsageError for one that
     is elsewhere.
     """
     if repository.directory is None:
@@ -177,7 +177,7 @@ def standing(repository: RepositoryRef) -> Snapshot:
 async def snapshot(
     repository: RepositoryRef, at: str | None, *, committed: bool = False
 ) -> Snapshot:
-    """What a command works on: the work tree as it stands, or with `at`, a URL or `committed` a
+    """What a command works on: the files of the work tree, or with `at`, a URL or `committed` a
     commit.
     """
     if repository.directory is not None and at is None and not committed:
@@ -242,14 +242,14 @@ def includes(
     repository: RepositoryRef, commit: str
 ) -> Callable[[CommitId], Awaitable[bool]] | None:
     """Whether a later commit has `commit` before it; None where no Git is at hand, False for what
-    Git can't tell.
+    Git cannot compare them.
     """
     if repository.where is None:
         return None
     from gitops_ds.git import revision
     from gitops_ds.git.object_reader import BranchMovement
 
-    async def told(later: CommitId) -> bool:
+    async def contains(later: CommitId) -> bool:
         try:
             async with opened(repository) as found:
                 await found.fetch(later)
@@ -258,4 +258,4 @@ def includes(
         except errors.SourceError:
             return False
 
-    return told
+    return contains

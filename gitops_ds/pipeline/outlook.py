@@ -25,7 +25,7 @@ from gitops_ds.model.plural import counted
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a change asks for more (or less) of a resource, in thousandths of its unit: each pod,
+    """The additional (or lower) request of a resource, in thousandths of its unit: each pod,
     and all nodes together.
 
     `nodes` is how many have the agent afterwards, None where others have it than before: then
@@ -75,7 +75,7 @@ class Rehearsals:
     )
 
     def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
-        """How the way from one DaemonSet to the other goes on these nodes, in the order of their
+        """The rollout from one DaemonSet to the other on these nodes, in the order of their
         names.
         """
         concerned, shape = _shape(old, new, nodes)
@@ -88,14 +88,16 @@ class Rehearsals:
             repr(metadata.get("annotations")),
         )
         if same not in self.played:
-            told = rollout_simulation.rehearse(
+            rehearsal = rollout_simulation.rehearse(
                 defaults.defaulted(old), defaults.defaulted(new), concerned
             )
             places = {node.name: place for place, node in enumerate(concerned)}
-            self.played[same] = told, tuple(places[name] for name in told.waiting)
-        told, waiting = self.played[same]
+            self.played[same] = rehearsal, tuple(places[name] for name in rehearsal.waiting)
+        rehearsal, waiting = self.played[same]
         names = tuple(concerned[place].name for place in waiting)
-        return Rehearsal(told.seconds, told.steps, told.at_once, names, told.estimated)
+        return Rehearsal(
+            rehearsal.seconds, rehearsal.steps, rehearsal.at_once, names, rehearsal.estimated
+        )
 
 
 def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], bytes]:
@@ -160,17 +162,17 @@ def _of_daemonset(
     if base is None or head is None:
         return Outlook(costs, misfits)
     rolls = change.rollout is not None and change.rollout.rolls
-    told = None
+    rehearsal = None
     broken: tuple[str, ...] = ()
     if rolls and sides.census is not None and change.key in sides.after.eligible:
-        told = played.of(base.body, head.body, sides.census.nodes)
+        rehearsal = played.of(base.body, head.body, sides.census.nodes)
         wanted = sides.after.eligible[change.key]
         broken = tuple(
             node.name for node in sides.census.nodes if not node.ready and node.name in wanted
         )
     configuration = tuple(_rolled_by(base.body, head.body)) if rolls else ()
     return Outlook(
-        costs, misfits, configuration, told, broken, _back(change, sides, history=history)
+        costs, misfits, configuration, rehearsal, broken, _back(change, sides, history=history)
     )
 
 
@@ -191,7 +193,7 @@ def _requested(manifest: Any) -> Mapping[str, int]:
         return {}
     try:
         return capacity.requested(pod(manifest.body))
-    except ValueError:  # DS010 tells of what is no quantity
+    except ValueError:  # DS010 reports invalid quantities
         return {}
 
 
@@ -273,7 +275,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
 
 
 def summed(costs: Sequence[Cost]) -> str:
-    """What several changes ask for together: `+47.2 cores, +73.8Gi memory`."""
+    """The requests of several changes together: `+47.2 cores, +73.8Gi memory`."""
     totals = {
         resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS
     }
@@ -284,10 +286,10 @@ def _cost_line(costs: Sequence[Cost]) -> str:
     nodes = {cost.nodes for cost in costs}
     total = summed(costs)
     if None in nodes or len(nodes) > 1:
-        return f"asks for {total} over all its nodes"
+        return f"requests {total} over all its nodes"
     each = ", ".join(f"{_signed(cost.resource, cost.each)} {cost.resource}" for cost in costs)
     number = costs[0].nodes or 0
-    return f"asks for {each} x {counted(number, 'node')} = {total}"
+    return f"requests {each} x {counted(number, 'node')} = {total}"
 
 
 _UNITS = {"cpu": "cores", "memory": "memory"}
@@ -295,8 +297,8 @@ _UNITS = {"cpu": "cores", "memory": "memory"}
 
 def _total(resource: str, amount: int) -> str:
     """A sum with its unit: `-0.3 cores`, `+73.8Gi memory`."""
-    said = f"{amount / 1000:+,.10g}" if resource == "cpu" else _signed(resource, amount)
-    return f"{said} {_UNITS[resource]}"
+    text = f"{amount / 1000:+,.10g}" if resource == "cpu" else _signed(resource, amount)
+    return f"{text} {_UNITS[resource]}"
 
 
 def _signed(resource: str, amount: int) -> str:
@@ -323,7 +325,7 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
         )
         return (
             f"does not end: {why}{node_groups.said(played.waiting, census, shown=1)} would wait "
-            "for a new pod for ever"
+            "for a new pod indefinitely"
         )
     steps = counted(played.steps, "step")
     without = f"at most {counted(played.at_once, 'node')} at once without it"
@@ -352,14 +354,14 @@ def _back_line(back: WayBack) -> str:
 
 def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str, Any]:
     """The outlook as a part of a change in the report of a check."""
-    told: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if census is not None and change.key.is_daemonset:
-        told["nodes"] = {
+        document["nodes"] = {
             word: _nodes(getattr(change.nodes, word), census)
             for word in ("gained", "lost", "restarted")
         }
     if outlook.costs:
-        told["cost"] = [
+        document["cost"] = [
             {
                 "resource": one.resource,
                 "perPod": one.each / 1000,
@@ -369,14 +371,14 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
             for one in outlook.costs
         ]
     if outlook.misfits and census is not None:
-        told["misfits"] = [
+        document["misfits"] = [
             {"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)}
             for one in outlook.misfits
         ]
     if outlook.configuration:
-        told["configuration"] = list(outlook.configuration)
+        document["configuration"] = list(outlook.configuration)
     if (played := outlook.rehearsal) is not None:
-        told["rehearsal"] = {
+        document["rehearsal"] = {
             "seconds": round(played.seconds),
             "steps": played.steps,
             "atOnce": played.at_once,
@@ -386,16 +388,16 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
         }
     if (back := outlook.back) is not None:
         possible = not back.obstacles
-        told["back"] = {
+        document["back"] = {
             "possible": possible,
             "revision": back.revision,
             "becomes": back.becomes,
             "obstacles": list(back.obstacles),
         }
-    return told
+    return document
 
 
 def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
-    """Declared nodes have no names that anybody else knows."""
-    told: dict[str, Any] = {"count": len(names), "pools": node_groups.by_pool(names, census)}
-    return told if census.declared else {**told, "names": list(names)}
+    """Declared nodes have no names outside this check."""
+    entry: dict[str, Any] = {"count": len(names), "pools": node_groups.by_pool(names, census)}
+    return entry if census.declared else {**entry, "names": list(names)}

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A bundle and everything to be said about it, ordered by place. `deployable`: nothing that the
+    """A bundle and its findings, ordered by place. `deployable`: nothing that the
     API server would refuse.
 
-    `fleet` is the same with what is known of the cluster's nodes, for whoever wanted them looked
-    at. `clean` holds the objects that nothing was said about.
+    `fleet` is the same with what is known of the cluster's nodes, if nodes were requested.
+    `clean` holds the objects without a finding.
     """
 
     bundle: Bundle
@@ -76,10 +76,10 @@ def prepare(
         if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
     }
     fleet = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
-    # What reading and rendering tell knows nothing of the rules that a repository switches off.
-    told = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
+    # reading and rendering report findings without regard to the rules that a repository disables
+    reported = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):
-        every = (*told, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
+        every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
         found = dict.fromkeys(one for one in every if advice or one.refused)
     blamed = {finding.object for finding in found}
     clean = frozenset(
@@ -89,7 +89,7 @@ def prepare(
 
 
 def compared(sides: ChangeSides, head: Prepared, snapshot: Snapshot) -> Prepared:
-    """The head with what is to be said about the change as well."""
+    """The head with the findings about the change."""
     found = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
     return replace(head, findings=tuple(sorted(found, key=_order)))
 

@@ -86,7 +86,7 @@ def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
         ("webhook", CheckVerdict.WARNING),
         ("webhook", CheckVerdict.OK),
     ]
-    assert "nobody listens" in found[0][2]
+    assert "no address to listen on" in found[0][2]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_forge_of_a_repository_is_looked_at(
 @pytest.mark.parametrize(
     ("spec", "verdict", "words"),
     [
-        (None, CheckVerdict.OK, "nobody has led"),
+        (None, CheckVerdict.OK, "no replica has been leader"),
         (
             {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": -3},
             CheckVerdict.OK,
@@ -187,7 +187,7 @@ def test_the_forge_of_a_repository_is_looked_at(
             CheckVerdict.WARNING,
             "did not renew it for 10m",
         ),
-        ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "nobody holds"),
+        ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "has no holder"),
     ],
 )
 def test_who_leads_and_whether_they_live_is_told(

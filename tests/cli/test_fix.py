@@ -194,7 +194,7 @@ def test_a_fix_of_a_budget_that_is_used_up_is_enough_and_not_too_much(tmp_path: 
         refused(
             fleet, AGENT.replace(LIMIT, "  updateStrategy: {rollingUpdate: {maxUnavailable: 1}}\n")
         )
-        check(fleet, "--fix-unsafe", "--inventory", tmp_path / f"nodes-{nodes}.json")
+        check(fleet, "--fix-unsafe", "--snapshot", tmp_path / f"nodes-{nodes}.json")
         assert f"maxUnavailable: {wanted}}}" in (fleet / "agent.yaml").read_text()
 
 

@@ -37,13 +37,13 @@ spec:
     ],
 )
 def test_what_is_traced_is_written_as_kubectl_writes_it(text: str, means: tuple[str, str]) -> None:
-    assert trace.asked(text) == means
+    assert trace.parse_target(text) == means
 
 
 @pytest.mark.parametrize("text", ["agent", "deployment/agent", "pod/", "/agent"])
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(errors.UsageError, match="write pod/NAME, node/NAME, ds/NAME or commit/SHA"):
-        trace.asked(text)
+        trace.parse_target(text)
 
 
 def repository(directory: Path, files: dict[str, str]) -> open_repository.RepositoryRef:

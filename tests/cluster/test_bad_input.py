@@ -212,7 +212,7 @@ def test_a_wrong_inventory_is_wrong_usage(
     file = tmp_path / "inventory.json"
     if content is not None:
         file.write_text(content)
-    ended = at.run("plan", "--inventory", str(file))
+    ended = at.run("plan", "--snapshot", str(file))
     assert (ended.code, words in ended.err, str(file) in ended.err) == (2, True, True), ended.err
 
 

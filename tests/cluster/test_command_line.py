@@ -258,7 +258,7 @@ def test_a_check_knows_the_cluster_by_a_snapshot_or_by_asking(
     taken = at.run("snapshot")
     assert (taken.code, "3 nodes" in taken.err) == (0, True), taken.err
     (at.directory / "cluster.json").write_text(taken.out)
-    by_file = at.run("check", "--base", "main", "--inventory", str(at.directory / "cluster.json"))
+    by_file = at.run("check", "--base", "main", "--snapshot", str(at.directory / "cluster.json"))
     by_asking = at.run("check", "--base", "main", "--live")
     assert by_file.out == by_asking.out
     assert "restarts 3 nodes" in by_asking.out

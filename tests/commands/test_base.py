@@ -145,7 +145,7 @@ def test_a_rollout_is_played_on_the_nodes_that_are_known(
     tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
-    found = check(upstream, "change", base="main", inventory=(nodes_file(tmp_path, ready, broken),))
+    found = check(upstream, "change", base="main", snapshots=(nodes_file(tmp_path, ready, broken),))
     assert words in diff.text(found)
     told = diff.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
     assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken

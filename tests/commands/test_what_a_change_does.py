@@ -100,10 +100,10 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
     change.of(base, {AGENT: asking("90m", "128Mi")})
     text = change.check().stdout
     assert "restarts 1,006 nodes (1,000 of pool general, 6 of pool small)" in text
-    assert "asks for +40m cpu, +64Mi memory x 1,006 nodes = +40.24 cores, +62.88Gi memory\n" in text
+    assert "requests +40m cpu, +64Mi memory x 1,006 nodes = +40.24 cores, +62.88Gi memory\n" in text
     assert "does not fit on 6 nodes of pool small (Insufficient cpu)\n" in text
     assert (
-        "note: 1,006 nodes of eu, as the cluster's file declares its pools; nobody has seen them\n"
+        "note: 1,006 nodes of eu, from the pools declared in the cluster's file, not from the cluster\n"
         in text
     )
     told = change.told()
@@ -119,7 +119,7 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
     markdown = change.check("-o", "markdown").stdout
     assert "| asks for |" in markdown
     assert "+40.24 cores, +62.88Gi memory" in markdown
-    assert "nobody has seen them" in markdown
+    assert "not from the cluster" in markdown
 
 
 def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
         {"a.json": asking("50m", "64Mi")},
         {"a.json": asking("50m", "64Mi", nodeSelector={"pool": "a"})},
     )
-    text = change.check("--inventory", file).stdout
+    text = change.check("--snapshot", file).stdout
     assert "loses 2 nodes: node-b, node-c\n" in text
     assert "restarts 1 node: node-a" in text
-    assert "asks for -0.1 cores, -128Mi memory over all its nodes\n" in text
-    assert "note: 3 nodes, of the inventory\n" in text
+    assert "requests -0.1 cores, -128Mi memory over all its nodes\n" in text
+    assert "note: 3 nodes, from the cluster snapshot\n" in text
 
 
 def test_a_rollout_that_stands_still_says_why(change: Change, tmp_path: Path) -> None:
@@ -144,12 +144,12 @@ def test_a_rollout_that_stands_still_says_why(change: Change, tmp_path: Path) ->
     for side in sides:
         side["spec"] |= slow
     change.of({"a.json": sides[0]}, {"a.json": sides[1]})
-    text = change.check("--inventory", file).stdout
+    text = change.check("--snapshot", file).stdout
     assert (
         "does not end: 1 node: node-b not ready and maxUnavailable 1; 2 nodes: node-a, node-b "
-        "would wait for a new pod for ever\n" in text
+        "would wait for a new pod indefinitely\n" in text
     )
-    (group,) = change.told("--inventory", file)["changes"]
+    (group,) = change.told("--snapshot", file)["changes"]
     assert group["changes"][0]["rehearsal"]["notReady"] == ["node-b"]
     assert group["changes"][0]["rehearsal"]["waiting"] == ["node-a", "node-b"]
 
@@ -229,7 +229,7 @@ def test_the_way_back_is_a_revision_of_the_cluster(change: Change, tmp_path: Pat
     file = inventory(
         tmp_path, node("node-a"), live(sides[1]), revision(6, sides[0]), revision(7, sides[1])
     )
-    text = change.check("--inventory", file).stdout
+    text = change.check("--snapshot", file).stdout
     assert "new revision 8\n" in text
     assert "way back: a revert brings back revision 7, as revision 9\n" in text
 
@@ -241,18 +241,18 @@ def test_drift_stands_beside_the_change_and_decides_nothing(change: Change, tmp_
         base, updateStrategy={"rollingUpdate": {"maxUnavailable": "50%"}}, minReadySeconds=9
     )  # of which the base is silent
     file = inventory(tmp_path, node("node-a"), by_hand)
-    result = change.check("--inventory", file)
+    result = change.check("--snapshot", file)
     beside = result.stdout.split("Beside the change, the cluster is not what the base says")[1]
     assert "DaemonSet logging/agent" in beside
     assert 'spec.updateStrategy.rollingUpdate.maxUnavailable: "50%" -> "10%"' in beside
     assert "minReadySeconds" not in beside
     assert result.exit_code == 0
-    told = change.told("--inventory", file)
+    told = change.told("--snapshot", file)
     assert [field["live"] for field in told["drift"][0]["objects"][0]["fields"]] == ["50%"]
     assert not [finding for finding in told["findings"] if finding["rule"] == "DS708"]
-    assert "is not what the base says" in change.check("--inventory", file, "-o", "markdown").stdout
+    assert "is not what the base says" in change.check("--snapshot", file, "-o", "markdown").stdout
     same = inventory(tmp_path, node("node-a"), applied(base), name="same.json")
-    assert change.told("--inventory", same)["drift"] == []
+    assert change.told("--snapshot", same)["drift"] == []
     assert "drift" not in change.told()
 
 
@@ -263,14 +263,14 @@ def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path)
     change.of(
         {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
     )
-    told = change.told("--inventory", f"eu={inventory(tmp_path, node('node-a'))}")
+    told = change.told("--snapshot", f"eu={inventory(tmp_path, node('node-a'))}")
     assert [(one["cluster"], one["source"], one["count"]) for one in told["nodes"]] == [
         ("eu", "inventory", 1),
         ("us", "none", 0),
     ]
-    text = change.check("--inventory", f"eu={inventory(tmp_path, node('node-a'))}").stdout
+    text = change.check("--snapshot", f"eu={inventory(tmp_path, node('node-a'))}").stdout
     assert (
-        "note: no nodes of us are known (no inventory, no pools): rules over nodes did not look\n"
+        "note: no nodes of us are known (no cluster snapshot, no pools): rules over nodes were skipped\n"
         in text
     )
 
@@ -285,8 +285,8 @@ def test_a_pool_of_unknown_size_is_named(change: Change) -> None:
         {"README.md": "x"},
     )
     assert (
-        "note: no nodes of eu are known (pool small without `nodes:`): rules over nodes did not "
-        "look\n" in change.check().stdout
+        "note: no nodes of eu are known (pool small without `nodes:`): rules over nodes were "
+        "skipped\n" in change.check().stdout
     )
 
 
@@ -295,8 +295,8 @@ def test_agents_that_ask_for_what_no_pool_declares_are_named(change: Change) -> 
     change.of({**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}, {AGENT: head})
     text = change.check().stdout
     assert (
-        "note: agent: no pool declares the labels that these ask for, so where they run is not "
-        "known\n" in text
+        "note: agent: no pool declares the labels of their selectors, so their nodes are unknown\n"
+        in text
     )
     assert "DS604" not in text
     assert "loses" not in text

@@ -150,14 +150,14 @@ def test_a_check_and_a_plan_beside_a_cluster_that_drifted(
             str(repository),
             "--base",
             "HEAD~1",
-            "--inventory",
+            "--snapshot",
             str(file),
             "-o",
             format,
         )
     )
     planned = run(
-        repository, "plan", str(repository), "--adopt", "--inventory", str(file), "-o", format
+        repository, "plan", str(repository), "--adopt", "--snapshot", str(file), "-o", format
     )
     assert not leaks(planned)
     assert not leaks(run(repository, "plan", str(repository), "--simulate", "1", "-o", format))

@@ -231,7 +231,7 @@ def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> No
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": [node]}))
-    known = ("--base", "at-1", "--inventory", tmp_path / "nodes.json")
+    known = ("--base", "at-1", "--snapshot", tmp_path / "nodes.json")
     told = {
         format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")
     }

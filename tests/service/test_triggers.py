@@ -168,7 +168,7 @@ def test_a_pause_a_held_commit_and_their_end(
         scene.told("release", third)
         until(lambda: scene.runs() == image(3), scene.say)
         again = scene.ask("release", third)
-        assert (again.returncode, "is not held" in again.stderr) == (1, True)
+        assert (again.returncode, "is not on hold" in again.stderr) == (1, True)
 
 
 def test_one_agent_pauses(

@@ -1,5 +1,5 @@
 """`check --fix`: mends go to the files that objects are rendered from, and stay there only if they
-do what they say, and no more.
+do what they describe, and nothing else.
 
 What comes of the edits is rendered and checked before a byte is written: every object has to be the
 old one with its mends, for all clusters and variants, and nothing may be refused that was not
@@ -221,7 +221,7 @@ def edits_of(
 
 
 def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
-    """The DaemonSets whose pods a change makes anew; None where no base is known."""
+    """The DaemonSets whose pods a change restarts; None where no base is known."""
     if checked.changed is None:
         return None
     return frozenset(
@@ -236,7 +236,7 @@ def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
 def _restarted_by(
     finding: Finding, checked: CheckResult, may_restart: frozenset[_Object] | None
 ) -> Key | None:
-    """The DaemonSet whose pods a fix would make anew, though nothing else does."""
+    """The DaemonSet whose pods a fix would restart, though nothing else does."""
     key = finding.object
     if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
         return None
@@ -349,7 +349,7 @@ def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]
 
 
 def _refused(checked: CheckResult) -> Iterator[Finding]:
-    """What is refused anywhere, be it told or not."""
+    """The blocking findings, reported or suppressed."""
     every = (*checked.findings, *(finding for one in checked.prepared for finding in one.findings))
     return (finding for finding in every if finding.refused)
 
@@ -382,7 +382,7 @@ def _names(checked: CheckResult) -> list[str]:
 
 
 def _bodies(checked: CheckResult) -> dict[_Object, Body]:
-    """The objects of all clusters, also of those that were not asked for: they come from the same
+    """The objects of all clusters, also of those that were not selected: they come from the same
     files.
     """
     found = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
@@ -417,7 +417,7 @@ def _template(body: Body) -> object:
 
 
 def _each_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What was found on many clusters is told once."""
+    """Findings of several clusters, each once."""
     return tuple({finding.on_cluster(""): finding for finding in findings}.values())
 
 

@@ -87,15 +87,15 @@ def against(
 
 
 def text(checked: CheckResult) -> str:
-    """What changes, for a terminal; nothing where no base was asked for."""
+    """The changes, for a terminal; empty without a base."""
     if checked.changed is None:
         return ""
-    told = [""]
+    text = [""]
     for group in checked.changed:
         where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
-        told.append(f"Changes{where}:")
-        told += [line for change in group.changes for line in lines(change, group)] + [""]
-    return "\n".join(told if checked.changed else ["", "No object changes.", ""])
+        text.append(f"Changes{where}:")
+        text += [line for change in group.changes for line in lines(change, group)] + [""]
+    return "\n".join(text if checked.changed else ["", "No object changes.", ""])
 
 
 def lines(change: Change, group: ClusterChange) -> list[str]:
@@ -116,15 +116,15 @@ def time_of(group: ClusterChange) -> str:
 
 
 def cost_of(group: ClusterChange) -> str:
-    """What all of it asks for more, on every cluster of the group; empty where that is not known."""
+    """The additional requests on every cluster of the group; empty if unknown."""
     return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
 
 
 def as_json(checked: CheckResult) -> dict[str, Any]:
     """What changes, and where clusters differ from the base, as parts of the report."""
-    told: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if checked.changed is not None:
-        told["changes"] = [
+        document["changes"] = [
             {
                 "clusters": list(group.clusters),
                 "changes": [_as_json(one, group) for one in group.changes],
@@ -132,14 +132,14 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
             for group in checked.changed
         ]
     if checked.drift is not None:
-        told["drift"] = [
+        document["drift"] = [
             {
                 "cluster": one.cluster,
                 "objects": [_drift_json(key, fields) for key, fields in one.objects.items()],
             }
             for one in checked.drift
         ]
-    return told
+    return document
 
 
 def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
@@ -149,26 +149,26 @@ def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
 
 def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
     shown = [objects.field(key, field) for field in fields]
-    told = [
+    rows = [
         {"path": show_path(field.path), "live": field.old, "base": field.new} for field in shown
     ]
-    return {"object": printers.reference(key), "fields": told}
+    return {"object": printers.reference(key), "fields": rows}
 
 
 def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
     """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
-    told = []
+    groups = []
     for one in checked.drift or ():
         lines = []
         for key, fields in one.objects.items():
             lines.append(f"  ≠ {key}")
             lines += [f"      {printers.field_line(objects.field(key, field))}" for field in fields]
-        told.append((one.cluster, lines))
-    return told
+        groups.append((one.cluster, lines))
+    return groups
 
 
 def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
-    """Clusters with the same change are told together; those without any are left out."""
+    """Clusters grouped by equal changes; clusters without changes are left out."""
     groups: dict[str, ClusterChange] = {}
     for one in changed:
         if one.changes:

@@ -1,5 +1,5 @@
-"""Files that are named beside a repository, as pre-commit does: all of it is read, and what
-concerns these files is told.
+"""Files passed beside a repository, as pre-commit does: the whole repository is read, and findings in
+these files are reported.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _HELPFUL = tuple(
     builtin_resources.RESOURCES[kind]
     for kind in (("", "Namespace"), ("", "ServiceAccount"), ("scheduling.k8s.io", "PriorityClass"))
 )
-# What nobody checks: who wrote which field, what `kubectl apply` kept, credentials by name.
+# fields that no check reads: who wrote which field, what `kubectl apply` kept, credentials by name.
 _LEFT_OUT = ("managedFields", "selfLink")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -61,8 +61,8 @@ async def clusters(
 
 
 async def _listed(cluster: Cluster, resource: Resource) -> list[Body]:
-    said = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return [{**said, **body} for body in (await cluster.list(resource)).items]
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**kind, **body} for body in (await cluster.list(resource)).items]
 
 
 async def _if_allowed(cluster: Cluster, resource: Resource) -> list[Body]:
@@ -73,10 +73,10 @@ async def _if_allowed(cluster: Cluster, resource: Resource) -> list[Body]:
 
 
 def published(bodies: Iterable[Body], *, hash_names: bool = False) -> dict[str, Any]:
-    """An inventory file: what checks use of the objects, sorted, without values whose names tell
+    """A cluster snapshot: the fields that checks read, sorted, without values whose names indicate
     that they are secret.
 
-    `hash_names`: each node goes by a name that only somebody who knows its uid can make again,
+    `hash_names`: each node name is replaced by a hash that needs its UID,
     wherever its own name is a value.
     """
     slim = sorted(

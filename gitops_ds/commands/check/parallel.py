@@ -1,7 +1,7 @@
 """A check of many files by two processes: the other one judges the later part, and what it has
 nothing against is known here.
 
-It changes no result, and nobody waits for it: what it has not judged in time, or because it died,
+It changes no result, and the check does not wait for it: what it has not judged in time, or because it died,
 is judged here. Where it can't be (one processor, threads that a fork would lose, another system
 than Linux), the check is as it always was.
 """
@@ -128,10 +128,10 @@ class SecondProcess:
 
 
 class _Soon(Mapping[str, V]):
-    """A mapping that is empty until what it holds is told."""
+    """A mapping that loads its content at first use."""
 
-    def __init__(self, told: Callable[[], Mapping[str, V] | None]) -> None:
-        self._told = told
+    def __init__(self, load: Callable[[], Mapping[str, V] | None]) -> None:
+        self._load = load
         self._found: Mapping[str, V] | None = None
 
     def __getitem__(self, name: str) -> V:
@@ -146,5 +146,5 @@ class _Soon(Mapping[str, V]):
     @property
     def _now(self) -> Mapping[str, V]:
         if self._found is None:
-            self._found = self._told()
+            self._found = self._load()
         return {} if self._found is None else self._found

@@ -1,8 +1,7 @@
-"""What a check found out, kept for the next one: files that did not change need neither reading nor
-judging again.
+"""Cached results of a check: unchanged files are neither parsed nor checked again.
 
-Whoever can write here can say that a bad file is a good one. So it is sealed with a secret that is
-not in the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
+Write access to the cache would allow marking a bad file as good. So it is sealed with a secret that
+is not in the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
 elsewhere, a pull request's perhaps, is as if it were not there.
 """
 
@@ -33,18 +32,18 @@ from gitops_ds.renderers import disk_cache
 if TYPE_CHECKING:
     from gitops_ds.commands.check.run import CheckResult
 
-# Fewer files are read faster than looked up: the start of a program is most of the time then.
+# below this number of files, parsing is faster than the cache
 _FEW: Final = 100
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _SECRET_BYTES: Final = 32
 _NAME: Final = 64  # characters of a hash
-# What a verdict on one file hangs on beside the file.
+# the packages that the result of a file depends on
 _JUDGES: Final = ("apimachinery", "checks", "model", "render", "schemas", "yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCache:
-    """Where a repository's results are kept, with which secret, and from how many files on."""
+    """The cache of a repository: its directory, its secret, and the minimum number of files."""
 
     directory: Path
     name: str
@@ -54,31 +53,31 @@ class ResultCache:
     @classmethod
     def of(cls, repository: open_repository.RepositoryRef) -> ResultCache | None:
         """That of a repository; None where no secret can be kept."""
-        given = os.environ.get("GITOPS_DS_CACHE_KEY")
+        key = os.environ.get("GITOPS_DS_CACHE_KEY")
         secret = (
-            hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
-            if given
+            hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+            if key
             else _own_secret()
         )
         name = disk_cache.key("check", repository.display, repository.path)
         return cls(open_repository.cache_directory("checks"), name, secret) if secret else None
 
     def load(self) -> CachedResults:
-        """What is known of the repository's files; nothing where another version found it out."""
+        """The cached results; empty if another version wrote them."""
         data = disk_cache.read(self.directory, self.name, self.secret)
         if data is None:
             return NOTHING
         first, *lines = data.split(b"\n")
-        told = orjson.loads(first)
-        if told["version"] != version():
+        header = orjson.loads(first)
+        if header["version"] != version():
             return NOTHING
         clean = {
-            circumstances: frozenset(digests) for circumstances, digests in told["clean"].items()
+            circumstances: frozenset(digests) for circumstances, digests in header["clean"].items()
         }
         return CachedResults({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
     def save(self, known: CachedResults, checked: CheckResult) -> None:
-        """Keeps what is new, and of what was known and not asked for no more than as much again."""
+        """Saves new results, and unused earlier results up to the same size."""
         from gitops_ds.render import bundle as rendering
         from gitops_ds.render import parsed_objects
 
@@ -91,22 +90,22 @@ class ResultCache:
         if len(objects) < self.few or not is_news:
             return
         names = {path: hashlib.sha256(checked.snapshot.files[path]).hexdigest() for path in objects}
-        asked = {name: known.files[name] for name in names.values() if name in known.files}
-        size = _size(asked, clean) + sum(len(checked.snapshot.files[path]) for path in fresh)
+        current = {name: known.files[name] for name in names.values() if name in known.files}
+        size = _size(current, clean) + sum(len(checked.snapshot.files[path]) for path in fresh)
         if size > _MOST_BYTES:
             return
         if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
-            asked = {**known.files, **asked}
+            current = {**known.files, **current}
             clean = {
                 name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())})
                 for name in {**known.clean, **clean}
             }
-        told = {
+        header = {
             "version": version(),
             "clean": {name: sorted(digests) for name, digests in clean.items()},
         }
         lines = chain(
-            asked.items(),
+            current.items(),
             (
                 (names[path], line)
                 for path in fresh
@@ -115,7 +114,7 @@ class ResultCache:
         )
         written = (b"\n" + name.encode() + line for name, line in lines)
         disk_cache.write(
-            self.directory, self.name, chain([orjson.dumps(told)], written), self.secret
+            self.directory, self.name, chain([orjson.dumps(header)], written), self.secret
         )
 
 
@@ -156,7 +155,7 @@ def _yaml() -> Iterator[bytes]:
 
 
 def _own_secret() -> bytes | None:
-    """A secret of this user on this machine, made where there is none; None where none can be kept."""
+    """A secret of this user on this machine, created if missing; None if it cannot be stored."""
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "gitops-ds"
     file = state / "cache-key"
     try:
@@ -175,6 +174,6 @@ def _own_secret() -> bytes | None:
             and not found.st_mode & 0o077
         )
         secret = file.read_bytes() if is_ours else b""
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows a home directory
+    except (OSError, RuntimeError):  # RuntimeError: no home directory
         return None
     return secret if len(secret) == _SECRET_BYTES else None

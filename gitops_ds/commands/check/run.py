@@ -38,8 +38,8 @@ class CheckOptions:
     change, what is known of nodes.
 
     `base_from` is the address at which the base is read; empty: in the repository itself.
-    `inventory` names files, each as FILE for every cluster or as CLUSTER=FILE. `live` is how to
-    reach the clusters that no file tells of; None: they are not asked. `require_live`: a cluster
+    `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is how
+    to reach the clusters without a snapshot; None: they are not read. `require_live`: a cluster
     that can't be read is an error. `known` is what earlier runs found out.
     """
 
@@ -47,7 +47,7 @@ class CheckOptions:
     namespace: str = ""
     base: str | None = None
     base_from: str = ""
-    inventory: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
     known: CachedResults = NOTHING
@@ -77,8 +77,8 @@ class BaseDrift:
 class CheckResult:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
-    `suppressed` is what somebody answers for, each with the reason. `drift` is None where no
-    cluster's objects are known. `unread` says of clusters that were to be asked why they could not.
+    `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's objects
+    are known. `unread` names clusters that could not be read, with the error.
     """
 
     snapshot: Snapshot
@@ -96,8 +96,8 @@ class CheckInput:
     is known of each cluster.
 
     `live` has the empty name for what holds for every cluster. `again` is the head read a second
-    time, where a rule asks for it. `unread` says of clusters that were to be asked why they could
-    not.
+    time, for a rule that compares two reads. `unread` names clusters that could not be read, with the
+    error.
     """
 
     head: Snapshot
@@ -137,7 +137,7 @@ async def sides(
         else open_repository.snapshot(repository, at)
     )
     head = replace(await read, known=wanted.known)
-    live = _inventories(wanted.inventory, head)
+    live = _snapshots(wanted.snapshots, head)
     base = None
     if wanted.base is not None:
         base = replace(
@@ -150,7 +150,7 @@ async def sides(
         return CheckInput(head, base, live, again)
     from gitops_ds.commands.check import live_cluster
 
-    # Which clusters are asked is for the base to say, not for a change that nobody has looked at.
+    # the base selects the clusters to read, not a change that was not reviewed
     trusted = base or head
     names = [
         name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live
@@ -174,7 +174,7 @@ async def sides(
     )
 
 
-def _inventories(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
+def _snapshots(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
     if not files:
         return {}
     from gitops_ds.commands import cluster_snapshot
@@ -215,7 +215,7 @@ def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
 
 def require_content(where: str, snapshot: Snapshot, prepared: Iterable[Prepared]) -> None:
     """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong
-    directory would succeed for ever.
+    directory would always succeed.
     """
     if not any(one.bundle.manifests or one.findings for one in prepared) and not rendering.is_ours(
         snapshot
@@ -228,31 +228,31 @@ def document(checked: CheckResult) -> dict[str, Any]:
     """What is known of nodes, what changes, and where clusters differ from the base, as parts of
     the report.
     """
-    told: dict[str, Any] = {"nodes": _nodes_json(checked)}
+    document: dict[str, Any] = {"nodes": _nodes_json(checked)}
     if checked.changed is None and checked.drift is None:
-        return told
+        return document
     from gitops_ds.commands.check import diff
 
-    return {**told, **diff.as_json(checked)}
+    return {**document, **diff.as_json(checked)}
 
 
 def notes(checked: CheckResult) -> list[str]:
     """What the rules over nodes looked at, in a sentence for each sort of knowledge."""
-    told = []
+    notes = []
     seen = [one for one in checked.prepared if one.census and not one.census.declared]
     declared = [one for one in checked.prepared if one.census and one.census.declared]
     unknown = [one for one in checked.prepared if one.census is None]
     if seen:
-        told.append(f"{_nodes_in(seen)} of the inventory")
+        notes.append(f"{_nodes_in(seen)} from the cluster snapshot")
     if declared:
-        told.append(
-            f"{_nodes_in(declared)} as the cluster's file declares its pools; nobody has seen them"
+        notes.append(
+            f"{_nodes_in(declared)} from the pools declared in the cluster's file, not from the cluster"
         )
     unplaced = sorted({key.name for one in declared for key in one.fleet.unknown})
     if unplaced:
-        told.append(
-            f"{node_groups.listed(unplaced)}: no pool declares the labels that these ask for, so "
-            "where they run is not known"
+        notes.append(
+            f"{node_groups.listed(unplaced)}: no pool declares the labels of their selectors, so "
+            "their nodes are unknown"
         )
     if unknown:
         silent = sorted(
@@ -261,11 +261,11 @@ def notes(checked: CheckResult) -> list[str]:
         why = (
             f"pool{'s' if len(silent) > 1 else ''} {', '.join(silent)} without `nodes:`"
             if silent
-            else "no inventory, no pools"
+            else "no cluster snapshot, no pools"
         )
         where = f" of {node_groups.listed(named)}" if (named := _names(unknown)) else ""
-        told.append(f"no nodes{where} are known ({why}): rules over nodes did not look")
-    return [*told, *checked.unread]
+        notes.append(f"no nodes{where} are known ({why}): rules over nodes were skipped")
+    return [*notes, *checked.unread]
 
 
 def _nodes_in(some: Sequence[Prepared]) -> str:

@@ -1,6 +1,4 @@
-"""What somebody answers for is taken out of a check: annotations, comments, exceptions, and what
-was known before.
-"""
+"""Suppresses findings of a check: by annotations, comments, exceptions and a baseline."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from gitops_ds.report import findings as report
 def without(
     checked: CheckResult, today: date, baseline: frozenset[str] = frozenset()
 ) -> CheckResult:
-    """The check without what somebody answers for on that day, and without what the baseline has;
-    what is refused stays.
+    """The check without findings that are suppressed on that day or are in the baseline; blocking
+    findings stay.
 
     `baseline` holds fingerprints. Answers are only called unneeded where every cluster was looked
     at.
@@ -60,8 +58,8 @@ def read_baseline(file: str) -> frozenset[str]:
     file.
     """
     try:
-        told = orjson.loads(Path(file).read_bytes())
-        return frozenset(finding["fingerprint"] for finding in told["findings"])
+        report_document = orjson.loads(Path(file).read_bytes())
+        return frozenset(finding["fingerprint"] for finding in report_document["findings"])
     except OSError as error:
         raise UsageError(f"--baseline {file}: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError):

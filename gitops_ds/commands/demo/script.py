@@ -1,7 +1,7 @@
 """The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits,
 revert, recovery.
 
-Every line that is told is read from the objects of the cluster or from Git when it is told; nothing
+Every printed line is read from the objects of the cluster or from Git at that moment; nothing
 is written down beforehand but the order of the scenes.
 """
 
@@ -63,7 +63,7 @@ class DemoStage:
     folder: Path
     loop: deployer_loop.Loop
     controller: Controller
-    heard: list[Event]
+    events: list[Event]
     say: Callable[[str], None]
     show: Callable[[Agent, float], None]
 
@@ -78,7 +78,7 @@ async def play(
     """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it
     should.
 
-    With `page` they are on the page as well, which stays until somebody interrupts.
+    With `page` they are on the page as well, which is served until Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
         async with (
@@ -122,16 +122,16 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     )
 
     async def remember() -> None:
-        heard = 0
+        handled = 0
         while True:
-            for told in stage.heard[heard:]:
-                if isinstance(told, Reconciled):
+            for event in stage.events[handled:]:
+                if isinstance(event, Reconciled):
                     states[stage.loop.owner] = await state_store.load(
                         stage.cluster, "gitops-ds", stage.loop.owner
                     )
-                standings.hear(told)
-                shown.hear(told)
-            heard = len(stage.heard)
+                standings.hear(event)
+                shown.hear(event)
+            handled = len(stage.events)
             await asyncio.sleep(1.0)
 
     runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
@@ -169,8 +169,8 @@ async def _stage(
         cluster.add_nodes(
             NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
         )
-        heard: list[Event] = []
-        loop = _loop(cluster, repository, heard)
+        events: list[Event] = []
+        loop = _loop(cluster, repository, events)
         controller = Controller(
             cluster.client(),
             Powers.FULL,
@@ -178,7 +178,7 @@ async def _stage(
             clock=cluster.server.now,
             chance=random.Random(1).random,
         )
-        stage = DemoStage(cluster, repository, work, loop, controller, heard, say, show_agent)
+        stage = DemoStage(cluster, repository, work, loop, controller, events, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(loop.run())
@@ -188,7 +188,7 @@ async def _stage(
 
 
 def _without_kustomize(work: Path) -> None:
-    """Takes out the agents that need a kustomize program, where there is none."""
+    """Takes out the agents that need kustomize, if it is not installed."""
     for file in list(work.rglob("kustomization.yaml")):
         agent = work / "agents" / file.relative_to(work / "agents").parts[0]
         shutil.rmtree(agent, ignore_errors=True)
@@ -204,7 +204,7 @@ def _quiet(_: Event) -> None:
 
 
 def _loop(
-    cluster: simulator.SimulatedCluster, repository: Repository, heard: list[Event]
+    cluster: simulator.SimulatedCluster, repository: Repository, events: list[Event]
 ) -> deployer_loop.Loop:
     async def snapshot(commit: CommitId) -> Snapshot:
         return await open_repository.snapshot_of(repository, commit, "")
@@ -225,7 +225,7 @@ def _loop(
         revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER)),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
-    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
+    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
 
 
 async def _look(stage: DemoStage) -> tuple[Agent, ...]:
@@ -256,11 +256,11 @@ async def _fleet(
             return agents
         if asyncio.get_running_loop().time() > deadline:
             last = next(
-                (text for told in reversed(stage.heard) if (text := log_lines.line(told))),
-                "the deployer said nothing",
+                (text for event in reversed(stage.events) if (text := log_lines.line(event))),
+                "the deployer logged nothing",
             )
             raise errors.TimedOut(
-                f"the embedded cluster did not come to this: {what}; last it said: {last}"
+                f"the simulated cluster did not reach: {what}; last log line: {last}"
             )
         await asyncio.sleep(1.0)
 
@@ -278,7 +278,7 @@ async def _every_node(stage: DemoStage) -> None:
 
     def whole(agents: tuple[Agent, ...]) -> bool:
         """Agents that wait for others come with a later pass; the last one leaves nothing out."""
-        passes = [record for record in stage.heard if isinstance(record, Reconciled)]
+        passes = [record for record in stage.events if isinstance(record, Reconciled)]
         return bool(passes) and not passes[-1].refusals and all(map(_all_there, agents))
 
     agents = await _fleet(stage, whole, "every agent on every node")
@@ -309,7 +309,7 @@ def _counters(stage: DemoStage, agent: Agent) -> None:
 
 
 async def _join_and_leave(stage: DemoStage) -> None:
-    stage.say("\nA node joins, another leaves; nobody commits anything")
+    stage.say("\nA node joins, another leaves; no commit is involved")
     before = stage.cluster.server.now()
     stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
     agent = await _agent(
@@ -362,7 +362,7 @@ def _number(agent: Agent) -> int:
 
 
 def _tag(stage: DemoStage, name: str) -> str:
-    """The tag of the agent's image as it stands in the file."""
+    """The tag of the agent's image in the file."""
     found = re.search(
         r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text()
     )
@@ -386,7 +386,7 @@ async def _told_plan(stage: DemoStage, commit: CommitId) -> None:
         return next(
             (
                 r
-                for r in stage.heard
+                for r in stage.events
                 if isinstance(r, Planned) and r.plan.commit == commit and r.plan.writes
             ),
             None,
@@ -406,7 +406,7 @@ async def _broken_commit(stage: DemoStage) -> None:
 
     def rejected() -> CommitRejected | None:
         return next(
-            (r for r in stage.heard if isinstance(r, CommitRejected) and r.commit == commit), None
+            (r for r in stage.events if isinstance(r, CommitRejected) and r.commit == commit), None
         )
 
     await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection")
@@ -443,11 +443,11 @@ async def _way_back(stage: DemoStage) -> None:
     )
     good = agent.history[-2]
     named = open_repository.RepositoryRef(stage.repository.address, "", None)
-    asked = rollback.RollbackOptions(
+    options = rollback.RollbackOptions(
         good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR)
     )
     stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
-    done = await rollback.roll_back_in(stage.repository, named, agent, asked)
+    done = await rollback.roll_back_in(stage.repository, named, agent, options)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
     stage.loop.request()
     agent = await _agent(

@@ -1,7 +1,7 @@
 """What `doctor` looks at: everything that must be well before an apply can be, each as one line
 with what to do.
 
-Nothing is written: rights are asked for, not tried.
+Nothing is written: permissions are queried, not tried.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
     yield _versions()
     yield _yaml()
     yield _schemas()
-    told, merged, service = _settings(wanted)
-    yield told
+    line, merged, service = _settings(wanted)
+    yield line
     yield _git(await asyncio.to_thread(git_version.git_version))
     bundles: list[Bundle] = []
     async for line in repositories.examine(merged, service, bundles):
@@ -92,7 +92,7 @@ def _schemas() -> Line:
             "schemas",
             CheckVerdict.BAD,
             f"the Kubernetes schemas can't be read: {error}",
-            "install gitops-ds anew",
+            "reinstall gitops-ds",
         )
     return Line(
         "schemas",
@@ -258,7 +258,7 @@ def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
 
 
 def remembering(namespace: str) -> tuple[Right, ...]:
-    """What keeping the state takes, and telling how agents stand: ConfigMaps in the service's
+    """The permissions for the state and the status of agents: ConfigMaps in the service's
     namespace.
     """
     return tuple(
@@ -274,7 +274,7 @@ def leading(namespace: str) -> tuple[Right, ...]:
 
 def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
     """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content
-    names that nobody uses.
+    unused names.
     """
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
@@ -313,16 +313,16 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
             "rights to prune",
             pruning(named),
             CheckVerdict.WARNING,
-            "needed for --prune, and to collect ConfigMaps that nobody uses",
+            "needed for --prune, and to collect unused ConfigMaps",
         ),
     )
-    for name, asked, verdict, advice in uses:
-        answers = await asyncio.gather(*(_may(cluster, right) for right in asked))
-        missing = [right for right, allowed in zip(asked, answers, strict=True) if not allowed]
+    for name, rights, verdict, advice in uses:
+        answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
+        missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
         if missing:
             yield Line(name, verdict, f"may not {_list(missing)}", advice)
         else:
-            yield Line(name, CheckVerdict.OK, f"all {len(asked)} are granted")
+            yield Line(name, CheckVerdict.OK, f"all {len(rights)} are granted")
 
 
 def _list(missing: list[Right]) -> str:
@@ -331,7 +331,7 @@ def _list(missing: list[Right]) -> str:
 
 
 async def _may(cluster: Cluster, right: Right) -> bool:
-    asked = {
+    attributes = {
         "verb": right.verb,
         "group": right.resource.group,
         "resource": right.resource.plural,
@@ -341,19 +341,19 @@ async def _may(cluster: Cluster, right: Right) -> bool:
         "apiVersion": _REVIEW.api_version,
         "kind": _REVIEW.kind,
         "metadata": {},
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
-    told = await cluster.create(_REVIEW, body)
-    return bool((told.get("status") or {}).get("allowed"))
+    review = await cluster.create(_REVIEW, body)
+    return bool((review.get("status") or {}).get("allowed"))
 
 
 def as_json(lines: Iterable[Line]) -> dict[str, Any]:
     """The document of `doctor -o json`."""
-    told = list(lines)
-    counts = Counter(line.verdict for line in told)
+    listed = list(lines)
+    counts = Counter(line.verdict for line in listed)
     checks = [
         {"name": line.name, "verdict": line.verdict, "message": line.message, "advice": line.advice}
-        for line in told
+        for line in listed
     ]
     return {
         "apiVersion": "gitops-ds.io/v1",

@@ -25,7 +25,7 @@ from gitops_ds.service.git_deployer import revision_of
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 
-_ADVICE = "docs/repository-access.md tells what each setting names"
+_ADVICE = "docs/repository-access.md describes each setting"
 _UNREAD = "name it with -C, and see that it can be read and has a commit"
 
 
@@ -67,10 +67,10 @@ async def _followed(
                 f"a Secret can't be read: {error}",
                 "see the line of the cluster",
             )
-        for told in service.repositories:
+        for settings in service.repositories:
             try:
-                where = address.parse(told.url, allow_local=told.allow_local)
-                one = _Followed(told, git_auth.Keyring(told, where, secrets), service)
+                where = address.parse(settings.url, allow_local=settings.allow_local)
+                one = _Followed(settings, git_auth.Keyring(settings, where, secrets), service)
             except errors.GitopsError as error:
                 yield Line("repository", CheckVerdict.BAD, str(error), _ADVICE)
                 continue
@@ -85,25 +85,25 @@ async def _followed(
 class _Followed:
     """One repository of the settings, and as whom the service comes to it."""
 
-    told: RepositorySettings
+    settings: RepositorySettings
     own: git_auth.Keyring
     service: Service
 
     async def trusted(self) -> AsyncIterator[Line]:
         """Its credentials and keys as they are now, and whether its tip is signed as it has to be."""
         display, now = self.own.where.display, time.time()
-        if self.told.credentials:
+        if self.settings.credentials:
             well = f"those for {display} can be read"
-            yield await result.told("credentials", well, git_auth.trouble(self.own, now), _ADVICE)
-        if self.told.verify.mode is not Mode.NONE:
-            for line in await signing_keys.lines(self.told, display, now):
+            yield await result.probe("credentials", well, git_auth.trouble(self.own, now), _ADVICE)
+        if self.settings.verify.mode is not Mode.NONE:
+            for line in await signing_keys.lines(self.settings, display, now):
                 yield line
-            yield await result.told(
+            yield await result.probe(
                 "signatures", f"the tip of {display} is signed", self._untrusted(), _ADVICE
             )
 
     async def _untrusted(self) -> str:
-        trust, wanted = git_auth.trust_of(self.told), revision_of(self.told)
+        trust, wanted = git_auth.trust_of(self.settings), revision_of(self.settings)
         async with self._opened() as repository:
             tip = await repository.tip(wanted)
             await repository.fetch(tip)
@@ -114,7 +114,7 @@ class _Followed:
         """Its tip, as the service would see it."""
         async with self._opened() as repository:
             return await open_repository.snapshot_of(
-                repository, await repository.tip(revision_of(self.told)), self.told.path
+                repository, await repository.tip(revision_of(self.settings)), self.settings.path
             )
 
     def _opened(self) -> Repository:
@@ -162,5 +162,5 @@ async def _read(
             "manifests",
             CheckVerdict.BAD,
             f"{counted(refused, 'finding')} must be fixed first",
-            "`gitops-ds check` tells each",
+            "`gitops-ds check` lists them",
         )

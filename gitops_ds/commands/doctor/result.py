@@ -1,4 +1,4 @@
-"""What `doctor` is asked, and what it says of one thing."""
+"""The options of `doctor`, and the result of one check."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class DoctorOptions:
     connection: connect.Connection = field(default_factory=connect.Connection)
 
 
-async def told(name: str, well: str, looking: Awaitable[str], advice: str) -> Line:
-    """The line for a look that tells trouble in words, or nothing."""
+async def probe(name: str, well: str, looking: Awaitable[str], advice: str) -> Line:
+    """The line of a check that returns a problem, or an empty string."""
     try:
         trouble = await looking
     except errors.GitopsError as error:

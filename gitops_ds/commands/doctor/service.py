@@ -20,7 +20,7 @@ from gitops_ds.settings.service import Service
 from gitops_ds.web.page.access import AccessKind, PageToken
 
 _SHORTEST = 16  # characters of a secret: fewer can be guessed
-_NEWS = "docs/notifications.md tells what each setting names"
+_NEWS = "docs/notifications.md describes each setting"
 _MAKE = "make one with `openssl rand -hex 32`, and give the same to the forge"
 
 
@@ -46,7 +46,7 @@ def _webhooks(service: Service) -> Iterator[Line]:
         yield Line(
             "webhook",
             CheckVerdict.WARNING,
-            "there are secrets, and nobody listens",
+            "webhook secrets are configured, but no address to listen on",
             "set listen.address, or say --listen",
         )
     for setting, file in named.items():
@@ -70,7 +70,7 @@ def _webhooks(service: Service) -> Iterator[Line]:
 def _page(service: Service) -> Iterator[Line]:
     if not service.listen.address:
         return
-    advice = "docs/page.md tells who may look and how"
+    advice = "docs/page.md describes access"
     try:
         served = service.listen.page.served_at(service.listen.address)
         if served is None:
@@ -86,7 +86,7 @@ def _page(service: Service) -> Iterator[Line]:
 
 
 def _receivers(service: Service) -> Iterator[Line]:
-    """Nothing is sent: a test message would be one that somebody reads."""
+    """Nothing is sent: a test message would reach people."""
     for one in service.notify:
         try:
             url, _ = sender.target(one)
@@ -130,7 +130,9 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
     try:
         spec = (await cluster.get(LEASE, space, name)).get("spec") or {}
     except errors.NotFound:
-        return Line("election", CheckVerdict.OK, f"no Lease {space}/{name} yet: nobody has led")
+        return Line(
+            "election", CheckVerdict.OK, f"no Lease {space}/{name} yet: no replica has been leader"
+        )
     except errors.Forbidden as error:
         return Line(
             "election",
@@ -146,7 +148,7 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
         return Line(
             "election",
             CheckVerdict.WARNING,
-            f"nobody holds the Lease {space}/{name}",
+            f"the Lease {space}/{name} has no holder",
             "does the service run?",
         )
     silent = now - renewed if renewed is not None else 0.0

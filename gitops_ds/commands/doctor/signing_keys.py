@@ -32,10 +32,10 @@ _SIGNER = re.compile(
 _BEFORE = re.compile(r'valid-before="(\d{8})(\d{4})?(\d{2})?(Z?)"')
 
 
-async def lines(told: RepositorySettings, display: str, now: float) -> list[Line]:
+async def lines(settings: RepositorySettings, display: str, now: float) -> list[Line]:
     """One line for what is well, or one for each trouble; `now` in seconds since 1970."""
     try:
-        trust = git_auth.trust_of(told)
+        trust = git_auth.trust_of(settings)
         openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
     except errors.GitopsError as error:
         return [
@@ -43,7 +43,7 @@ async def lines(told: RepositorySettings, display: str, now: float) -> list[Line
                 _NAME,
                 CheckVerdict.BAD,
                 str(error),
-                "docs/repository-access.md tells what each setting names",
+                "docs/repository-access.md describes each setting",
             )
         ]
     troubles = list(_of_signers(trust))
@@ -115,7 +115,7 @@ def _is_key(type: str, text: str) -> bool:
 def _moment(before: re.Match[str]) -> float | None:
     """As ssh-keygen reads it; without a Z it is the machine's own time, and UTC in a pod."""
     try:
-        told = f"{before[1]}{before[2] or '0000'}{before[3] or '00'}"
-        return datetime.strptime(told, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+        digits = f"{before[1]}{before[2] or '0000'}{before[3] or '00'}"
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None

@@ -1,7 +1,7 @@
 """`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
 
-Everything is read and nothing written. What can't be read is told in the archive, for that is part
-of the picture. No Secret is asked for; what else may hold one goes through the veil of `redaction`.
+Everything is read and nothing written. Parts that cannot be read are listed in the archive. No Secret
+is read; parts that may contain one pass through `redaction`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROOT: Final = "gitops-ds-support"
 _SERVICE: Final = "app.kubernetes.io/name=gitops-ds"  # the label of its pods in deploy/
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TAIL: Final = 5_000  # lines of a log
-_PODS: Final = 10  # of the service, whose logs and metrics are asked for
+_PODS: Final = 10  # of the service, whose logs and metrics are read
 
 Parts = dict[str, Any]  # by file name: bytes are whole, a text or a document goes through the veil
 
@@ -98,7 +98,7 @@ class Dump:
 
 
 async def local(wanted: DumpOptions) -> Dump:
-    """What this machine tells: versions, and the settings file."""
+    """The local parts: versions, and the settings file."""
     dump = Dump()
     await dump.read("versions", _versions())
     if wanted.settings is not None:
@@ -107,7 +107,7 @@ async def local(wanted: DumpOptions) -> Dump:
 
 
 async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | None) -> None:
-    """Adds what the cluster tells."""
+    """Adds the parts of the cluster."""
     space = wanted.namespace
     await dump.read("version of Kubernetes", _kubernetes(cluster))
     await dump.read("DaemonSets", _listed(cluster, DAEMONSET, "daemonsets"))
@@ -128,7 +128,7 @@ async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | 
 async def _versions() -> Parts:
     git, kustomize = await asyncio.to_thread(version.git_version), expand.program()
     found = {name: _version_of(name) for name in _libraries()}
-    told = {
+    versions = {
         "gitops-ds": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -136,16 +136,20 @@ async def _versions() -> Parts:
         "kustomize": " ".join([Path(kustomize[0]).name, *kustomize[1:]]) if kustomize else None,
         "libraries": found,
     }
-    return {"versions.json": told}
+    return {"versions.json": versions}
 
 
 def _libraries() -> list[str]:
     """The distributions that the installed program depends on, those of its extras as well, by the
     names of its metadata.
     """
-    asked = importlib.metadata.requires("gitops-ds") or ()
+    requirements = importlib.metadata.requires("gitops-ds") or ()
     return sorted(
-        {re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in asked if "extra == 'dev'" not in one}
+        {
+            re.split(r"[^\w.-]", one, maxsplit=1)[0]
+            for one in requirements
+            if "extra == 'dev'" not in one
+        }
     )
 
 
@@ -161,7 +165,7 @@ async def _settings_file(file: str) -> Parts:
 
 
 def _settings(file: str, data: bytes) -> Any:
-    """The settings as values: what is no YAML is left out, for nobody could tell what in it is
+    """The settings as values: invalid YAML is left out, because it is unknown what in it is
     secret. Raises SettingsError.
     """
     parsed = parser.read(file, data)
@@ -340,16 +344,16 @@ async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) 
         name = str(body["metadata"]["name"])
         path = f"/api/v1/namespaces/{wanted.namespace}/pods/{name}"
         for container in (body.get("spec") or {}).get("containers") or ():
-            said = str(container["name"])
+            container_name = str(container["name"])
             query = {
-                "container": said,
+                "container": container_name,
                 "tailLines": str(_TAIL),
                 "timestamps": "true",
                 "limitBytes": str(wanted.limits.log),
             }
-            wishes[f"logs/{name}.{said}.log"] = f"{path}/log", query
-            if _restarted(body, said):
-                wishes[f"logs/{name}.{said}.previous.log"] = (
+            wishes[f"logs/{name}.{container_name}.log"] = f"{path}/log", query
+            if _restarted(body, container_name):
+                wishes[f"logs/{name}.{container_name}.previous.log"] = (
                     f"{path}/log",
                     {**query, "previous": "true"},
                 )
@@ -379,7 +383,7 @@ async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
 
 
 def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
-    """The tar.gz, made at a time in seconds since 1970; the page that tells what is in it, and what
+    """The tar.gz, made at a time in seconds since 1970; the index of its parts, and what
     is not, comes first.
     """
     veil, files, left = Veil(), {}, []
@@ -399,7 +403,7 @@ def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
 
 
 def _written(veil: Veil, part: Any, most: int) -> tuple[bytes, str]:
-    """A part as it is told, and what was cut: of a list the last items, of a text the first lines."""
+    """A part within its limit, and what was cut: the last items of a list, the first lines of a text."""
     if isinstance(part, str):
         data = veil.text(part).encode()
         return (
@@ -427,12 +431,12 @@ def _json(document: Any) -> bytes:
 
 
 def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
-    told = [
+    lines = [
         (
             "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, "
             "repositories and people stay."
         ),
-        f"What may be secret reads {HIDDEN}. No Secret was asked for.",
+        f"What may be secret reads {HIDDEN}. No Secret was read.",
         "",
         "Files:",
         *(f"  {name}" for name in files),
@@ -443,7 +447,7 @@ def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
         "Left out for its size:",
         *(f"  {line}" for line in left or ["nothing"]),
     ]
-    return ("\n".join(told) + "\n").encode()
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _packed(files: Mapping[str, bytes], at: float) -> bytes:
