@@ -1,60 +1,63 @@
-"""Everything that can go wrong outside a user's own files, named by what to do next.
+"""Every error that is not a finding in a user's files, named by the reaction to it.
 
-    GitopsError                    one sentence for the user; `exit_code` by the contract of docs/command-line.md
-    ├── UsageError (2)             wrong option or argument
-    │   └── SettingsError          wrong settings file
-    ├── Refused (1)                a guard said no; nothing was changed
-    ├── TimedOut (1)               a wait came to its end
-    ├── RolloutFailed (1)          what was waited for can't come: the template fails
-    ├── SourceError (3)            Git
-    │   ├── SourceUnreachable      retry
-    │   ├── SourceDenied           credentials, unknown host key
-    │   ├── RevisionUnknown        no such branch, tag or commit
-    │   ├── SourceUntrusted        retry: nothing that may be read is signed by whom we trust
-    │   ├── SourceTooLarge         over a cap of size or number
-    │   │   └── CommitTooHeavy     retry: a commit whose preparation does not end within the limits; another may come
-    │   ├── HistoryRewound         the branch went backwards; needs consent
-    │   ├── PushRejected           retry: someone pushed first
-    │   └── ExpansionFailed        kustomize or helm
-    ├── ForgeError (3)             GitHub, GitLab, Gitea, Forgejo: what they say of a comment or a status
-    │   ├── ForgeUnreachable       retry
-    │   └── ForgeDenied            a token without the right
-    └── ClusterError (3)           the API server; carries its HTTP status and reason
-        ├── ClusterUnreachable     retry
-        │   └── NotLeading         the lease is not ours, or no longer
-        ├── Unauthorized           401
-        ├── Forbidden              403
-        ├── NotFound               404
-        ├── AlreadyExists          409 AlreadyExists
-        ├── Conflict               409 Conflict, retry
-        ├── Expired                410, retry: list again
-        ├── Invalid                422: the object is refused
-        ├── BadRequest             400, 413, 415: the request is refused; also an admission webhook that gives no code
-        ├── TooManyRequests        429, retry after `retry_after` seconds
-        └── ServerFault            5xx, retry
+    GitopsError               one sentence for the user; `exit_code`: docs/command-line.md
+    ├── UsageError (2)        wrong option or argument
+    │   └── SettingsError     wrong settings file
+    ├── Refused (1)           a guard blocked the work; nothing was changed
+    ├── TimedOut (1)          a wait reached its time limit
+    ├── FailedRollout (1)     the awaited rollout cannot succeed: the template fails
+    ├── NoMatch (3)           no object, page, commit or service of that name in what was read
+    ├── NotPermitted (3)      a rule of our own forbids the request; it was not sent
+    ├── SourceError (3)       Git
+    │   ├── SourceUnreachable retry
+    │   ├── SourceDenied      credentials, unknown host key
+    │   ├── RevisionUnknown   no such branch, tag or commit
+    │   ├── SourceUntrusted   retry: no readable commit has a trusted signature
+    │   ├── SourceTooLarge    over a cap of size or number
+    │   │   └── CommitTooHeavy  retry: the preparation of a commit exceeds its limits
+    │   ├── HistoryRewound    the branch went backwards; needs consent
+    │   ├── PushRejected      retry: another push was first
+    │   └── ExpansionFailed   kustomize or helm
+    ├── ForgeError (3)        GitHub, GitLab, Gitea, Forgejo
+    │   ├── ForgeUnreachable  retry
+    │   └── ForgeDenied       a token without the right
+    └── ClusterError (3)      the API server; carries its HTTP status and reason
+        ├── ClusterUnreachable  retry
+        │   └── NotLeading    the lease is not ours, or no longer
+        ├── Unauthorized      401
+        ├── Forbidden         403
+        ├── NotFound          404
+        ├── AlreadyExists     409 AlreadyExists
+        ├── Conflict          409 Conflict, retry
+        │   └── StaleView     retry: the cluster has changed since it was observed
+        ├── Expired           410, retry: list again
+        ├── Invalid           422: the object is refused
+        ├── BadRequest        400, 413, 415; also an admission webhook that gives no code
+        ├── TooManyRequests   429, retry after `retry_after` seconds
+        └── ServerFault       5xx, retry
 
-A mistake in a repository's files is no exception but a `Finding` (model/finding.py). An exception of a library is translated
-where it enters; nothing above sees it.
+A mistake in a repository's files is a `Finding` (model/finding.py), not an exception. An exception
+of a library is translated where it enters; no caller above sees it.
 """
 
 from __future__ import annotations
 
 
 class GitopsError(Exception):
-    """An error that ends a command, or one turn of a loop; `str()` is the whole sentence for the user."""
+    """An error that ends a command, or one reconciliation; `str()` is the sentence for the user."""
 
     retryable = False
     exit_code = 3
 
 
 class UsageError(GitopsError):
-    """The command line asks for something that can't be meant."""
+    """A wrong option or argument."""
 
     exit_code = 2
 
 
 class SettingsError(UsageError):
-    """A settings file is wrong; the message holds file, line and column."""
+    """A wrong settings file; the message holds file, line and column."""
 
 
 class Refused(GitopsError):
@@ -64,15 +67,23 @@ class Refused(GitopsError):
 
 
 class TimedOut(GitopsError):
-    """What was waited for did not happen in time."""
+    """The awaited state was not reached in time."""
 
     exit_code = 1
 
 
 class FailedRollout(GitopsError):
-    """What was waited for can't come any more without another commit."""
+    """The awaited rollout cannot succeed without another commit."""
 
     exit_code = 1
+
+
+class NoMatch(GitopsError):
+    """No object, page, commit or service of that name in what was read."""
+
+
+class NotPermitted(GitopsError):
+    """A rule of our own forbids the request, which was not sent."""
 
 
 class SourceError(GitopsError):
@@ -80,13 +91,13 @@ class SourceError(GitopsError):
 
 
 class SourceUnreachable(SourceError):
-    """The server gave no answer, or a passing one."""
+    """The server gave no answer, or reported a temporary failure."""
 
     retryable = True
 
 
 class SourceDenied(SourceError):
-    """The server, or the check of its identity, refused."""
+    """The server refused the request, or the check of its identity failed."""
 
 
 class RevisionUnknown(SourceError):
@@ -94,17 +105,20 @@ class RevisionUnknown(SourceError):
 
 
 class SourceUntrusted(SourceError):
-    """No commit that could be read is signed as the settings ask for; a signed one, or another key in the settings, may come."""
+    """No readable commit has the signature that the settings require.
+
+    Retryable: a signed commit, or another key in the settings, may follow.
+    """
 
     retryable = True
 
 
 class SourceTooLarge(SourceError):
-    """A cap of size, time or number of files was passed."""
+    """A cap on size, time or number of files was exceeded."""
 
 
 class CommitTooHeavy(SourceTooLarge):
-    """A commit does not come to its end within the limits of time and memory; the next one may."""
+    """The preparation of a commit exceeds the limits of time and memory; the next one may not."""
 
     retryable = True
 
@@ -114,34 +128,35 @@ class HistoryRewound(SourceError):
 
 
 class PushRejected(SourceError):
-    """Someone pushed first."""
+    """Another push was first."""
 
     retryable = True
 
 
 class ExpansionFailed(SourceError):
-    """kustomize or helm did not turn its directory into manifests."""
+    """kustomize or helm failed to render its directory."""
 
 
 class ForgeError(GitopsError):
-    """A forge refused, or did not answer as one."""
+    """A forge refused the request, or gave no valid answer."""
 
 
 class ForgeUnreachable(ForgeError):
-    """No answer within the time, a passing failure, or too many requests for it."""
+    """No answer in time, a temporary failure, or its rate limit."""
 
     retryable = True
 
 
 class ForgeDenied(ForgeError):
-    """The token is unknown there, or lacks a right that the message names."""
+    """The token is invalid, or lacks a right that the message names."""
 
 
 class ClusterError(GitopsError):
-    """The API server refused, failed or was silent.
+    """The API server refused a request, failed, or gave no answer.
 
-    `status` is the HTTP status (0 where there was no reply), `reason` the reason of the Status object, `causes` its
-    `details.causes` as dictionaries. `said`: the API server's own message, for where advice does not belong.
+    `status` is the HTTP status (0 without a reply), `reason` the reason of the Status object,
+    `causes` its `details.causes` as dictionaries. `said` is the API server's own message, without
+    advice of ours.
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
 
@@ -164,15 +179,15 @@ class ClusterUnreachable(ClusterError):
 
 
 class NotLeading(ClusterUnreachable):
-    """Not the leader, or no longer: a write was not sent, or given up."""
+    """This process is not the leader, or no longer: a write was not sent, or abandoned."""
 
 
 class Unauthorized(ClusterError):
-    """401: the credentials are not known there."""
+    """401: invalid credentials."""
 
 
 class Forbidden(ClusterError):
-    """403: known, but without the right."""
+    """403: a right is missing."""
 
 
 class NotFound(ClusterError):
@@ -184,13 +199,17 @@ class AlreadyExists(ClusterError):
 
 
 class Conflict(ClusterError):
-    """409: the object moved, or another manager owns a field."""
+    """409: the object has changed, or another manager owns a field."""
 
     retryable = True
 
 
+class StaleView(Conflict):
+    """The cluster has changed since it was observed, so that an action no longer applies."""
+
+
 class Expired(ClusterError):
-    """410: the version asked for is no longer kept; list again."""
+    """410: the requested version is no longer kept; list again."""
 
     retryable = True
 
@@ -200,18 +219,18 @@ class Invalid(ClusterError):
 
 
 class BadRequest(ClusterError):
-    """400, 413 or 415: the request is refused, by the server or by an admission webhook that denies without a code."""
+    """400, 413 or 415, also of an admission webhook that denies without a code."""
 
 
 class TooManyRequests(ClusterError):
-    """429: come back after `retry_after` seconds."""
+    """429: retry after `retry_after` seconds."""
 
     retryable = True
     retry_after: float = 1.0
 
 
 class ServerFault(ClusterError):
-    """5xx: the server's own trouble; `retry_after` in seconds where it said so, else 0."""
+    """5xx: a failure of the server; `retry_after` in seconds where it names them, else 0."""
 
     retryable = True
     retry_after: float = 0.0

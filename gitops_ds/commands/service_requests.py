@@ -83,13 +83,13 @@ def _around(named: str | None) -> tuple[str, ...]:
     return tuple({repository.identity, repository.display})
 
 
-def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NotFound:
+def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NoMatch:
     also = (
         f"; there are {_list(there)}"
         if there
         else ": is `gitops-ds run` at work, and is --state-namespace right?"
     )
-    return errors.NotFound(words + also, 404, "NotFound")
+    return errors.NoMatch(words + also)
 
 
 def _list(there: Mapping[str, DeployerState]) -> str:
@@ -151,9 +151,7 @@ async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspende
         body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)
     ]
     if not found:
-        raise errors.NotFound(
-            f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them', 404, "NotFound"
-        )
+        raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
     if len(found) > 1:
         spaces = ", ".join(key_of(body).namespace for body in found)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")

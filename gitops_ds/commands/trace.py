@@ -70,7 +70,7 @@ def found(
             "node": "runs on the node",
             "commit": "runs a template of the commit",
         }[kind]
-        raise errors.NotFound(f"no pod of a DaemonSet{inside} {what} {name}", 404, "NotFound")
+        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what} {name}")
     return entries
 
 

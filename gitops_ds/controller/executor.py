@@ -17,11 +17,11 @@ from gitops_ds.daemonset import pod_factory
 from gitops_ds.errors import (
     AlreadyExists,
     ClusterError,
-    Conflict,
     Forbidden,
     Invalid,
     NotFound,
     NotLeading,
+    StaleView,
 )
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType
@@ -227,7 +227,7 @@ class _Execution:
             f"{_NAMES_TO_TRY} names for a pod of {self.daemonset.key} on {action.node} are taken "
             "by others"
         )
-        raise Conflict(message, 409, "Conflict")
+        raise StaleView(message)
 
     async def _is_ours(self, name: str, node: str) -> bool:
         """Whether the pod is the one to be made. One of ours that is ending means that our view is
@@ -236,19 +236,13 @@ class _Execution:
         try:
             body = await self.stage.cluster.get(POD, self.namespace, name)
         except NotFound as error:
-            raise Conflict(
-                f"the pod {self.namespace}/{name} just vanished", 409, "Conflict"
-            ) from error
+            raise StaleView(f"the pod {self.namespace}/{name} just vanished") from error
         pod = pods.pod_of(body)
         if pod.owner is None or pod.owner.uid != self.daemonset.uid or pod.node != node:
             return False
         self._keep(POD, body)
         if pod.terminating or pod.ended:
-            raise Conflict(
-                f"the pod {self.namespace}/{name} is ending, which was not known yet",
-                409,
-                "Conflict",
-            )
+            raise StaleView(f"the pod {self.namespace}/{name} is ending, which was not known yet")
         return True
 
     async def _delete(self, action: Action, resource: Resource, key: Key, uid: str) -> Key | None:
@@ -306,10 +300,8 @@ class _Execution:
             await self.stage.cluster.get(DAEMONSET, self.namespace, self.daemonset.key.name)
         )
         if live.uid != self.daemonset.uid or live.deleting:
-            raise Conflict(
-                f"{self.daemonset.key} is being deleted, or is another one now: it adopts nothing",
-                409,
-                "Conflict",
+            raise StaleView(
+                f"{self.daemonset.key} is being deleted, or is another one now: it adopts nothing"
             )
         self._confirmed = True
 
@@ -362,7 +354,7 @@ class _Execution:
                 f"{self.daemonset.key}: the API server took a write and did not keep it: an "
                 "admission webhook may undo it"
             )
-            raise Conflict(message, 409, "Conflict")
+            raise StaleView(message)
         self.wrote = True
         return key_of(
             {

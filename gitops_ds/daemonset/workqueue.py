@@ -1,50 +1,37 @@
-"""A queue of keys, not events: each key is there once, is worked on by one worker at a time, and
-comes back later when it failed.
+"""The work queue: a set of keys, each reconciled by one worker at a time, with retries.
 
-It knows no clock: `now` is an argument, in seconds on any scale that only grows.
+It has no clock: `now` is an argument, in seconds of any clock that does not go backwards.
 
-What always holds:
-- a key that was added is taken at least once after that;
-- a key is never taken while it is taken;
-- adding a key that waits moves it forward, never back;
-- a key that fails comes back, later each time, and the keys that fail come back at a bounded rate
-  all together;
-- two turns of a key do not follow each other at once, so that what happens in between is looked at
-  in one turn.
+Invariants:
+- a key that was added is taken at least once afterwards;
+- a key is never taken twice at the same time;
+- adding a waiting key moves it forward, never back;
+- a failed key is retried, later each time; all retries together have a bounded rate;
+- two reconciliations of a key have a delay between them, so that one covers several events.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.token_bucket import TokenBucket
 
 K = TypeVar("K")
 
 # seconds; client-go's default rate limiter, as are the next two
 BACKOFF = Backoff(0.005, 1000.0)
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
-# seconds; news brings a key that failed back sooner than its retry, but not at once
-LONGEST_FAILED_HOLD = 1.0
-# The next turn of a key waits five times what the last one took, within these bounds (seconds).
-SHORTEST_HOLD, LONGEST_HOLD, HOLD_FACTOR = 0.005, 0.05, 5.0
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """A token bucket that lends: each token taken is due later than the one before."""
-
-    full_at: float = float("-inf")
-
-    def delay(self, now: float) -> float:
-        self.full_at = max(self.full_at, now) + 1 / RETRIES_PER_SECOND
-        return max(0.0, self.full_at - now - RETRY_BURST / RETRIES_PER_SECOND)
+# seconds; an event brings a failed key back before its retry, but not at once
+LONGEST_FAILED_DELAY = 1.0
+# The next reconciliation of a key waits five times the duration of the last, within these bounds
+# (seconds).
+SHORTEST_DELAY, LONGEST_DELAY, DELAY_FACTOR = 0.005, 0.05, 5.0
 
 
 class WorkQueue(Generic[K]):
-    """The keys that wait, with the time at which each is due."""
+    """The waiting keys, each with the time at which it is due."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -53,14 +40,14 @@ class WorkQueue(Generic[K]):
         self._not_before: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._added = 0
-        self._bucket = _Bucket()
+        self._bucket = TokenBucket(RETRY_BURST, RETRIES_PER_SECOND)
 
     def __len__(self) -> int:
-        """How many keys wait."""
+        """The number of waiting keys."""
         return len(self._due)
 
     def add(self, key: K, at: float) -> None:
-        """Makes the key due at `at`, or earlier if it is so already."""
+        """Makes the key due at `at`; an earlier due time remains."""
         at = max(at, self._not_before.get(key, at))
         if key in self._due and self._due[key] <= at:
             return
@@ -69,7 +56,7 @@ class WorkQueue(Generic[K]):
             self._push(key, at)
 
     def take(self, now: float) -> K | None:
-        """The key that is due longest, None if none is. It must be given back by `done`."""
+        """The key that has been due longest, None without one. `done` must follow."""
         self._drop_stale()
         if not self._heap or self._heap[0][0] > now:
             return None
@@ -79,38 +66,36 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, now: float, failed: bool = False) -> None:
-        """Gives a key back; a failed one comes again by itself."""
+        """Ends the reconciliation of a key; a failed one is added again for a retry."""
         cost = now - self._taken.pop(key)
-        hold, wait = max(SHORTEST_HOLD, min(LONGEST_HOLD, HOLD_FACTOR * cost)), 0.0
+        delay, wait = max(SHORTEST_DELAY, min(LONGEST_DELAY, DELAY_FACTOR * cost)), 0.0
         if failed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             wait = BACKOFF.delay(failures)
-            wait = max(wait, self._bucket.delay(now))
-            hold = max(hold, min(wait, LONGEST_FAILED_HOLD))
+            wait = max(wait, self._bucket.borrow(now))
+            delay = max(delay, min(wait, LONGEST_FAILED_DELAY))
         else:
             self._failures.pop(key, None)
-        self._not_before[key] = now + hold
+        self._not_before[key] = now + delay
         self._sweep(now)
         if key in self._due:
-            self._due[key] = max(self._due[key], now + hold)
+            self._due[key] = max(self._due[key], now + delay)
             self._push(key, self._due[key])
         if failed:
             self.add(key, now + wait)
 
     def forget(self, key: K) -> None:
-        """Drops what is remembered of a key that is gone for good; one that waits or is taken stays
-        so.
-        """
+        """Drops the failures and the delay of a deleted key; one that waits or is taken remains so."""
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 
     def next_due(self) -> float | None:
-        """When the next key can be taken; None when nothing waits, or only keys that are taken."""
+        """When the next key can be taken; None if no key waits, or only keys that are taken."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def _sweep(self, now: float) -> None:
-        """Drops what no longer says anything, once there is more of it than of keys at work."""
+        """Drops obsolete entries once they outnumber the keys in use."""
         enough = 64 + 4 * (len(self._due) + len(self._taken))
         if len(self._not_before) > enough:
             self._not_before = {key: at for key, at in self._not_before.items() if at > now}

@@ -64,15 +64,15 @@ class Applier:
     terms: PlanContext
 
     def acting(self, key: Key, agent: str) -> Cluster:
-        """The cluster in the name of whoever applies this object. Raises Forbidden where nobody
-        does.
+        """The cluster, with the identity that applies this object. Raises NotPermitted
+        where no account is configured.
         """
         who = self.terms.impersonation
         if who is None:
             return self.cluster
         found = who.of(key, agent)
         if isinstance(found, Refusal):
-            raise errors.Forbidden(found.message, 403, "Forbidden")
+            raise errors.NotPermitted(found.message)
         return self.cluster.acting_as(found)
 
 
@@ -99,7 +99,13 @@ async def _ask(writer: Applier, manifest: Manifest) -> DryRunResult:
         return await _ask_both_ways(
             cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts)
         )
-    except (errors.Invalid, errors.BadRequest, errors.Forbidden, errors.ServerFault) as error:
+    except (
+        errors.Invalid,
+        errors.BadRequest,
+        errors.Forbidden,
+        errors.NotPermitted,
+        errors.ServerFault,
+    ) as error:
         return DryRunResult(refused=str(error))
 
 
@@ -283,7 +289,7 @@ async def _together(
                 outcome.refused.append((change, _lost(change.key, error)))
             except (errors.Unauthorized, errors.ClusterUnreachable):
                 raise
-            except errors.ClusterError as error:
+            except (errors.ClusterError, errors.NotPermitted) as error:
                 outcome.refused.append(
                     (
                         change,
@@ -313,7 +319,7 @@ def _lost(key: Key, error: errors.Conflict) -> Refusal:
     )
 
 
-def _advice(error: errors.ClusterError) -> str:
+def _advice(error: errors.GitopsError) -> str:
     missing = isinstance(error, errors.NotFound) and str(error).startswith("namespaces ")
     return "; put a Namespace into the repository, or create it" if missing else ""
 

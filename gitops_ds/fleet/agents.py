@@ -220,10 +220,8 @@ def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     ]
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
-        raise errors.NotFound(
-            f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them',
-            404,
-            "NotFound",
+        raise errors.NoMatch(
+            f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them'
         )
     if len(found) > 1:
         spaces = ", ".join(agent.key.namespace for agent in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
@@ -18,6 +18,7 @@ from aiohttp import web
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
+from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.web import webhook_payloads
 
 MAX_BYTES = 1 << 20
@@ -40,27 +41,6 @@ class WebhookTarget:
     branch: str
     secrets: Callable[[], Sequence[bytes]]
     wake: Callable[[Push], None]
-
-
-@dataclass(slots=True)
-class Bucket:
-    """So many at once, and then so many in a second."""
-
-    size: float
-    rate: float
-    left: float = field(init=False)
-    at: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.left = self.size
-
-    def take(self, now: float, amount: float = 1.0) -> bool:
-        """Whether there is so much left."""
-        self.left, self.at = min(self.size, self.left + max(0.0, now - self.at) * self.rate), now
-        if self.left < amount:
-            return False
-        self.left -= amount
-        return True
 
 
 class DeliveryLog:
@@ -111,8 +91,8 @@ class Hooks:
         self._memory = DeliveryLog()
         # Whoever has no secret can only empty the first bucket; then the schedule finds what is
         # pushed.
-        self._anybody, self._known = Bucket(200, 50), Bucket(60, 2)
-        self._bytes = Bucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
+        self._anybody, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
+        self._bytes = TokenBucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
 
     def routes(self, path: str = "/hook") -> list[web.RouteDef]:

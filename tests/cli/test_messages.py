@@ -40,7 +40,7 @@ def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None
     ],
 )
 def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: str) -> None:
-    with pytest.raises(errors.NotFound, match=f"no pod of a DaemonSet in namespace y {words}"):
+    with pytest.raises(errors.NoMatch, match=f"no pod of a DaemonSet in namespace y {words}"):
         trace.found((), kind, "x", "y")
 
 

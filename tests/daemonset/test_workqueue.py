@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gitops_ds.daemonset.workqueue import BACKOFF, LONGEST_FAILED_HOLD, WorkQueue
+from gitops_ds.daemonset.workqueue import BACKOFF, LONGEST_FAILED_DELAY, WorkQueue
 from tests import profiles
 
 
@@ -94,7 +94,7 @@ def test_news_of_a_key_that_fails_does_not_bring_it_back_at_once() -> None:
         assert queue.take(now) == "a"
         queue.done("a", now, failed=True)
     queue.add("a", now)
-    assert queue.next_due() == now + LONGEST_FAILED_HOLD
+    assert queue.next_due() == now + LONGEST_FAILED_DELAY
 
 
 def test_many_keys_that_fail_share_a_rate() -> None:

@@ -17,6 +17,7 @@ from aiohttp import web
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
+from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.web import connection_limits, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
@@ -283,7 +284,7 @@ def test_without_a_header_that_proves_anything_no_body_is_waited_for() -> None:
 
 def test_forged_bodies_are_limited_by_their_bytes() -> None:
     async def script(scene: Scene) -> None:
-        scene.hooks._bytes = webhooks.Bucket(CAP * 3, 0.0)
+        scene.hooks._bytes = TokenBucket(CAP * 3, 0.0)
         body = b"x" * CAP
         answers = [
             (await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0]

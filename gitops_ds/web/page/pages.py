@@ -35,7 +35,7 @@ class Book:
         return f"{self._epoch}-{version}"
 
     async def page(self, path: str, asked: Mapping[str, str]) -> Drawn:
-        """The page at a path without its first slash. Raises NotFound."""
+        """The page at a path without its first slash. Raises NoMatch."""
         name = (path, tuple(sorted(asked.items())))
         version = self.view.version
         kept = self._drawn.get(name)
@@ -83,15 +83,13 @@ class Book:
             case ["events"]:
                 return "events.html", view_models.events(self.view, asked)
             case _:
-                raise errors.NotFound("there is no such page", 404, "NotFound")
+                raise errors.NoMatch("page not found")
 
     def _agent(self, namespace: str, name: str) -> Agent:
         for agent in self.view.agents():
             if (agent.key.namespace, agent.key.name) == (namespace, name):
                 return agent
-        raise errors.NotFound(
-            f"no DaemonSet {namespace}/{name} is in this cluster", 404, "NotFound"
-        )
+        raise errors.NoMatch(f"DaemonSet {namespace}/{name} not found in this cluster")
 
 
 def root_of(path: str) -> str:

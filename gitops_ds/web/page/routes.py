@@ -97,7 +97,7 @@ class _PageHandler:
                 )
             try:
                 return await handler(request)
-            except errors.NotFound as error:
+            except errors.NoMatch as error:
                 return self._problem(request, 404, "Not found", str(error))
 
         return guarded
@@ -186,7 +186,7 @@ class _PageHandler:
             version = view.version
             try:
                 fresh = await book.page(*of)
-            except errors.NotFound:
+            except errors.NoMatch:
                 await answer.write(_event("over", book.token(version), {}))
                 return
             told = difference(shown, fresh)

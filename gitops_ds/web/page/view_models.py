@@ -380,7 +380,7 @@ def node(view: View, name: str) -> dict[str, Any]:
         (node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None
     )
     if found is None:
-        raise errors.NotFound(f"no node {name}: it may have left the cluster", 404, "NotFound")
+        raise errors.NoMatch(f"no node {name}: it may have left the cluster")
     rows, elsewhere = [], []
     where = node_map.places([found], view.pools())
     for one in agents:
@@ -447,7 +447,7 @@ async def commit(view: View, id: str) -> dict[str, Any]:
     known = (await view.commits([id])).get(id)
     told: list[PageEvent] = [event for event in view.events() if event.commit == id]
     if not runs and known is None and not told:
-        raise errors.NotFound(f"no commit {id[:40]} is known here", 404, "NotFound")
+        raise errors.NoMatch(f"no commit {id[:40]} is known here")
     return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": told}
 
 

@@ -1,0 +1,36 @@
+"""A token bucket: a burst, and then a steady rate."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """Holds at most `burst` tokens and gains `rate` tokens per second; full at the beginning.
+
+    Times are seconds of any clock; time that goes backwards refills nothing.
+    """
+
+    __slots__ = ("_at", "_tokens", "burst", "rate")
+
+    def __init__(self, burst: float, rate: float) -> None:
+        self.burst, self.rate = burst, rate
+        self._tokens, self._at = burst, float("-inf")
+
+    def take(self, now: float, amount: float = 1.0) -> bool:
+        """Whether the bucket holds the amount, which is then taken."""
+        self._refill(now)
+        if self._tokens < amount:
+            return False
+        self._tokens -= amount
+        return True
+
+    def borrow(self, now: float, amount: float = 1.0) -> float:
+        """Takes the amount, also in advance; the seconds until the bucket has regained it."""
+        self._refill(now)
+        self._tokens -= amount
+        return max(0.0, -self._tokens / self.rate)
+
+    def _refill(self, now: float) -> None:
+        if self._tokens < self.burst:
+            gained = max(0.0, now - self._at) * self.rate
+            self._tokens = min(self.burst, self._tokens + gained)
+        self._at = now
