@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +19,30 @@ profiles.load()
 SHARED_PLANES = {"control_plane_without_daemonsets": 2, "control_plane": 2, "api_server": 3}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Selects what the profile tests, and orders it for several workers."""
+    if profiles.FAST:
+        _sample(config, items)
+    _group(items)
+
+
+def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects most rows of the tables that are marked `sampled`."""
+    tables: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            tables[item.nodeid.partition("[")[0]].append(item.nodeid)
+    chosen = {row for rows in tables.values() for row in profiles.sample(rows)}
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        sampled = item.get_closest_marker("sampled") and item.nodeid not in chosen
+        (dropped if sampled else kept).append(item)
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
+
+
+def _group(items: list[pytest.Item]) -> None:
     """Groups the users of each shared plane; what is slow starts first, what has no group last."""
     for item in items:
         used = [name for name in SHARED_PLANES if name in getattr(item, "fixturenames", ())]

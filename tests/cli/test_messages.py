@@ -11,6 +11,7 @@ from gitops_ds.commands import trace
 from tests.cluster import program
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", [("restart", "ds/agent"), ("apply",)])
 def test_outside_of_git_a_command_that_needs_commits_says_so(
     tmp_path: Path, words: tuple[str, ...]
@@ -31,6 +32,7 @@ def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None
     assert (ended.code, "has no commit yet: commit, or push, a first one" in ended.err) == (3, True)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -44,6 +46,7 @@ def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: s
         trace.found((), kind, "x", "y")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "command",
     ["get", "status", "rollback", "restart", "drift", "history", "wait", "trace", "events"],

@@ -19,6 +19,7 @@ def at(tmp_path: Path) -> Desk:
 COMMANDS = [("check",), ("check", "-o", "json"), ("plan", "--simulate", "2")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_directory_with_nothing_for_a_cluster_is_wrong_usage(
     at: Desk, words: tuple[str, ...]
@@ -30,6 +31,7 @@ def test_a_directory_with_nothing_for_a_cluster_is_wrong_usage(
     assert "has no Kubernetes object and no file of gitops-ds: name the directory" in ended.err
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_repository_of_ours_without_an_agent_is_none(at: Desk, words: tuple[str, ...]) -> None:
     at.write("gitops-ds.yaml", "version: v1\nname: agents\n")
@@ -50,6 +52,7 @@ def test_what_may_be_deleted_is_planned(at: Desk) -> None:
     assert at.run("plan", "--simulate", "2", "--prune").code == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", COMMANDS)
 def test_below_the_root_the_tree_is_named(at: Desk, words: tuple[str, ...]) -> None:
     at.commit("An agent", agent=agent())
@@ -69,6 +72,7 @@ PARTS = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("text", PARTS)
 def test_a_part_of_an_object_is_a_warning(at: Desk, text: str) -> None:
     at.write("part.yaml", text)

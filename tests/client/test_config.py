@@ -53,6 +53,7 @@ def header(at: ClientConfig, refuse: str | None = None) -> str | None:
     return asyncio.run(at.authorization(refuse=refuse))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("refuse", [None, "Bearer 1"])
 def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | None) -> None:
     source = Source([KubeconfigEntry("h", "Bearer 1")])
@@ -214,6 +215,7 @@ USERS: list[tuple[dict[str, Any], str | None]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("user", "expected"), USERS)
 def test_every_kind_of_user_has_its_header(
     user: dict[str, Any], expected: str | None, tmp_path: Path
@@ -397,6 +399,7 @@ FAILING = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("text", "words"), FAILING)
 def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(
     text: str, words: str, tmp_path: Path
@@ -635,6 +638,7 @@ def of_plugin(authority: Authority, directory: Path) -> tuple[dict[str, Any], di
 
 
 @pytest.mark.system
+@pytest.mark.sampled
 @pytest.mark.parametrize("given", [of_data, of_files, of_plugin])
 def test_a_server_is_verified_and_sees_the_client_certificate(
     given: Any, authority: Authority, server: Server, tmp_path: Path
@@ -646,6 +650,7 @@ def test_a_server_is_verified_and_sees_the_client_certificate(
 
 
 @pytest.mark.system
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "changes",
     [
@@ -715,6 +720,7 @@ CERTIFICATES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("cluster", "user", "words"), CERTIFICATES)
 def test_certificates_that_are_none_are_told(
     cluster: dict[str, Any], user: dict[str, Any], words: str, tmp_path: Path

@@ -129,6 +129,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS]
 )
@@ -180,6 +181,7 @@ KUBECONFIGS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("given", "words"), KUBECONFIGS)
 def test_a_wrong_kubeconfig_is_told_in_a_sentence_with_its_name(
     given: Callable[[Path], tuple[str, ...]], words: str, at: Desk, tmp_path: Path
@@ -205,6 +207,7 @@ INVENTORIES: list[tuple[str | None, str]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("content", "words"), INVENTORIES)
 def test_a_wrong_inventory_is_wrong_usage(
     content: str | None, words: str, at: Desk, tmp_path: Path
@@ -253,6 +256,7 @@ FILES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("files", "words"), FILES, ids=["bomb", "namespace", "twice", "utf-8"])
 def test_bad_files_are_findings_that_stop_an_apply(
     files: dict[str, Any], words: str, at: Desk, tmp_path: Path

@@ -80,6 +80,7 @@ def asked(command: str, repository: Path, kubeconfig: Path, *more: str) -> Gitop
     return done.exception
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_context_that_only_the_repository_names_is_not_used(
     command: str, repository: Path, kubeconfig: Path
@@ -93,6 +94,7 @@ def test_a_context_that_only_the_repository_names_is_not_used(
     assert "--cluster main or --context" in str(refused)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_person_chooses_by_cluster_or_context(
     command: str, repository: Path, kubeconfig: Path
@@ -101,6 +103,7 @@ def test_the_person_chooses_by_cluster_or_context(
     assert STAGING in str(asked(command, repository, kubeconfig, "--context", "staging"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_current_context_needs_no_word(
     command: str, repository: Path, kubeconfig: Path

@@ -8,6 +8,8 @@ import gc
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import pytest
+
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.workqueue import WorkQueue
@@ -79,6 +81,7 @@ class Churn:
                 self.goes(number - THERE)
 
 
+@pytest.mark.slow
 def test_a_year_of_a_hundred_thousand_autoscaled_nodes_leaves_nothing_behind() -> None:
     churn = Churn()
     churn.run(0, 2_000)

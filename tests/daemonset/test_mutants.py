@@ -273,6 +273,7 @@ def test_without_a_bug_the_copy_passes() -> None:
     assert verdict(Copy({})) == ""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("module", "old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_a_planted_bug_is_caught(module: str, old: str, new: str) -> None:
     assert verdict(Copy({module: (old, new)}))

@@ -65,6 +65,7 @@ def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does
     assert {f"gitops_ds/{path}" for path in shipped} <= names["sdist"]
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_runs_the_demo(wheels: dict[str, Path], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
     python = tmp_path / "bin/python"

@@ -154,6 +154,7 @@ async def settled(scene: Scene, write: Write) -> bool:
     return images == tag and more and known.last_good == scene.history.id(scene.history.at)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name)
 @pytest.mark.parametrize(
     "answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer))

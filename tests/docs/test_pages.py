@@ -63,6 +63,7 @@ def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
             )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("section", [s for s in SECTIONS if not s.needs_cluster], ids=str)
 def test_every_command_runs(
     section: Section, tmp_path: Path, environment: Mapping[str, str]
@@ -90,6 +91,7 @@ def test_every_command_runs_on_a_cluster(
         plane.stop()
 
 
+@pytest.mark.slow
 def test_the_recording_in_the_readme_is_the_demo(run: Run) -> None:
     recorded = [
         b

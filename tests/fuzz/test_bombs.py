@@ -81,6 +81,7 @@ spec:
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LINES)
 def test_a_file_of_one_thing_again_and_again_ends_soon(name: str) -> None:
     started = time.process_time()
@@ -88,6 +89,7 @@ def test_a_file_of_one_thing_again_and_again_ends_soon(name: str) -> None:
     assert time.process_time() - started < PATIENCE
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LINES)
 def test_a_text_of_one_thing_again_and_again_in_an_agent_ends_soon(name: str) -> None:
     text = json.dumps(
@@ -103,6 +105,7 @@ def test_a_text_of_one_thing_again_and_again_in_an_agent_ends_soon(name: str) ->
     assert time.process_time() - started < PATIENCE
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("depth", [60, 70, 400, 900, 5000, 100_000])
 def test_nests_are_refused_or_read(depth: int) -> None:
     long = "k" * 1200

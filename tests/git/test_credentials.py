@@ -88,6 +88,7 @@ def test_a_token_file_that_changes_counts_at_the_next_look_also_when_it_is_swapp
     asyncio.run(run())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("data", "fits"),
     [
@@ -160,6 +161,7 @@ def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(
     asyncio.run(run())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("match", "url", "goes"),
     [
@@ -206,6 +208,7 @@ def test_the_longest_path_counts_and_none_where_none_fits() -> None:
     assert git_auth.chosen(entries, address.parse("https://other.example.com/a")) is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "match",
     ["git.example.com", "https://", "http://git.example.com", "https://*.example.com", "https://bot:pw@git.example.com",
@@ -326,6 +329,7 @@ def test_credentials_for_another_place_stay_at_home(
     assert set(seen) == {""}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("login", [Password("pw", "bot"), Bearer("pw")])
 def test_a_redirect_carries_no_credentials_to_another_host(
     http_server: HttpServer, tmp_path: Path, login: Password | Bearer
@@ -561,6 +565,7 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
     assert len(github.asked) == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
@@ -623,6 +628,7 @@ def test_the_api_redirects_nobody_with_the_jwt(
     assert http_server.requests == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("url", "api"),
     [

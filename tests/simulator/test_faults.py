@@ -73,6 +73,7 @@ async def asked_each_minute(there: Stand, minutes: int = 10) -> list[int]:
     return counts
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("what", REQUESTS)
 def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all_goes_on(
@@ -242,6 +243,7 @@ BROKEN: list[Any] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("owned", [True, False])
 def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
     async def scene() -> None:
@@ -284,6 +286,7 @@ def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> No
     play(scene)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("surge", [False, True])
 def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool) -> None:
     async def scene() -> None:
