@@ -272,7 +272,7 @@ class InformerStore(Generic[V]):
         if self.failing is not None and not self.synced.is_set():
             raise self.failing.error
 
-    def hear(self, told: InformerEvent) -> None:
+    def handle(self, told: InformerEvent) -> None:
         """Takes what the informer tells."""
         self._tried.set()
         changes: tuple[WatchEvent, ...] = ()
@@ -288,7 +288,7 @@ class InformerStore(Generic[V]):
             case WatchEvent(version=version):
                 changes = self._apply(told)
                 self.version, self.failing = version, None
-        self._weigh()
+        self._update_level()
         if changes and self._listener is not None:
             self._listener(changes)
 
@@ -309,14 +309,14 @@ class InformerStore(Generic[V]):
             else _number(self._versions.get(key, "")) < _number(version)
         ):
             self._expected[key] = _number(version)
-            self._weigh()
+            self._update_level()
 
     def expect_nothing(self) -> None:
         """What was expected is not waited for any longer."""
         self._expected = {}
-        self._weigh()
+        self._update_level()
 
-    def _weigh(self) -> None:
+    def _update_level(self) -> None:
         if self._expected or self.away:
             self.level.clear()
         else:

@@ -77,7 +77,7 @@ class Controller:
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._heard: dict[Resource, float] = {}
         self._stopping = False
-        self._acting = True
+        self._leading = True
         self._turns: dict[asyncio.Task[None], float] = {}
         self.synced = asyncio.Event()
 
@@ -129,21 +129,21 @@ class Controller:
         """Why nothing can be said of DaemonSets yet; nothing when all was listed once."""
         return "" if self.synced.is_set() else "the first lists are not read"
 
-    def act(self) -> None:
+    def start_leading(self) -> None:
         """Takes turns, from now on, for every DaemonSet; so it is at the beginning."""
-        self._acting = True
+        self._leading = True
         self._wake(set(self.keys))
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Takes no turn until `act`, and drops those that go on; what the watches tell is kept all
         the same.
         """
-        self._acting = False
+        self._leading = False
         for turn in self._turns:
             turn.cancel()
 
     @property
-    def standing_for(self) -> float:
+    def seconds_without_progress(self) -> float:
         """For how many seconds the oldest turn goes on."""
         return asyncio.get_running_loop().time() - min(self._turns.values()) if self._turns else 0.0
 
@@ -179,7 +179,7 @@ class Controller:
 
     def _hear(self, resource: Resource, told: InformerEvent) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
-            self._beware(told)
+            self._detect_competitor(told)
         if not isinstance(told, Failing):
             self._heard[resource] = asyncio.get_running_loop().time()
         match told:
@@ -207,7 +207,7 @@ class Controller:
             for listener in self._listeners:
                 listener(moved)
 
-    def _beware(self, told: InformerEvent) -> None:
+    def _detect_competitor(self, told: InformerEvent) -> None:
         """Raises Refused, which ends `run`, when another DaemonSet controller shows itself."""
         rival = ""
         match told:
@@ -246,7 +246,7 @@ class Controller:
             while not self._stopping:
                 await room.acquire()
                 self._news.clear()
-                key = self._queue.take(loop.time()) if self._acting else None
+                key = self._queue.take(loop.time()) if self._leading else None
                 if key is not None:
                     turn = turns.create_task(self._turn(stage, key))
                     self._turns[turn] = loop.time()
@@ -254,7 +254,7 @@ class Controller:
                     turn.add_done_callback(lambda _: room.release())
                     continue
                 room.release()
-                await self._wait_for_news(self._queue.next_due() if self._acting else None)
+                await self._wait_for_news(self._queue.next_due() if self._leading else None)
 
     async def _first_lists(self) -> None:
         while not self._cache.synced and not self._stopping:

@@ -166,7 +166,7 @@ class _Watched:
         self.outdated = [(at, old) for at, old in self.outdated if seen.now - at <= QUIET]
         self._move(seen, fleet)
         self._judge(seen, fleet)
-        self._weigh(fleet)
+        self._check_budget(fleet)
         self._wish(decision)
         if self.seen.daemonset.generation != seen.daemonset.generation:
             self.outdated.append((seen.now, self.fleet))
@@ -255,7 +255,7 @@ class _Watched:
         looks = (self.fleet, fleet, *(old for _, old in self.outdated))
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
 
-    def _weigh(self, fleet: NodePodLayout) -> None:
+    def _check_budget(self, fleet: NodePodLayout) -> None:
         """The nodes at risk now, against the budget."""
         strategy = fleet.seen.daemonset.strategy
         if not self.open:

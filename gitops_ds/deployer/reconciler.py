@@ -370,7 +370,7 @@ class Reconciler:
     def _report(self, event: Event) -> None:
         if isinstance(event, DriftCorrected):
             self._schedule.feed(loop_inputs.DriftReverted(event.object))
-        self._reports.hear(event)
+        self._reports.handle(event)
 
     def _store(self, state: DeployerState) -> DeployerState:
         self._stored = self.last_stored = state

@@ -46,7 +46,7 @@ class DeduplicatingEmitter:
         self._withheld: frozenset[Refusal] = frozenset()
         self._left: frozenset[Refusal] = frozenset()
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """Tells what a pass tells, but not again what the pass before left undone for the same
         reason.
         """

@@ -79,7 +79,7 @@ class Templates:
                 which = Selection(namespace=space, labels=self._chosen.selector)
                 self._stores.append(store)
                 run = functools.partial(
-                    informer.run, self._cluster, resource, which, store.hear, random=chance
+                    informer.run, self._cluster, resource, which, store.handle, random=chance
                 )
                 self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
 

@@ -160,8 +160,8 @@ class Caches:
                 # with it. A built-in kind is always served, so its 404 is the answer of something
                 # else, such as a proxy.
                 self._current_at[resource] = time()
-                store.hear(Listing((), store.version))
-            store.hear(told)
+                store.handle(Listing((), store.version))
+            store.handle(told)
 
         return hear
 

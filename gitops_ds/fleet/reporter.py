@@ -53,14 +53,14 @@ class Observing:
     """The part. `emit` is told what becomes of agents while we act."""
 
     unready = ""
-    standing_for = 0.0
+    seconds_without_progress = 0.0
 
     def __init__(
         self, home: StatusTarget, controller: WatchedController, known: ReporterInput, emit: Emit
     ) -> None:
         self._ages = known.ages
-        self._emit, self._acting = emit, asyncio.Event()
-        self._acting.set()
+        self._emit, self._leading = emit, asyncio.Event()
+        self._leading.set()
         self._stopping = asyncio.Event()
         self.standings = StatusTracker(
             controller,
@@ -77,21 +77,21 @@ class Observing:
             home.cluster, home.namespace, self.standings, known.states, time.time
         )
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """What the other parts tell."""
-        self.standings.hear(told)
+        self.standings.handle(told)
 
     def _tell(self, told: Event) -> None:
-        if self._acting.is_set():
+        if self._leading.is_set():
             self._emit(told)
 
-    def act(self) -> None:
+    def start_leading(self) -> None:
         """Tells, and writes status objects, from now on."""
-        self._acting.set()
+        self._leading.set()
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Only looks from now on."""
-        self._acting.clear()
+        self._leading.clear()
 
     def stop(self) -> None:
         """Ends `run`."""
@@ -118,8 +118,8 @@ class Observing:
 
     async def _write(self) -> None:
         while True:
-            await self._acting.wait()
-            await self._statuses.run(self._acting.is_set)
+            await self._leading.wait()
+            await self._statuses.run(self._leading.is_set)
 
     def lines(self) -> Iterable[AgentStatus]:
         """What metrics say of each agent that somebody of ours owns."""

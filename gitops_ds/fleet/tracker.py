@@ -181,7 +181,7 @@ class StatusTracker:
         self._due |= keys
         self._news.set()
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let
         in.
         """

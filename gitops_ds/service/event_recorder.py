@@ -41,7 +41,7 @@ async def beside(cluster: Cluster, state: InvolvedObject | None, tell: Emit) -> 
 
     def emit(record: Event) -> None:
         tell(record)
-        told.hear(record)
+        told.handle(record)
 
     writing = Supervisor(tell, time.time).start("events", told.run)
     try:
@@ -59,7 +59,7 @@ class Events:
         self._reporter, self._condenser = EventRecorder(state), EventCorrelator()
         self._waiting: asyncio.Queue[EventSeries] = asyncio.Queue(WAITING_AT_MOST)
 
-    def hear(self, record: Event) -> None:
+    def handle(self, record: Event) -> None:
         """Remembers the record's events; one too many is dropped."""
         for told in self._reporter.told(record):
             entry = self._condenser.take(told, record.at)

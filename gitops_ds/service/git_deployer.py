@@ -115,7 +115,7 @@ class GitDeployer(runnable.DeployerPart):
     @property
     def status(self) -> SourceStatus | None:
         """As of the loop; before it has begun, why it has not."""
-        if self.loop is not None or self._first_error is None or not self._acting:
+        if self.loop is not None or self._first_error is None or not self._leading:
             return super().status
         condition, (id, applied) = source_status_store.of_error(self._first_error), self._last
         return SourceStatus(
@@ -149,7 +149,7 @@ class GitDeployer(runnable.DeployerPart):
         if self.loop is None:
             return
         self.loop.expect(push.commit)
-        if not self._acting:
+        if not self._leading:
             place = (self._around.service.cluster.namespace, self.id)
             told = asyncio.create_task(
                 requests.pass_on(self._around.free, place, push, time.time())

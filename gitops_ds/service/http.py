@@ -1,5 +1,5 @@
-"""What the service shows over HTTP: probes, metrics, webhooks and the page, each only where the
-settings ask for it.
+"""The HTTP endpoints of the service: probes, metrics, webhooks and the page, as the settings
+enable them.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ STUCK = 300.0  # seconds without any progress
 
 @dataclass(slots=True)
 class EventBus:
-    """Whoever hears of every fact: the log first, then what the settings ask for."""
+    """Delivers every event to its subscribers: the log first, then those of the settings."""
 
-    hearing: list[Emit]
+    subscribers: list[Emit]
 
-    def tell(self, told: Event) -> None:
-        """Passes it on."""
-        for hear in self.hearing:
-            hear(told)
+    def publish(self, event: Event) -> None:
+        """Delivers one event."""
+        for handle in self.subscribers:
+            handle(event)
 
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What the kubelet asks. An event loop that hangs does not answer at all."""
+    """The probes of the kubelet. A blocked event loop answers none of them."""
 
     parts: Sequence[Runnable]
     election: Election | None
     readiness: Readiness = Readiness.STARTED
 
     def unready(self) -> str:
-        """Why nobody should be sent here yet; a replica that stands by is ready when everything is
-        at hand.
+        """Why the service is not ready; empty when it is. A standby replica is ready when its caches
+        are filled.
         """
         if started := "; ".join(part.unready for part in self.parts if part.unready):
             return started
@@ -67,18 +67,18 @@ class Probes:
         )
 
     def stuck(self) -> str:
-        """Why a new start is needed."""
-        stands = max((part.standing_for for part in self.parts), default=0.0)
-        if stands > STUCK:
-            return f"a pass or a turn stands still for {stands:.0f} s"
+        """Why a restart is needed; empty when none is."""
+        idle = max((part.seconds_without_progress for part in self.parts), default=0.0)
+        if idle > STUCK:
+            return f"reconciliation has made no progress for {idle:.0f} s"
         if self.election is not None and self.election.idle_for > STUCK:
-            return f"the lease was not looked at for {self.election.idle_for:.0f} s"
+            return f"the lease has not been checked for {self.election.idle_for:.0f} s"
         return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
-    """What Prometheus is told of, beside the facts."""
+class MetricsInputs:
+    """The sources of gauges; counters follow from events."""
 
     observed: reporter.Observing
     controller: Controller
@@ -88,28 +88,28 @@ class Scraped:
 
 @contextlib.asynccontextmanager
 async def served(
-    service: Service, hearers: EventBus, probes: Probes, asked: Scraped, shown: Routes
+    service: Service, events: EventBus, probes: Probes, inputs: MetricsInputs, shown: Routes
 ) -> AsyncIterator[None]:
-    """Answers at the addresses of the settings meanwhile; connections to the probes' own count by
-    themselves.
+    """Serves at the addresses of the settings meanwhile. The probes' own address has a connection
+    limit of its own.
     """
-    # Web pages and metrics take 3 MiB that nobody asks for without an address.
+    # Web pages and metrics take 3 MiB, which a service without an address does not need.
     from gitops_ds.telemetry import metrics
     from gitops_ds.web import server
 
-    inside = metrics.MetricsSource(
-        agents=asked.observed.lines,
-        requests=lambda: asked.tally.answered,
-        waiting=lambda: asked.controller.waiting,
-        ages=lambda: asked.controller.ages,
-        sources=lambda: [status for one in asked.deployers if (status := one.status) is not None],
+    source = metrics.MetricsSource(
+        agents=inputs.observed.lines,
+        requests=lambda: inputs.tally.answered,
+        waiting=lambda: inputs.controller.waiting,
+        ages=lambda: inputs.controller.ages,
+        sources=lambda: [status for one in inputs.deployers if (status := one.status) is not None],
     )
-    counters = metrics.Metrics(inside)
-    hearers.hearing.append(counters.hear)
+    counters = metrics.Metrics(source)
+    events.subscribers.append(counters.handle)
     faces = [
         server.probes(probes.stuck, probes.unready),
         server.exposition(counters),
-        _hooks(service, hearers.tell, probes.parts),
+        _hooks(service, events.publish, probes.parts),
         shown,
     ]
     async with contextlib.AsyncExitStack() as stack:
@@ -127,11 +127,11 @@ async def served(
 @contextlib.asynccontextmanager
 async def page(
     service: Service,
-    hearers: EventBus,
+    events: EventBus,
     observed: reporter.Observing,
     deployers: Sequence[GitDeployer | Templating],
 ) -> AsyncIterator[Routes]:
-    """The page's routes; none where none is served, which costs nothing."""
+    """The routes of the page; none where it is not served."""
     settings = service.listen.page.served_at(service.listen.address)
     if settings is None:
         yield ()
@@ -148,7 +148,7 @@ async def page(
                 yield page_view.RepositoryView(status=one.status)
 
     shown = page_view.Shown(service.cluster.name or "cluster", observed.standings, followed)
-    hearers.hearing.append(shown.hear)
+    events.subscribers.append(shown.handle)
     async with page_view.beside(settings, shown) as routes:
         yield routes
 

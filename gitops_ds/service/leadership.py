@@ -1,4 +1,4 @@
-"""Who acts: a service alone from the start, one of several replicas as long as it holds the lease."""
+"""Leadership: a service alone leads from the start, a replica as long as it holds the lease."""
 
 from __future__ import annotations
 
@@ -18,45 +18,43 @@ from gitops_ds.model.events.base import Emit
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
-SETTLE = 0.3  # seconds in which the watches bring what the leader before wrote last
-AGAIN = 1.0  # seconds until a beginning that failed is tried again
+SETTLE = 0.3  # seconds in which watches deliver the last writes of the previous leader
+AGAIN = 1.0  # seconds between attempts to begin
 
 
 def steady() -> float:
-    """Seconds that never go back, and go on while the machine sleeps, where the system counts
-    those.
-    """
+    """Seconds of a monotonic clock that includes the time of system sleep, where available."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 def election(service: Service, cluster: Cluster, fence: Fence, emit: Emit) -> Election | None:
-    """The election that the settings ask for; without one the fence stands open."""
-    told = service.election
-    if not told.held:
+    """The election of the settings; without one the fence is open."""
+    settings = service.election
+    if not settings.held:
         fence.move(float("inf"))
         return None
     me = f"{socket.gethostname()}_{uuid.uuid4()}"
-    candidate = Candidate(service.cluster.namespace, told.lease, me, told.timing)
+    candidate = Candidate(service.cluster.namespace, settings.lease, me, settings.timing)
     return Election(cluster, candidate, fence, emit, Clocks(steady, time.time, random.random))
 
 
-class Duty:
-    """Lets the parts act while it is our turn; before they begin, `first` is awaited each time."""
+class LeaderCallbacks:
+    """Leads with the parts while this replica is the leader; `first` is awaited before each start."""
 
     def __init__(self, parts: Sequence[Runnable], first: Callable[[], Awaitable[None]]) -> None:
         self._parts, self._first = parts, first
         self._beginning: asyncio.Task[None] | None = None
 
-    def turn(self, ours: bool, group: asyncio.TaskGroup) -> None:
-        """It is, or is no more, our turn. What `first` refuses ends the group."""
+    def on_change(self, leading: bool, group: asyncio.TaskGroup) -> None:
+        """Starts or stops leading. An error of `first` ends the group."""
         if self._beginning is not None:
             self._beginning.cancel()
-        if ours:
+        if leading:
             self._beginning = group.create_task(self._begin())
         else:
             for part in self._parts:
-                part.rest()
+                part.stop_leading()
 
     async def _begin(self) -> None:
         while True:
@@ -66,4 +64,4 @@ class Duty:
             except errors.ClusterError:
                 await asyncio.sleep(AGAIN)
         for part in self._parts:
-            part.act()
+            part.start_leading()

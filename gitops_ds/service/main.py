@@ -29,7 +29,7 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.service import event_recorder, http, leadership, otel
-from gitops_ds.service.http import EventBus, Probes, Scraped
+from gitops_ds.service.http import EventBus, MetricsInputs, Probes
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
@@ -54,12 +54,12 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         service.repositories or service.templates is not None
     ):
         raise errors.UsageError(
-            "powers observe look and change nothing, so nothing can be applied: name no "
-            "repository and no templates, or use powers "
+            "powers observe change nothing in the cluster, so nothing can be applied: remove "
+            "repository and templates, or use powers "
             "pace (`gitops-ds suspend` pauses all writing; `gitops-ds plan` and `drift` only "
             "compare)"
         )
-    stopping, hearers, fence, tally = (
+    stopping, events, fence, tally = (
         _asked_to_stop(),
         EventBus([emit]),
         Fence(leadership.steady),
@@ -70,19 +70,21 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(otel.exported(say))
-        stack.enter_context(_journal(service, hearers))
+        stack.enter_context(_journal(service, events))
         cluster, free = await stack.enter_async_context(connect.fenced(connection, fence, tally))
         version = await cluster.version()
-        news = _news(service, cluster, hearers)
+        news = _news(service, cluster, events)
         told = news.beside if news else (lambda tell, _: tell)
         deployers = list(
             _followings(
-                service, (cluster, free), lambda number: told(hearers.tell, number), at_desk
+                service, (cluster, free), lambda number: told(events.publish, number), at_desk
             )
         )
-        noted = await stack.enter_async_context(event_recorder.beside(cluster, None, hearers.tell))
+        noted = await stack.enter_async_context(
+            event_recorder.beside(cluster, None, events.publish)
+        )
         # who observes writes on no agent
-        hear = hearers.tell if service.controller.powers is Powers.OBSERVE else noted
+        hear = events.publish if service.controller.powers is Powers.OBSERVE else noted
         controller = _controller(service, cluster, hear)
         home = reporter.StatusTarget(
             cluster,
@@ -94,47 +96,45 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages
         )
         observed = reporter.Observing(home, controller, known, hear)
-        hearers.hearing.append(observed.hear)
+        events.subscribers.append(observed.handle)
         parts: list[Runnable] = [*deployers, controller, observed]
         if news is not None:
             news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
         election = leadership.election(service, free, fence, noted)
         if service.listen.address or service.listen.probes:
-            asked = Scraped(observed, controller, tally, deployers)
-            shown = await stack.enter_async_context(
-                http.page(service, hearers, observed, deployers)
-            )
+            inputs = MetricsInputs(observed, controller, tally, deployers)
+            shown = await stack.enter_async_context(http.page(service, events, observed, deployers))
             await stack.enter_async_context(
                 http.served(
                     service,
-                    hearers,
+                    events,
                     Probes(parts, election, service.listen.readiness),
-                    asked,
+                    inputs,
                     shown,
                 )
             )
         if service.controller.powers is Powers.FULL and election is None:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
-        duty = leadership.Duty(
-            parts, lambda: _before_acting(service, cluster, alone=election is None)
+        callbacks = leadership.LeaderCallbacks(
+            parts, lambda: _before_leading(service, cluster, alone=election is None)
         )
-        await _until(stopping, parts, (duty, election), lambda: say(_ready(service, version)))
+        await _until(stopping, parts, (callbacks, election), lambda: say(_ready(service, version)))
 
 
 @contextlib.contextmanager
-def _journal(service: Service, hearers: EventBus) -> Iterator[None]:
+def _journal(service: Service, events: EventBus) -> Iterator[None]:
     """Writes down every turn, where the settings say so."""
     if not service.journal.path:
         yield
         return
-    journal = Journal(Path(service.journal.path), service.journal.limits, hearers.tell)
-    hearers.hearing.append(journal.hear)
+    journal = Journal(Path(service.journal.path), service.journal.limits, events.publish)
+    events.subscribers.append(journal.handle)
     with contextlib.closing(journal):
         yield
 
 
-async def _before_acting(service: Service, cluster: Cluster, *, alone: bool) -> None:
+async def _before_leading(service: Service, cluster: Cluster, *, alone: bool) -> None:
     """What must be sure when it is our turn. Raises Refused when another DaemonSet controller is at
     work.
     """
@@ -163,14 +163,14 @@ def _sources(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, Sour
     return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
 
-def _news(service: Service, cluster: Cluster, hearers: EventBus) -> NotificationDispatcher | None:
+def _news(service: Service, cluster: Cluster, events: EventBus) -> NotificationDispatcher | None:
     """Who tells people outside of the cluster, where the settings ask for it."""
     if not (service.notify or any(one.forge for one in service.repositories)):
         return None
     from gitops_ds.service.notifications import dispatcher
 
-    news = dispatcher.NotificationDispatcher(service, cluster, hearers.tell)
-    hearers.hearing.append(news.hear)
+    news = dispatcher.NotificationDispatcher(service, cluster, events.publish)
+    events.subscribers.append(news.handle)
     return news
 
 
@@ -224,7 +224,7 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
 async def _until(
     stopping: asyncio.Event,
     parts: Sequence[Runnable],
-    leads: tuple[leadership.Duty, Election | None],
+    leads: tuple[leadership.LeaderCallbacks, Election | None],
     begun: Callable[[], None],
 ) -> None:
     """Runs the parts until asked to stop; what is not over some seconds later is cut, for the next
@@ -232,15 +232,15 @@ async def _until(
 
     The lease is given back when all is over.
     """
-    duty, election = leads
+    callbacks, election = leads
     async with asyncio.TaskGroup() as group:
         for part in parts:
-            part.rest()
+            part.stop_leading()
         tasks = [group.create_task(part.run()) for part in parts]
         if election is None:
-            duty.turn(True, group)
+            callbacks.on_change(True, group)
         else:
-            group.create_task(election.run(lambda ours: duty.turn(ours, group)))
+            group.create_task(election.run(lambda leading: callbacks.on_change(leading, group)))
         begun()
         await stopping.wait()
         for part in parts:
@@ -251,7 +251,7 @@ async def _until(
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-        duty.turn(False, group)
+        callbacks.on_change(False, group)
         if election is not None:
             election.stop()
 

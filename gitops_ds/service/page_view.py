@@ -98,11 +98,11 @@ class Shown:
         """What happened, newest first."""
         return self._happened.events()
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """One more record. The time of the last look at Git is drawn anew once a minute; a look
         that finds nothing is no change.
         """
-        self._happened.hear(told)
+        self._happened.handle(told)
         if (
             isinstance(told, GitTimed)
             and told.well

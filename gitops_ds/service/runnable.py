@@ -1,5 +1,5 @@
-"""What the parts of a service have in common: they run, may stand by while another replica leads,
-and say when they are stuck.
+"""The parts of a service: they run, may be on standby while another replica leads, and report
+when they are stuck.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from gitops_ds.model.source_status import SourceStatus
 
 
 class Runnable(Protocol):
-    """What runs as long as the service does: the controller, and each deployer."""
+    """A part that runs as long as the service: the controller, and each deployer."""
 
     @property
     def unready(self) -> str:
-        """Why it is of no use yet; nothing when it is."""
+        """Why the part is not ready; empty when it is."""
         ...
 
     @property
-    def standing_for(self) -> float:
-        """For how many seconds what it does has not moved."""
+    def seconds_without_progress(self) -> float:
+        """Seconds since its work last made progress."""
         ...
 
     async def run(self) -> None:
-        """Runs until `stop`; it acts unless it was told to rest before."""
+        """Runs until `stop`; it leads unless `stop_leading` was called before."""
         ...
 
-    def act(self) -> None:
-        """From now on it acts."""
+    def start_leading(self) -> None:
+        """Starts to write."""
         ...
 
-    def rest(self) -> None:
-        """From now on it only keeps everything at hand."""
+    def stop_leading(self) -> None:
+        """Stops writing and keeps its caches up to date."""
         ...
 
     def stop(self) -> None:
-        """Ends it soon, at a place where that costs nothing."""
+        """Requests the end of `run`, at the next safe point."""
         ...
 
 
 class DeployerPart:
-    """A part around one deployer loop, which may begin later."""
+    """A part with one deployer loop, which may start later."""
 
     _loop: deployer_loop.Loop | None = None
-    _acting = True
+    _leading = True
 
     @property
     def loop(self) -> deployer_loop.Loop | None:
@@ -54,7 +54,7 @@ class DeployerPart:
     @loop.setter
     def loop(self, loop: deployer_loop.Loop) -> None:
         self._loop = loop
-        if not self._acting:
+        if not self._leading:
             loop.stop_leading()
 
     @property
@@ -63,18 +63,18 @@ class DeployerPart:
         return self._loop.status if self._loop else None
 
     @property
-    def standing_for(self) -> float:
+    def seconds_without_progress(self) -> float:
         """For how many seconds its pass has told nothing."""
         return self._loop.seconds_without_progress if self._loop else 0.0
 
-    def act(self) -> None:
+    def start_leading(self) -> None:
         """Takes passes from now on."""
-        self._acting = True
+        self._leading = True
         if self._loop is not None:
             self._loop.start_leading()
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Takes no passes from now on."""
-        self._acting = False
+        self._leading = False
         if self._loop is not None:
             self._loop.stop_leading()

@@ -206,7 +206,7 @@ class Metrics:
         self._metrics = {one.name: one.register(self._registry) for one in _DEFINITIONS}
         self.add(Sample("gitopsds_leader"))  # a service without replicas
 
-    def hear(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Adds the samples of an event."""
         for sample in event.samples():
             self.add(sample)

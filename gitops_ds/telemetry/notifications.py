@@ -37,7 +37,7 @@ class NotificationBuilder:
 
     _waiting: dict[str, Notification] = field(default_factory=dict)
 
-    def hear(self, event: Event, repository: str) -> Notification | None:
+    def handle(self, event: Event, repository: str) -> Notification | None:
         """The notification of an event of the deployer of `repository`, empty for other events."""
         if isinstance(event, ReconcileTimed):
             return self._overdue(event, repository)

@@ -97,9 +97,9 @@ class Hooks:
 
     def routes(self, path: str = "/hook") -> list[web.RouteDef]:
         """PATH for all repositories, PATH/ID for the one with that state."""
-        return [web.post(path, self.hear), web.post(f"{path}/{{id}}", self.hear)]
+        return [web.post(path, self.handle), web.post(f"{path}/{{id}}", self.handle)]
 
-    async def hear(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
         """Answers one request, and tells what became of it."""
         try:
             said = await self._read(request)

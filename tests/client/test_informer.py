@@ -174,7 +174,7 @@ async def followed(
     cluster: simulator.SimulatedCluster, store: InformerStore[Any]
 ) -> AsyncIterator[None]:
     task = asyncio.create_task(
-        informer.run(cluster, CONFIG_MAP, Selection("default"), store.hear, random=lambda: 0.0)
+        informer.run(cluster, CONFIG_MAP, Selection("default"), store.handle, random=lambda: 0.0)
     )
     try:
         await asyncio.wait_for(store.synced.wait(), 10)
@@ -354,7 +354,7 @@ def test_a_world_that_went_back_is_listed_anew() -> None:
     async def scene() -> None:
         world, store = OlderWorld(), InformerStore[Body](dict)
         task = asyncio.create_task(
-            informer.run(world, CONFIG_MAP, Selection(), store.hear, random=lambda: 0.0)
+            informer.run(world, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
         )  # type: ignore[arg-type]
         await asyncio.sleep(400)
         assert names(store) == ["lost", "old"]

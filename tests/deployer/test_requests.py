@@ -217,7 +217,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         assert shown.message in told["Suspended"]
         courses = commit_progress.CommitTracker({})
         for heard in scene.heard:
-            courses.hear(heard)
+            courses.handle(heard)
         [(_, stage)] = [
             entry for entry in courses.due((), frozenset()) if entry[0].commit == commit
         ]

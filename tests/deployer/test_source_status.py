@@ -98,7 +98,7 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         assert effect.reason in reasons
         counted = metrics.Metrics(metrics.MetricsSource(sources=lambda: [shown]))
         for heard in scene.heard:
-            counted.hear(heard)
+            counted.handle(heard)
         text = counted.text().decode()
         assert (
             f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0'
@@ -150,7 +150,9 @@ def test_people_are_notified_of_it(condition: Condition) -> None:
         for _ in range(30):
             await scene.settle()
         fold = notifications.NotificationBuilder()
-        told = [piece for heard in scene.heard if (piece := fold.hear(heard, "fleet")) is not None]
+        told = [
+            piece for heard in scene.heard if (piece := fold.handle(heard, "fleet")) is not None
+        ]
         assert [piece for piece in told if piece.loud]
         applied = [piece.commit for piece in told if piece.topic == "applied"]
         assert set(applied) <= {scene.history.id(0)}

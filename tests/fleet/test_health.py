@@ -265,7 +265,7 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
             controller = there.begin(client=there.cluster.client(faults=fault.faults))
             await controller.synced.wait()
             standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(standings.hear)
+            there.hearers.append(standings.handle)
             running = asyncio.create_task(standings.run())
             if fault.inject is not nothing:
                 await asyncio.sleep(100)
@@ -304,7 +304,7 @@ def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commi
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
             await controller.synced.wait()
             standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(standings.hear)
+            there.hearers.append(standings.handle)
             running = asyncio.create_task(standings.run())
             states = []
             for wait in (50, 15):

@@ -70,7 +70,7 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         controller = there.begin(client=there.cluster.client(faults=refuse))
         await controller.synced.wait()
         standings = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
-        there.hearers.append(standings.hear)
+        there.hearers.append(standings.handle)
         running = asyncio.create_task(standings.run())
         await asyncio.sleep(60)
         yield Watched(there, standings, quota)

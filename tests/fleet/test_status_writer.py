@@ -65,7 +65,7 @@ class Scene:
 
     def remember(self, **states: DeployerState) -> None:
         self.states.update(states)
-        self.standings.hear(Reconciled(0.0, None, 0, ()))
+        self.standings.handle(Reconciled(0.0, None, 0, ()))
 
     async def objects(self) -> list[dict[str, Any]]:
         found = (await self.there.people.list(self.kind)).items

@@ -121,14 +121,14 @@ def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it()
         states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
         async with stand(1) as there, standing(there, states) as found:
             changes = found.changed()
-            found.hear(Reconciled(0.0, None, 0, ()))
+            found.handle(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert LOST in await drain(changes)
             assert {agent.key: agent.health.state for agent in found.agents()}[
                 LOST
             ] is HealthState.MISSING
             states["fleet"] = DeployerState()
-            found.hear(Reconciled(0.0, None, 0, ()))
+            found.handle(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert [agent.key for agent in found.agents()] == [KEY]
 

@@ -37,7 +37,7 @@ def write(directory: Path, told: Sequence[Event], limits: JournalLimits = WIDE) 
     troubles: list[Event] = []
     journal = Journal(directory, limits, troubles.append)
     for record in told:
-        journal.hear(record)
+        journal.handle(record)
     journal.close()
     return troubles
 
@@ -161,11 +161,11 @@ def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
     for second in range(100):
-        journal.hear(replace(told[0], at=second))
+        journal.handle(replace(told[0], at=second))
     assert troubles == [JournalFailed(0, f"{place}: File exists")]
     place.unlink()
     for second in range(100, 140):
-        journal.hear(replace(told[0], at=second))
+        journal.handle(replace(told[0], at=second))
     journal.close()
     # Tried at 0, 30, 60, 90 and 120.
     assert troubles[1:] == [JournalRecovered(120, 120)]
@@ -177,9 +177,9 @@ def test_a_clock_put_back_does_not_silence_the_journal(tmp_path: Path, told: lis
     place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
-    journal.hear(replace(told[0], at=1_000_000.0))
+    journal.handle(replace(told[0], at=1_000_000.0))
     place.unlink()
-    journal.hear(replace(told[0], at=5.0))
+    journal.handle(replace(told[0], at=5.0))
     journal.close()
     assert troubles[1:] == [JournalRecovered(5.0, 1)]
 
@@ -204,7 +204,7 @@ allow(40_000)
 for number, record in enumerate(told):
     if number == len(told) - 10:
         allow(resource.RLIM_INFINITY)
-    journal.hear(record)
+    journal.handle(record)
 """
 
 

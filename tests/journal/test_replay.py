@@ -35,7 +35,7 @@ def journal(tmp_path: Path, told: list[Decided]) -> Path:
     troubles: list[Event] = []
     written = Journal(tmp_path / "journal", JournalLimits(), troubles.append)
     for record in told:
-        written.hear(record)
+        written.handle(record)
     written.close()
     assert troubles == []
     (file,) = (tmp_path / "journal").iterdir()

@@ -83,9 +83,9 @@ class Forge:
     def restart(self) -> None:
         self.courses = CommitTracker(self.known)
 
-    def hear(self, *told: Event) -> None:
+    def handle(self, *told: Event) -> None:
         for record in told:
-            self.courses.hear(record)
+            self.courses.handle(record)
 
     def look(self, *agents: Agent, wanted: Sequence[Key] = (A,)) -> list[tuple[str, str, str]]:
         """What is said now: the commit's first digit, the state, the words."""
@@ -99,9 +99,9 @@ class Forge:
 
 def test_from_the_push_to_the_last_node() -> None:
     forge = Forge()
-    forge.hear(new(ONE))
+    forge.handle(new(ONE))
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "applying")]
-    forge.hear(wrote(A), ended(ONE))
+    forge.handle(wrote(A), ended(ONE))
     # the watch has not told of it yet
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]
     assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [
@@ -113,7 +113,7 @@ def test_from_the_push_to_the_last_node() -> None:
 
 def test_progress_is_told_by_tenths() -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.handle(new(ONE), wrote(A), ended(ONE))
     for updated in range(201):
         health = Health(
             HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated)
@@ -138,7 +138,7 @@ def test_of_several_agents_the_one_that_lags_behind_counts(
     health: Health, state: str, words: str
 ) -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), wrote(B), ended(ONE))
+    forge.handle(new(ONE), wrote(A), wrote(B), ended(ONE))
     assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), wanted=(A, B)) == [
         ("1", state, words)
     ]
@@ -146,9 +146,9 @@ def test_of_several_agents_the_one_that_lags_behind_counts(
 
 def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B))
-    forge.hear(new(TWO), ended(TWO))
+    forge.handle(new(TWO), ended(TWO))
     assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
         ("2", "success", "applied")
     ]
@@ -159,35 +159,35 @@ def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
 
 def test_a_commit_that_failed_may_come_well_and_one_that_another_made_good_stays_failed() -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, BROKEN))
     assert forge.look(agent(A, ONE, ROLLING)) == []
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
-    forge.hear(new(TWO), wrote(A), ended(TWO))
+    forge.handle(new(TWO), wrote(A), ended(TWO))
     forge.look(agent(A, TWO, BROKEN))
-    forge.hear(new(THREE), wrote(A), ended(THREE))
+    forge.handle(new(THREE), wrote(A), ended(THREE))
     assert forge.look(agent(A, THREE, WELL)) == [("3", "success", "ops/a healthy on 10 nodes")]
     assert [stage.step for commit, stage in forge.said if commit == TWO] == [StageKind.FAILED]
 
 
 def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING))
-    forge.hear(new(TWO), wrote(A), ended(TWO))
+    forge.handle(new(TWO), wrote(A), ended(TWO))
     assert forge.look(agent(A, TWO, ROLLING)) == [
         ("1", "canceled", "overtaken by 222222222222"),
         ("2", "running", "rolling out 4/10 nodes"),
     ]
     forge.restart()
-    forge.hear(ended(TWO))
+    forge.handle(ended(TWO))
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
 
 
 def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     forge = Forge()
     token = "ghp_" + "a1B2" * 9
-    forge.hear(
+    forge.handle(
         new(ONE),
         CommitRejected(
             0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)
@@ -197,42 +197,42 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     assert state == "failure"
     assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
     assert token not in words
-    forge.hear(new(TWO), wrote(A), ended(TWO, Refusal("refused", "quota", A)))
+    forge.handle(new(TWO), wrote(A), ended(TWO, Refusal("refused", "quota", A)))
     assert ("2", "failure", "not applied: quota") in forge.look(agent(A, TWO, WELL))
-    forge.hear(ended(TWO))
+    forge.handle(ended(TWO))
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
-    forge.hear(new(THREE), Suspended(0.0, THREE, 2))
+    forge.handle(new(THREE), Suspended(0.0, THREE, 2))
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
 
 
 def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
     forge = Forge()
-    forge.hear(new(ONE), ReconcileFailed(0.0, "the server gave no answer", 5.0))
+    forge.handle(new(ONE), ReconcileFailed(0.0, "the server gave no answer", 5.0))
     assert forge.look() == [("1", "pending", "applying")]
-    forge.hear(ReconcileFailed(0.0, "namespaces is forbidden"))
+    forge.handle(ReconcileFailed(0.0, "namespaces is forbidden"))
     assert forge.look() == [("1", "failure", "not applied: namespaces is forbidden")]
-    forge.hear(wrote(A), ended(ONE))
+    forge.handle(wrote(A), ended(ONE))
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
 
 
 def test_after_a_restart_it_goes_on_where_it_was_and_waits_until_it_sees_the_agents() -> None:
     forge = Forge()
-    forge.hear(new(ONE), wrote(A), ended(ONE))
+    forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING))
     forge.restart()
     assert forge.look() == []
-    forge.hear(ended(ONE))
+    forge.handle(ended(ONE))
     assert forge.look() == []  # nobody looked at the agents yet
     assert forge.look(agent(A, ONE, ROLLING)) == []
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
     forge.restart()
-    forge.hear(new(ONE), ended(ONE))
+    forge.handle(new(ONE), ended(ONE))
     assert forge.look(agent(A, ONE, WELL)) == []
 
 
 def test_templates_in_the_cluster_are_no_commits() -> None:
     forge = Forge()
-    forge.hear(new(CommitId("configmap/ops/a@7")), ended(CommitId("configmap/ops/a@7")))
+    forge.handle(new(CommitId("configmap/ops/a@7")), ended(CommitId("configmap/ops/a@7")))
     assert forge.look() == []
 
 
@@ -264,7 +264,7 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
         if one is None:
             forge.restart()
         elif isinstance(one, Event):
-            forge.hear(one)
+            forge.handle(one)
         else:
             before = len(forge.said)
             forge.look(*one, wanted=(A, B))

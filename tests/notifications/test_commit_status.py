@@ -111,9 +111,9 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
     async def begins(
         server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
-        commits.hear(new())
+        commits.handle(new())
         await until(lambda: said(server) == expected[:1])
-        commits.hear(Reconciled(0.0, COMMIT, 1, ()))
+        commits.handle(Reconciled(0.0, COMMIT, 1, ()))
         fleet.stands(ROLLING)
         await until(lambda: said(server) == expected)
         assert {one.get("context") or one.get("name") for one in server.statuses} == {
@@ -123,8 +123,8 @@ def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: P
     async def goes_on(
         server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
-        commits.hear(new())
-        commits.hear(Reconciled(0.0, COMMIT, 0, ()))
+        commits.handle(new())
+        commits.handle(Reconciled(0.0, COMMIT, 0, ()))
         fleet.stands(ROLLING)
         fleet.stands(WELL)
         await until(lambda: bool(told))  # the server has it before its answer is here
@@ -143,7 +143,7 @@ def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_
         server.faults += [
             Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)
         ]
-        commits.hear(new())
+        commits.handle(new())
         await until(lambda: len(told) == 2)
         (complaint, done) = told
         assert isinstance(complaint, NotificationFailed)
@@ -158,7 +158,7 @@ def test_a_token_that_is_exchanged_counts_at_once_and_is_in_no_word(tmp_path: Pa
         server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
     ) -> None:
         (tmp_path / "token").write_text("an-old-token")
-        commits.hear(new())
+        commits.handle(new())
         await until(lambda: bool(told))
         (tmp_path / "token").write_text("not a token")
         await until(lambda: len(told) == 2)

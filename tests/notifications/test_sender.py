@@ -75,9 +75,9 @@ class Scene:
         clock = virtual_time.clock()
         around = SenderContext("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
         part = NotificationDispatcher(service, self.client, self.heard.append, around)
-        part.rest()
+        part.stop_leading()
         running = asyncio.create_task(part.run())
-        part.act()
+        part.start_leading()
         yield part.beside(lambda _: None, 0), part
         part.stop()
         await running
@@ -199,7 +199,7 @@ def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
         async with scene.service() as (tell, part):
             tell(commit(1, scene.at()))
             await asyncio.sleep(10)
-            part.rest()
+            part.stop_leading()
             await asyncio.sleep(1)
             scene.receivers.trouble.clear()
             tell(commit(2, scene.at()))
@@ -208,7 +208,7 @@ def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
             async with scene.service():
                 await asyncio.sleep(10)
                 assert [item.commit for item in scene.receivers.of("chat")] == [f"{1:040x}"]
-            part.act()
+            part.start_leading()
             await asyncio.sleep(60)
             assert len(scene.receivers.of("chat")) == 1
 

@@ -73,7 +73,7 @@ def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
 def test_intervals_and_differences_are_counted() -> None:
     metrics = Metrics()
     for told in (DIFFERED, DIFFERED, AGREED):
-        metrics.hear(told)
+        metrics.handle(told)
     text = metrics.text().decode()
     assert 'gitopsds_shadow_differences_total{what="create"} 2.0' in text
     assert 'gitopsds_shadow_intervals_total{result="agreed"} 1.0' in text

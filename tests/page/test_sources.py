@@ -81,7 +81,7 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
             (240.0, False),
             (250.0, True),
         ):
-            shown.hear(GitTimed(at, 0.1, well))
+            shown.handle(GitTimed(at, 0.1, well))
             versions.append(shown.version)
         return versions
 

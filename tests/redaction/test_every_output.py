@@ -206,8 +206,8 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     written = Events(cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state"))
     for told in records(text):
         assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
-        assert not leaks(str(NotificationBuilder().hear(told, "repository")))
-        written.hear(told)
+        assert not leaks(str(NotificationBuilder().handle(told, "repository")))
+        written.handle(told)
     events = [written._body(written._waiting.get_nowait()) for _ in range(written._waiting.qsize())]
     assert len(events) >= 2
     assert not leaks(str(events))

@@ -38,14 +38,14 @@ def scraped(*agents: AgentStatus) -> str:
         lambda: {"pods": 12.5},
     )
     metrics = Metrics(inside)
-    metrics.hear(deployer.ReconcileTimed(1.0, 0.2, well=True))
-    metrics.hear(deployer.GitTimed(1.0, 0.2, well=False))
+    metrics.handle(deployer.ReconcileTimed(1.0, 0.2, well=True))
+    metrics.handle(deployer.GitTimed(1.0, 0.2, well=False))
     refusals = (
         Refusal("share-of-nodes", "too many"),
         Refusal("share-of-nodes", "too many"),
         Refusal("conflict", "theirs"),
     )
-    metrics.hear(deployer.Reconciled(1.0, COMMIT, 0, refusals))
+    metrics.handle(deployer.Reconciled(1.0, COMMIT, 0, refusals))
     return metrics.text().decode()
 
 

@@ -35,7 +35,7 @@ def _kube_events(event: Event, state: InvolvedObject | None) -> Iterator[str]:
 
 def _page_events(event: Event) -> Iterator[str]:
     feed = EventFeed()
-    feed.hear(event)
+    feed.handle(event)
     for one in feed.events():
         about = " ".join(
             name for name, value in (("key", one.key), ("commit", one.commit)) if value
@@ -46,7 +46,7 @@ def _page_events(event: Event) -> Iterator[str]:
 def _metrics(event: Event) -> Iterator[str]:
     metrics = Metrics()
     before = metrics.text().decode().splitlines()
-    metrics.hear(event)
+    metrics.handle(event)
     for line in metrics.text().decode().splitlines():
         left_out = ("#" in line, "_created" in line, "_bucket" in line)
         if line not in before and not any(left_out):
@@ -54,7 +54,7 @@ def _metrics(event: Event) -> Iterator[str]:
 
 
 def _topics(event: Event) -> Iterator[str]:
-    if item := NotificationBuilder().hear(event, REPOSITORY):
+    if item := NotificationBuilder().handle(event, REPOSITORY):
         marks = {"repository": item.repository, "commit": item.commit, "agent": item.agent}
         about = " ".join(name for name, value in marks.items() if value)
         mark = item.mark if item.mark in ("once", "1") else "text"

@@ -65,15 +65,15 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
         async with simulator.SimulatedCluster() as cluster:
             told = Events(cluster.client(), STATE)
             writing = asyncio.create_task(told.run())
-            told.hear(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
+            told.handle(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             await cluster.create(
                 NAMESPACE,
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
             )
             for at in range(3):
-                told.hear(deployer.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
-            told.hear(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
+                told.handle(deployer.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
+            told.handle(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             found = [
                 body
@@ -93,7 +93,7 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
         async with stand.stand(2) as there:
             telling = Events(there.cluster.client())
             writing = asyncio.create_task(telling.run())
-            there.hearers.append(telling.hear)
+            there.hearers.append(telling.handle)
             there.begin()
             await asyncio.sleep(10)
             pods = (await there.people.list(POD)).items

@@ -1,4 +1,4 @@
-"""What the kubelet is told: a loop that stands still asks for a new start, one that only works long
+"""The probes of the kubelet: a loop without progress requires a restart, one that only works long
 does not.
 """
 
@@ -22,7 +22,7 @@ from gitops_ds.web import connection_limits, server
 class Part:
     """A part of the service, as a probe sees it."""
 
-    standing_for: float = 0.0
+    seconds_without_progress: float = 0.0
     unready: str = ""
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ def test_a_part_may_stand_still_for_so_long(seconds: float, status: int) -> None
         "/healthz": status,
         "/readyz": 200,
     }
-    assert ("stands still" in found["/livez"][1]) == (status == 503)
+    assert ("made no progress" in found["/livez"][1]) == (status == 503)
 
 
 def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None:

@@ -129,8 +129,8 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
                     states[stage.loop.owner] = await state_store.load(
                         stage.cluster, "gitops-ds", stage.loop.owner
                     )
-                standings.hear(event)
-                shown.hear(event)
+                standings.handle(event)
+                shown.handle(event)
             handled = len(stage.events)
             await asyncio.sleep(1.0)
 

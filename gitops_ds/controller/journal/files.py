@@ -49,7 +49,7 @@ class Journal:
         self._missing = 0
         self._failed_at = 0.0
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """Writes a turn; every other record is passed over."""
         if not isinstance(told, Decided):
             return

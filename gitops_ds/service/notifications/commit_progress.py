@@ -104,7 +104,7 @@ class CommitTracker:
             if not said.over
         ]
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """What the repository's deployer tells."""
         match told:
             case NewCommit(commit=commit):

@@ -94,7 +94,7 @@ class CommitStatusPublisher:
         self._backoff = replace(BACKOFF, first=retry)
         self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """What the repository's deployer tells."""
         self._heard.append(told)
         self._news.set()
@@ -112,7 +112,7 @@ class CommitStatusPublisher:
                 await asyncio.sleep(GATHER)
                 self._news.clear()
                 while self._heard:
-                    courses.hear(self._heard.popleft())
+                    courses.handle(self._heard.popleft())
                 for course, stage in self._due(courses, standings):
                     if not await self._post(course, stage):
                         break

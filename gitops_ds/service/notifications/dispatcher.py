@@ -58,7 +58,7 @@ class NotificationDispatcher:
     """The part. It takes facts as long as we lead; `run` tells them."""
 
     unready = ""
-    standing_for = 0.0
+    seconds_without_progress = 0.0
 
     def __init__(
         self, service: Service, cluster: Cluster, tell: Emit, around: SenderContext | None = None
@@ -76,11 +76,11 @@ class NotificationDispatcher:
         self._memory: Outbox | None = None
         self._standings: StatusTracker | None = None
         self._changed = asyncio.Event()
-        self._acting, self._turn = True, asyncio.Event()
+        self._leading, self._turn = True, asyncio.Event()
         self._stopping = False
         self._complaint = self._written = ""
 
-    def hear(self, told: Event) -> None:
+    def handle(self, told: Event) -> None:
         """What becomes of agents, whoever tells it."""
         if isinstance(told, AgentEvent):
             self._take(told, "")
@@ -99,8 +99,8 @@ class NotificationDispatcher:
         def emit(told: Event) -> None:
             tell(told)
             self._take(told, name)
-            if commits is not None and self._acting:
-                commits.hear(told)
+            if commits is not None and self._leading:
+                commits.handle(told)
 
         return emit
 
@@ -111,7 +111,7 @@ class NotificationDispatcher:
             commits.followed = partial(_followed, deployers[number])
 
     def _take(self, told: Event, repository: str) -> None:
-        item = self._fold.hear(told, repository) if self._acting else None
+        item = self._fold.handle(told, repository) if self._leading else None
         if item is not None:
             self._heard.append(item)
             del self._heard[:-HEARD]
@@ -129,14 +129,14 @@ class NotificationDispatcher:
                 for teller in wanting:
                     teller.wake()
 
-    def act(self) -> None:
+    def start_leading(self) -> None:
         """Tells from now on."""
-        self._acting = True
+        self._leading = True
         self._turn.set()
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Tells nothing, for another leads."""
-        self._acting = False
+        self._leading = False
         self._heard.clear()
         for commits in self._commits.values():
             commits.forget()
@@ -152,7 +152,7 @@ class NotificationDispatcher:
         while not self._stopping:
             self._turn.clear()
             tasks = [asyncio.create_task(self._turn.wait())] + (
-                [asyncio.create_task(self._work())] if self._acting else []
+                [asyncio.create_task(self._work())] if self._leading else []
             )
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +163,7 @@ class NotificationDispatcher:
             for error in ended:
                 if isinstance(error, Exception):
                     raise error
-            if self._acting:
+            if self._leading:
                 await self._save()
             self._memory = None
 

@@ -20,7 +20,7 @@ class EventFeed:
         self._events: deque[PageEvent] = deque(maxlen=kept)
         self._changed = changed
 
-    def hear(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Adds the event, unless it has no text or the page leaves out its kind."""
         text = log_lines.line(event)
         if text is None or not event.definition.on_page:
