@@ -27,7 +27,7 @@ _ALWAYS_THERE = frozenset(("cpu", "memory", "ephemeral-storage", "pods"))
 
 
 def requested(spec: Body) -> dict[str, int]:
-    """What a pod asks for: containers and sidecars together, or an init container with the sidecars
+    """The resource requests of a pod: containers and sidecars together, or an init container with the sidecars
     before it where that is more.
 
     The overhead of its runtime class, and the pod itself (`pods`), are added.
@@ -67,11 +67,11 @@ def host_ports(spec: Body) -> Iterator[Port]:
                 yield port.get("protocol") or "TCP", port.get("hostIP") or _EVERYWHERE, number
 
 
-def misfit(asked: Amounts, ports: Iterable[Port], room: FreeCapacity) -> str:
-    """Why a pod has no room on a node, in the scheduler's words; empty when it has."""
+def misfit(requests: Amounts, ports: Iterable[Port], room: FreeCapacity) -> str:
+    """Why a pod does not fit on a node, in the scheduler's terms; empty if it fits."""
     if any(clash(mine, theirs) for mine in ports for theirs in room.ports):
         return "node(s) didn't have free ports for the requested pod ports"
-    for resource, amount in sorted(asked.items()):
+    for resource, amount in sorted(requests.items()):
         if resource in room.free:
             if amount > room.free[resource]:
                 return "Too many pods" if resource == "pods" else f"Insufficient {resource}"
@@ -93,9 +93,9 @@ def _asked(container: Body) -> dict[str, int]:
     return _amounts((container.get("resources") or {}).get("requests") or {}, math.ceil)
 
 
-def _amounts(given: Mapping[str, Any], rounded: Any) -> dict[str, int]:
+def _amounts(amounts: Mapping[str, Any], rounded: Any) -> dict[str, int]:
     return {
-        resource: rounded(quantities.parse(amount) * 1000) for resource, amount in given.items()
+        resource: rounded(quantities.parse(amount) * 1000) for resource, amount in amounts.items()
     }
 
 

@@ -50,8 +50,8 @@ def daemonset_of(body: Body) -> DaemonSet:
 
 
 def changed_at(daemonset: DaemonSet) -> float | None:
-    """When somebody last wrote its spec (seconds since 1970), by its managedFields; None where they
-    don't tell.
+    """The time of the last write of its spec (seconds since 1970), from managedFields; None if they
+    don't contain it.
 
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers
     """
@@ -61,13 +61,13 @@ def changed_at(daemonset: DaemonSet) -> float | None:
         for entry in metadata.get("managedFields") or ()
         if "f:spec" in (entry.get("fieldsV1") or {})
     )
-    said = [metadata.get("creationTimestamp"), *(entry.get("time") for entry in written)]
-    times = (timestamps.seconds(text) for text in said if text)
+    texts = [metadata.get("creationTimestamp"), *(entry.get("time") for entry in written)]
+    times = (timestamps.seconds(text) for text in texts if text)
     return max((time for time in times if time is not None), default=None)
 
 
 def counters(counts: Counts) -> dict[str, int]:
-    """The counters under the names of the API; zeros are said, except the two that the API server
+    """The counters under the names of the API; zeros are included, except the two that the API server
     leaves out, which go as 0 too.
     """
     return {theirs: getattr(counts, ours) for ours, theirs in COUNTERS.items()}

@@ -49,7 +49,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def steps(pointer: str) -> tuple[str, ...]:
-    """The reference tokens of a JSON Pointer (RFC 6901). Raises PatchFailed where it is none."""
+    """The reference tokens of a JSON Pointer (RFC 6901). Raises PatchFailed for an invalid one."""
     if pointer and not pointer.startswith("/"):
         raise PatchFailed(f"the path {pointer!r} does not begin with a slash")
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])

@@ -1,4 +1,4 @@
-"""Whether a node shall run a daemon's pod, may keep the one it has, or must lose it.
+"""Whether a node should run a daemon's pod, may keep an existing one, or must lose it.
 
 Resources, host ports, node conditions and `spec.unschedulable` play no part: they are the
 scheduler's job, and the pod waits.
@@ -21,7 +21,7 @@ _TAINTS_KEPT = 256
 
 
 class Placement(Enum):
-    """RUN: the node shall have a pod. KEEP: none is made, one that is there stays. EVICT: none may
+    """RUN: the node should have a pod. KEEP: none is created, an existing one stays. EVICT: none may
     be there.
     """
 

@@ -1,4 +1,4 @@
-"""Many nodes looked at once: in groups that no template tells apart, and named in a few words."""
+"""Groups of nodes that are equal for every pod template, and short lists of their names."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
 
 
 def said(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
-    """`6 nodes of pool small: node-a, node-b and 4 more`. Nodes that nobody has seen have no names
-    to tell.
+    """`6 nodes of pool small: node-a, node-b and 4 more`. Declared nodes have no
+    names.
     """
     ordered = sorted(names)
     count = counted(len(ordered), "node")

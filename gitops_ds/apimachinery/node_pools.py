@@ -1,9 +1,8 @@
-"""Where the nodes of a check come from: a cluster's own, as somebody listed them, else those that
+"""The nodes of a check: those of a cluster snapshot, else those that
 its file declares.
 
-A declared node has the labels that its pool asks for and names, and nothing else is known of it.
-Where one pool doesn't say how many nodes it has, no nodes are made at all: half a cluster would
-make rules complain of what is only not written down.
+A declared node has the labels that its pool requires and sets, and no other properties. If one pool
+has no number of nodes, no nodes are created: a partial cluster would cause wrong findings.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _MOST: Final = 20_000  # nodes of a cluster; Kubernetes itself is tested up to 5
 
 
 def census(facts: ClusterFacts, live: Live) -> Census | None:
-    """The nodes that are there, else those that are declared; None where nobody knows them."""
+    """The existing nodes, else the declared ones; None if they are unknown."""
     if not live.nodes:
         return declared(facts.pools) if facts.pools else None
     daemonsets = tuple(body for key, body in live.objects.items() if key.is_daemonset)
@@ -70,8 +69,7 @@ def silent(pools: Sequence[Pool]) -> tuple[str, ...]:
     return tuple(pool.name for pool in pools if pool.nodes is None)
 
 
-# the clusters of a repository have a few sets of pools, and each is asked for on both sides of a
-# change
+# the clusters of a repository have few sets of pools, each used on both sides of a change
 @lru_cache(64)
 def _declared(pools: tuple[Pool, ...]) -> Census | None:
     nodes, of, room = [], {}, {}
@@ -85,11 +83,17 @@ def _declared(pools: tuple[Pool, ...]) -> Census | None:
     if not nodes:
         return None
     keys = frozenset.intersection(*(frozenset(node.labels) for node in nodes))
-    told = frozenset(
-        key for pool in pools for key in (*dict(pool.labels), *(asked.key for asked in pool.match))
+    label_keys = frozenset(
+        key
+        for pool in pools
+        for key in (*dict(pool.labels), *(condition.key for condition in pool.match))
     )
     return Census(
-        tuple(sorted(nodes, key=lambda node: node.name)), of, room, declared=True, keys=keys | told
+        tuple(sorted(nodes, key=lambda node: node.name)),
+        of,
+        room,
+        declared=True,
+        keys=keys | label_keys,
     )
 
 
@@ -110,12 +114,12 @@ def _nodes(pool: Pool) -> Iterator[Node]:
 def _matching(pool: Pool, number: int) -> Mapping[str, str]:
     """Labels that meet the pool's conditions; of several values each gets its turn."""
     found = {}
-    for asked in pool.match:
-        if asked.operator == "In":
-            number, turn = divmod(number, len(asked.values))
-            found[asked.key] = asked.values[turn]
-        elif asked.operator == "Exists":
-            found.setdefault(asked.key, "true")
+    for condition in pool.match:
+        if condition.operator == "In":
+            number, turn = divmod(number, len(condition.values))
+            found[condition.key] = condition.values[turn]
+        elif condition.operator == "Exists":
+            found.setdefault(condition.key, "true")
     return found
 
 

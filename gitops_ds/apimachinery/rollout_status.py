@@ -2,7 +2,7 @@
 alone.
 
 staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl
-refuses to tell, it is done when every node has an available pod, old or new.
+reports an error, it is done when every node has an available pod, old or new.
 """
 
 from __future__ import annotations

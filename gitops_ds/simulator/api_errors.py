@@ -97,10 +97,10 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> errors.Confl
     )
 
 
-def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.Conflict:
+def other_uid(resource: Resource, name: str, expected: str, found: str) -> errors.Conflict:
     """A delete's precondition does not hold."""
     why = (
-        f"the UID in the precondition ({asked}) does not match the UID in record ({found}). "
+        f"the UID in the precondition ({expected}) does not match the UID in record ({found}). "
         "The object might have been deleted and then recreated"
     )
     return errors.Conflict(
@@ -108,12 +108,12 @@ def other_uid(resource: Resource, name: str, asked: str, found: str) -> errors.C
     )
 
 
-def replaced_uid(resource: Resource, name: str, given: str, found: str) -> errors.Conflict:
+def replaced_uid(resource: Resource, name: str, new: str, found: str) -> errors.Conflict:
     """A replacement of an object that has another UID; only in a patch that is an immutable field."""
     return conflict(
         resource,
         name,
-        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}",
+        f"Precondition failed: UID in precondition: {new}, UID in object meta: {found}",
     )
 
 
@@ -139,9 +139,9 @@ def forbidden(
     )
 
 
-def expired(asked: int, oldest: int) -> errors.Expired:
-    """The watch starts before what is still kept."""
-    return errors.Expired(f"too old resource version: {asked} ({oldest})", 410, "Expired")
+def expired(version: int, oldest: int) -> errors.Expired:
+    """The watch starts before the oldest stored change."""
+    return errors.Expired(f"too old resource version: {version} ({oldest})", 410, "Expired")
 
 
 def unfit(message: str) -> errors.Invalid:

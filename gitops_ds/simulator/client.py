@@ -77,7 +77,7 @@ class Client:
     _served: Mapping[tuple[str, str], Resource] | None = None
 
     def acting_as(self, who: Identity) -> Client:
-        """A client that sends its requests in that name; nobody is refused but by `faults`."""
+        """A client with that name; only `faults` reject its requests."""
         return Client(
             self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user
         )
@@ -240,7 +240,7 @@ class Client:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Silence | None:
-        """Counts the request for the object at `where` (namespace and name) and asks for a fault.
+        """Counts the request for the object at `where` (namespace and name) and raises the next fault.
 
         The silence of a watch, and of a request that is carried out all the same, is returned: it
         comes at the end.
@@ -320,7 +320,7 @@ class _Stream:
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
-    """The change as a selective watch tells it: what begins to match is added, what ceases to is
+    """The event of a selective watch: an object that begins to match is added, one that ceases to is
     deleted.
     """
     was = change.before is not None and matches(change.before)

@@ -1,4 +1,4 @@
-"""What was asked of the cluster, and what shall go wrong on the way."""
+"""The requests to the cluster, and injected faults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def none(_: SimulatedRequest) -> RequestFault | None:
 
 
 def prompt(_: Resource) -> float:
-    """Every watch tells at once."""
+    """Every watch reports at once."""
     return 0.0
 
 
@@ -100,7 +100,7 @@ class Count:
 
     @property
     def writes(self) -> int:
-        """Those that may change something; a dry run is none."""
+        """The requests that may change an object; dry runs are excluded."""
         return sum(
             number
             for (verb, _), number in self.by.items()

@@ -99,7 +99,7 @@ class Schema:
 
     @staticmethod
     def copy(value: Any) -> Any:
-        """JSON of its own, so that nobody changes what somebody else holds."""
+        """A copy as JSON, so that callers share no objects."""
         if isinstance(value, Mapping):
             return {key: Schema.copy(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):

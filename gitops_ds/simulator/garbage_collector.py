@@ -1,4 +1,4 @@
-"""Ends what nobody owns any more, and what lives in a namespace that ends.
+"""Deletes objects without owners, and the objects of a terminating namespace.
 
 https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 """

@@ -126,7 +126,7 @@ class Kubelets:
             run.stop()
 
     def die(self, node: str) -> None:
-        """The node stops without a word; what its pods last said stays."""
+        """The node stops without notice; the last status of its pods stays."""
         self.dead.add(node)
         for run in self._on(node):
             run.stop()
@@ -189,12 +189,14 @@ class Kubelets:
 
     def _back_off_pulling(self, run: _Run) -> None:
         bad, _ = self.behaviour.trouble(run.body) or ("", None)
-        said = "Back-off pulling image"
+        message = "Back-off pulling image"
         self._say(
             run,
             "Pending",
             lambda name: (
-                _waiting("ImagePullBackOff", said) if name == bad else _waiting("ContainerCreating")
+                _waiting("ImagePullBackOff", message)
+                if name == bad
+                else _waiting("ContainerCreating")
             ),
         )
         self._after(run, _LONGEST_BACK_OFF, self._start)
@@ -204,11 +206,11 @@ class Kubelets:
         wait = min(_FIRST_BACK_OFF * 2**run.crashes, _LONGEST_BACK_OFF)
         run.crashes += 1
         run.crashed = self.server.now()
-        said = f"back-off {wait:g}s restarting failed container={bad}"
+        message = f"back-off {wait:g}s restarting failed container={bad}"
         self._say(
             run,
             "Running",
-            lambda name: _waiting("CrashLoopBackOff", said) if name == bad else self._running(),
+            lambda name: _waiting("CrashLoopBackOff", message) if name == bad else self._running(),
         )
         self._after(run, wait, self._start)
 

@@ -15,7 +15,7 @@ from gitops_ds.simulator import field_sets
 from gitops_ds.simulator.field_sets import FieldSet, Schema
 from gitops_ds.simulator.type_schema import Struct
 
-# Nobody owns what the server itself writes.
+# Fields written by the server have no owner.
 _SYSTEM = frozenset(
     {
         ("f:apiVersion",),
@@ -44,7 +44,7 @@ _BEFORE = "before-first-apply"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Manager:
-    """One entry of managedFields is told from another by this."""
+    """The identity of an entry of managedFields."""
 
     name: str
     operation: str
@@ -116,14 +116,14 @@ def show(managers: Managers) -> list[dict[str, Any]]:
 def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> list[dict[str, Any]]:
     """The managedFields of `new`, which a create, replace or patch puts in place of `old`.
 
-    The writer takes what it added or changed; a field that is gone belongs to nobody. What the
-    write itself says of managedFields counts (so ownership is moved); one empty entry in them
-    forgets everything.
+    The writer owns the fields that it added or changed; removed fields have no owner. The
+    managedFields of the write itself apply (so ownership is moved); one empty entry in them resets
+    all.
     """
-    said = new["metadata"].get("managedFields")
-    if said and not any(said):
+    entries = new["metadata"].get("managedFields")
+    if entries and not any(entries):
         return []
-    managers = read(new if said else old or {})
+    managers = read(new if entries else old or {})
     difference = schema.compare(write.type, _plain(old or {}, write), _plain(new, write))
     taken = (difference.added | difference.modified) - _SYSTEM
     after = _without(managers, write, taken | difference.removed)
@@ -137,7 +137,7 @@ def after_apply(
 ) -> dict[str, Any]:
     """`live` with `config` applied by the writer, and its new managedFields.
 
-    Fields that the writer owned, no longer states, and that nobody else owns, are removed. Raises
+    Fields that the writer owned, no longer states, and that have no other owner, are removed. Raises
     Conflict, one cause a field, where another manager owns a field with another value and `force`
     is not set; KeyMissing for a list item without its key.
     """
@@ -168,7 +168,7 @@ def after_apply(
 
 
 def _plain(body: Body, write: Write | None = None) -> dict[str, Any]:
-    """The object without managedFields, which own nothing and are owned by nobody, and without what
+    """The object without managedFields, which own nothing and have no owner, and without what
     the write doesn't reach.
     """
     metadata = {k: v for k, v in (body.get("metadata") or {}).items() if k != "managedFields"}
@@ -231,9 +231,9 @@ def _message(clashes: Mapping[str, Sequence[str]]) -> str:
 
 
 def _name(manager: Manager, writer: Manager) -> str:
-    said = f'"{manager.name}"'
+    text = f'"{manager.name}"'
     if manager.subresource:
-        said += f' with subresource "{manager.subresource}"'
+        text += f' with subresource "{manager.subresource}"'
     if manager.operation == "Update" or manager.api_version != writer.api_version:
-        said += f" using {manager.api_version}"
-    return said
+        text += f" using {manager.api_version}"
+    return text

@@ -181,10 +181,10 @@ class Lifecycle:
 
 
 def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
-    """Seconds that the pod may stay with these taints; None for ever."""
+    """Seconds that the pod may stay with these taints; None: indefinitely."""
     shortest: float | None = None
-    for given in taints:
-        taint = Taint(given["key"], given["effect"], given.get("value", ""))
+    for taint_body in taints:
+        taint = Taint(taint_body["key"], taint_body["effect"], taint_body.get("value", ""))
         fitting = [
             t for t in pod["spec"].get("tolerations") or () if tolerations.tolerates(t, taint)
         ]

@@ -129,10 +129,10 @@ def _annotate(daemonset: dict[str, Any], count: str) -> None:
 
 def _admitted(spec: Body) -> dict[str, Any]:
     """What the admission plugins DefaultTolerationSeconds and Priority add to a new pod."""
-    given = list(spec.get("tolerations") or ())
+    tolerations = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_covers(toleration, key) for toleration in given):
-            given.append(
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations.append(
                 {
                     "key": key,
                     "operator": "Exists",
@@ -141,7 +141,7 @@ def _admitted(spec: Body) -> dict[str, Any]:
                 }
             )
     added = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True}
-    return {**added, **spec, "tolerations": given}
+    return {**added, **spec, "tolerations": tolerations}
 
 
 def _covers(toleration: Body, key: str) -> bool:

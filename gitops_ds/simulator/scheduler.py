@@ -125,8 +125,8 @@ class Scheduler:
         others = len(self._nodes) - reasons.total()
         if others:
             reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
-        said = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
-        message = f"0/{len(self._nodes)} nodes are available: {said or 'there are none'}."
+        summary = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+        message = f"0/{len(self._nodes)} nodes are available: {summary or 'there are none'}."
         status = conditions.put(
             body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message)
         )

@@ -56,8 +56,8 @@ def test(resource: Resource, which: Selection) -> Test:
         metadata = body["metadata"]
         if which.namespace and metadata.get("namespace", "") != which.namespace:
             return False
-        given = metadata.get("labels") or {}
-        return all(label(given) for label in labels) and all(field(body) for field in fields)
+        own_labels = metadata.get("labels") or {}
+        return all(label(own_labels) for label in labels) and all(field(body) for field in fields)
 
     return matches
 

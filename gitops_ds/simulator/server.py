@@ -45,7 +45,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an object shall go: with which uid, what becomes of its dependents, a pod's grace in
+    """The options of a delete: the expected uid, what becomes of its dependents, a pod's grace in
     seconds (None: its own).
     """
 
@@ -358,7 +358,7 @@ class Server:
         """Writes top-level parts of an object as the cluster's own actors do, whatever its version;
         None when it is gone.
 
-        Nobody becomes the owner of these fields, which no applier of ours states.
+        These fields get no owner; no applier of ours states them.
         """
         metadata = seen["metadata"]
         found = self.store.get(resource, metadata.get("namespace", ""), metadata["name"])
@@ -429,13 +429,17 @@ class Server:
         return "status" in self.structures.fields(self.structures.of(resource))
 
 
-def _grace(pod: Body, asked: int | None) -> int:
+def _grace(pod: Body, requested: int | None) -> int:
     if not (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("phase") in (
         "Failed",
         "Succeeded",
     ):
         return 0
-    return int(pod["spec"].get("terminationGracePeriodSeconds", 30)) if asked is None else asked
+    return (
+        int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+        if requested is None
+        else requested
+    )
 
 
 def _finalizers(metadata: Mapping[str, Any], propagation: Propagation) -> list[str]:

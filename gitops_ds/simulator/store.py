@@ -1,4 +1,4 @@
-"""The objects, under one growing version, and what happened to them of late."""
+"""The objects with one increasing resourceVersion, and their recent changes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Backup:
 class ObjectStore:
     """Bodies that go in or come out are never changed afterwards, by either side.
 
-    `listener` hears of every change at once; it may note it, not write. `history` is how many
-    changes of each kind are kept; a watch from before them is told to list again.
+    `listener` is called on every change; it must not write. `history` is the number of stored
+    changes per kind; a watch from before them gets 410 Expired.
     """
 
     def __init__(self, history: int) -> None:
@@ -139,7 +139,7 @@ class ObjectStore:
         )
 
     def restore(self, backup: Backup, resources: Callable[[tuple[str, str]], Resource]) -> None:
-        """Puts the objects and the version back, as a restored etcd does: no watch hears of it, and
+        """Puts the objects and the version back, as a restored etcd does: watches get no event, and
         history is gone.
         """
         self.version = backup.version

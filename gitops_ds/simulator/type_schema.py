@@ -35,7 +35,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list: of items told apart by `keys`, a set, or (neither) one value. `merge` is the key of
+    """A list: of items identified by `keys`, a set, or (neither) one value. `merge` is the key of
     strategic merge patches.
     """
 
@@ -66,8 +66,8 @@ Type = ScalarType | Opaque | ListOf | MapOf | Struct
 ATOMIC = Opaque(atomic=True)
 FREE = Opaque(atomic=False)
 
-# A key field that is left out stands for this (the API server's defaults, which the OpenAPI file
-# does not tell).
+# The default of an omitted key field (the API server's defaults, which are not in the OpenAPI
+# file).
 KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 
 

@@ -98,9 +98,9 @@ def _owners(references: Sequence[Body]) -> Iterator[FieldError]:
         yield api_errors.invalid_value("metadata.ownerReferences", references, says)
 
 
-def labels(given: Mapping[str, Any], field: str) -> Iterator[FieldError]:
+def labels(values: Mapping[str, Any], field: str) -> Iterator[FieldError]:
     """The faults of a set of labels."""
-    for key, value in sorted(given.items()):
+    for key, value in sorted(values.items()):
         part = key.rpartition("/")[2]
         if not _NAME_PART.fullmatch(part):
             yield api_errors.invalid_value(field, key, _NAME_PART_SAYS)
@@ -126,7 +126,7 @@ def _by_kind(resource: Resource, old: Body | None, new: Body) -> Iterator[FieldE
 def _daemonset(old: Body | None, new: Body) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     selector, template = spec.get("selector"), spec.get("template") or {}
-    given = (template.get("metadata") or {}).get("labels") or {}
+    template_labels = (template.get("metadata") or {}).get("labels") or {}
     if old is not None and selector != (old.get("spec") or {}).get("selector"):
         yield api_errors.invalid_value("spec.selector", selector, _IMMUTABLE)
     if (
@@ -138,11 +138,11 @@ def _daemonset(old: Body | None, new: Body) -> Iterator[FieldError]:
             "spec.selector", selector, "empty selector is invalid for daemonset"
         )
     if selector is None or not label_selector.all_match(
-        label_selector.of_label_selector(selector), given
+        label_selector.of_label_selector(selector), template_labels
     ):
         detail = "`selector` does not match template `labels`"
-        yield api_errors.invalid_value("spec.template.metadata.labels", given, detail)
-    yield from labels(given, "spec.template.labels")
+        yield api_errors.invalid_value("spec.template.metadata.labels", template_labels, detail)
+    yield from labels(template_labels, "spec.template.labels")
     pod = template.get("spec") or {}
     yield from _containers(pod, "spec.template.spec")
     if (policy := pod.get("restartPolicy", "Always")) != "Always":

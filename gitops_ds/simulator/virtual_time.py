@@ -162,6 +162,6 @@ def _waiting(loop: asyncio.AbstractEventLoop) -> str:
         frames = task.get_stack(limit=1)
         where = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "?"
         lines.append(f"{task.get_name()} at {where}")
-    return "nothing is ready and no timer is set; these tasks wait for ever: " + (
+    return "nothing is ready and no timer is set; these tasks wait indefinitely: " + (
         "; ".join(sorted(lines)) or "none"
     )

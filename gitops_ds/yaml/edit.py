@@ -1,10 +1,10 @@
 """Changes values inside a YAML file and leaves the rest as its author wrote it: comments, quotes,
 order, indentation.
 
-First as splices of the text (yaml_splices), which touch nothing else. Where those don't reach,
-ruamel.yaml's round-trip mode writes the file, which keeps comments but may lay them out anew:
-https://yaml.dev/doc/ruamel.yaml/. Either way the result is read again, and has to be what was
-wanted.
+First as splices of the text (splice.py), which change nothing else. If that is not possible,
+ruamel.yaml's round-trip mode writes the file, which keeps comments but may move them:
+https://yaml.dev/doc/ruamel.yaml/. Either way the result is parsed again and must be the intended
+value.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Edit:
     """A value to set at a path of one document (counted from 0); None takes the key or the list's
     entry away.
 
-    With `key` what is there is called that, and keeps its value. With `make` the mappings on the
-    way are made where they are missing. An index that is a list's length adds an entry.
+    With `key` the existing entry is renamed and keeps its value. With `make` missing mappings on
+    the path are created. An index that is a list's length adds an entry.
     """
 
     document: int
@@ -85,7 +85,7 @@ def changed(value: Any, edits: Sequence[Edit]) -> Any:
 
 
 def _in_order(edits: Sequence[Edit]) -> list[Edit]:
-    """What is set or named anew first; then what goes, entries of lists from the last, so that the
+    """Values that are set or renamed first; then removals, entries of lists from the last, so that the
     places of the others stay.
     """
     coming = [edit for edit in edits if edit.value is not None or edit.key]
@@ -162,7 +162,7 @@ def _spliced(data: bytes, edits: Sequence[Edit], *, in_flow: bool = False) -> by
 
 
 def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[Edit]] | None:
-    """The text after those edits whose places one reading tells, and the others.
+    """The text after the edits with known positions in one parse, and the remaining edits.
 
     A second edit of the same collection has to see what the first has done, and an entry of a list
     goes only when no path that waits leads past it.

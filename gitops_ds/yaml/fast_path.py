@@ -1,10 +1,9 @@
 """The YAML that most manifests are, line by line: block mappings and lists of short scalars, four
 times as fast as libyaml.
 
-It reads a file wholly or not at all, and errs to the side of not reading it only: whatever is not
-surely what libyaml makes of it (tests/yaml/test_fast_path.py compares) is left to `documents`, and
-so is all that something has to be said about. It is fast because files repeat the same lines: what
-a line says is found out once.
+It reads a whole file or none of it: any construct whose value might differ from libyaml's
+(tests/yaml/test_fast_path.py compares them), and any with a finding, is left to `parser`. It is
+fast because files repeat the same lines: each distinct line is analyzed once.
 """
 
 from __future__ import annotations
@@ -90,13 +89,13 @@ def _document(lines: list[_Line]) -> dict[str, Any]:
     at, is_list = 0, False  # its column, and whether it is a list
     waiting: str | None = None  # the key there that has no value yet
     around: list[tuple[int, Any, bool]] = []  # the boxes around that one
-    for column, dash, inner, key, said, value in lines:
+    for column, dash, inner, key, has_value, value in lines:
         if column < at:
             waiting = None
             while column < at:  # ends: the outermost is at column 0
                 at, box, is_list = around.pop()
         if column > at:
-            if not waiting:  # a text that goes on, or a mistake
+            if not waiting:  # a string over several lines, or an error
                 raise _Unsure
             around.append((at, box, is_list))
             new: Any = [] if dash else {}
@@ -122,7 +121,7 @@ def _document(lines: list[_Line]) -> dict[str, Any]:
         if key in box:
             raise _Unsure
         box[key] = value.copy() if type(value) is list or type(value) is dict else value
-        waiting = None if said else key
+        waiting = None if has_value else key
         if len(around) > _DEEPEST:
             raise _Unsure
     return root

@@ -1,4 +1,4 @@
-"""New YAML in the manner of the file that it comes into: its indentation, the quotes of what stood
+"""Formats new YAML to match the surrounding file: its indentation, the quotes of what stood
 there.
 """
 

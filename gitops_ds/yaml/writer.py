@@ -46,7 +46,7 @@ def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:
     """The manifests as one stream of documents, in the order in which `kubectl apply -f -` needs
     them.
 
-    A Secret is left out with a line that says so, unless `secrets` asks for it: a stand-in for its
+    A Secret is left out with a line that says so, unless `secrets` is set: placeholders for its
     values could be applied by mistake.
     """
     manifests = sorted(bundle.manifests.values(), key=lambda m: (rank(m.key.kind), m.key))

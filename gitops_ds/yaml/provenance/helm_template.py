@@ -25,8 +25,8 @@ _OPENS = re.compile(r"(if|range|with|define|block)\b")
 _WITH = re.compile(r"with\s+\$?\.Values\.([\w.]+)")
 _VALUE = re.compile(r"(?<![\w)])\$?\.Values\.(\w+(?:\.\w+)*)")
 _INDENTED = re.compile(r"\bn?indent\s+(\d+)")
-# Longer lines are cut: the patterns look back, and nobody writes a key that far to the right. Of
-# keys that stand there more often than this, as branches do, none is meant.
+# Longer lines are truncated: the patterns backtrack, and no key is indented that far. A key that
+# occurs more often than this, as in branches, is ambiguous.
 _LONGEST_LINE = 1000
 _MOST_BRANCHES = 10
 _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")

@@ -1,5 +1,5 @@
-"""Where a value of a rendered manifest was written: the answer is a pointer into the repository,
-and a place when somebody asks.
+"""The source of a value in a rendered manifest: a pointer into the repository, resolved to a place
+on request.
 """
 
 from __future__ import annotations
