@@ -81,10 +81,10 @@ def compare(folder: Path, count: int) -> None:
     print(f"{count:,} manifests; kubeconform: wall {min(run.wall for run in theirs):.2f} s")
     for what, runs in ours.items():
         processes.show(f"{count:,} manifests, {what}", runs, theirs)
-    anew, again = (
+    first, repeated = (
         median(run.cpu for run in ours[what])
         for what in ("the rules that are on", "unchanged files")
     )
     print(
-        f"{count:,} manifests, unchanged: {anew / again:.1f} times as fast as anew, start included"
+        f"{count:,} manifests, unchanged: {first / repeated:.1f} times as fast as the first check, start included"
     )

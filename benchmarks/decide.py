@@ -64,7 +64,7 @@ def decision(lists: Lists) -> float:
 
 
 def held(lists: Lists) -> float:
-    """MiB that the cache keeps of so many DaemonSets, each body parsed anew as it is when it comes
+    """MiB that the cache keeps of so many DaemonSets, each body parsed again as it is when it comes
     over a wire.
     """
     wire = {

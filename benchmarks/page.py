@@ -26,12 +26,12 @@ PAINTED = (
 
 
 def first_byte(url: str) -> tuple[float, int, int]:
-    """Milliseconds until the first byte of a page that nobody drew yet is there, and its size with
+    """Milliseconds until the first byte of a page that is not cached, and its size with
     gzip and without.
     """
-    asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
     began = time.perf_counter()
-    with urllib.request.urlopen(asked) as answer:
+    with urllib.request.urlopen(request) as answer:
         answer.read(1)
         spent = (time.perf_counter() - began) * 1000
         small = len(answer.read()) + 1
@@ -71,14 +71,14 @@ def measure(page: Page, served: Served, count: int) -> dict[str, float]:
     ]
     for agent in agents:
         served.change(partial(put, agent))
-        told = int(page.evaluate("Number(document.body.dataset.updated) || 0"))
+        updated = int(page.evaluate("Number(document.body.dataset.updated) || 0"))
         page.wait_for_function(
-            "(n) => Number(document.body.dataset.updated) > n", arg=told - (told > 0)
+            "(n) => Number(document.body.dataset.updated) > n", arg=updated - (updated > 0)
         )
         page.wait_for_timeout(1500)
     update = float(page.evaluate("performance.getEntriesByName('update').at(-1).duration"))
     return {
-        "first byte, drawn anew": byte,
+        "first byte, rendered again": byte,
         "first byte, every node new as well": strange,
         "first byte, drawn before": again,
         "until the script is done": ready,

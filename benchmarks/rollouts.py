@@ -135,9 +135,9 @@ def quiet(plane: ControlPlane, nodes: int) -> float:
     process = started(plane, our_command(plane))
     try:
         idle(process.pid)
-        before, began, said = cpu(process.pid), time.perf_counter(), 0
+        before, began, sent = cpu(process.pid), time.perf_counter(), 0
         while (now := time.perf_counter() - began) < QUIET:
-            if said < now * nodes / 300:
+            if sent < now * nodes / 300:
                 heartbeat = {
                     "status": {
                         "conditions": [
@@ -145,9 +145,9 @@ def quiet(plane: ControlPlane, nodes: int) -> float:
                         ]
                     }
                 }
-                path = f"/api/v1/nodes/node-{said % nodes:03d}/status"
+                path = f"/api/v1/nodes/node-{sent % nodes:03d}/status"
                 plane.request("PATCH", path, heartbeat, "application/strategic-merge-patch+json")
-                said += 1
+                sent += 1
             time.sleep(0.05)
         return (cpu(process.pid) - before) / now
     finally:
@@ -221,8 +221,8 @@ def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
     """Seconds from the change to the status that says that it has reached every node."""
     began = time.perf_counter()
     change()
-    with watched(plane) as told:
-        for found in told:
+    with watched(plane) as events:
+        for found in events:
             status = found.get("status") or {}
             seen = status.get("observedGeneration") == found["metadata"]["generation"]
             counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")

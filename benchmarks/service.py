@@ -304,7 +304,7 @@ class Served:
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """Returns when what follows a start is over: the objects that tell how agents stand are
+        """Returns when what follows a start is over: the objects with the status of agents are
         written.
         """
         while True:
@@ -330,14 +330,14 @@ class Served:
                 self.metrics()
         took = time.perf_counter() - began
         own, children = (now - before for now, before in zip(self.cpu(), used, strict=True))
-        asked = {
+        requested = {
             key: count - requests.get(key, 0)
             for key, count in self.requests().items()
             if count > requests.get(key, 0)
         }
         print(
             f"idle for {took:.0f} s, metrics read every {scraped:.0f} s: "
-            f"{len(self.writes()) - writes} writes; requests {asked}"
+            f"{len(self.writes()) - writes} writes; requests {requested}"
         )
         print(
             f"CPU: {100 * (own + children) / took:.2f} % of a core ({100 * own / took:.2f} % its "
@@ -385,7 +385,7 @@ class Served:
             assert reply.status < 300
 
     def outage(self, upstream: gitservers.Upstream, seconds: float) -> None:
-        """Prints how it comes back to an API server that was away, in which time a commit was
+        """Prints how it reconnects to an API server after an outage, in which time a commit was
         pushed.
         """
         self.plane.stop_api_server()
@@ -407,7 +407,7 @@ class Served:
             time.sleep(0.2)
         took = time.time() - ready
         time.sleep(60)
-        times = sorted(at for one in self.asked() if (at := _at(one)) > back)
+        times = sorted(at for one in self.audit_events() if (at := _at(one)) > back)
         most = max(sum(at <= other < at + 1 for other in times) for at in times)
         print(f"{seconds:.0f} s away: in step {took:.1f} s after the API server was ready")
         print(
@@ -415,15 +415,15 @@ class Served:
             flush=True,
         )
 
-    def asked(self) -> list[dict[str, Any]]:
-        """What it asked the API server for; a watch is told of when it ends."""
+    def audit_events(self) -> list[dict[str, Any]]:
+        """The requests to the API server; a watch is counted at its end."""
         return [json.loads(line) for line in self.plane.audit_log.read_text().splitlines()]
 
     def writes(self) -> list[dict[str, Any]]:
         """What of that was a write; dry runs are none."""
         return [
             one
-            for one in self.asked()
+            for one in self.audit_events()
             if one["verb"] in WRITES and "dryRun" not in one["requestURI"]
         ]
 
@@ -468,9 +468,9 @@ class Served:
             return str(reply.read().decode())
 
 
-def _at(asked: dict[str, Any]) -> float:
+def _at(event: dict[str, Any]) -> float:
     """When, in seconds since 1970."""
-    return datetime.fromisoformat(asked["requestReceivedTimestamp"]).timestamp()
+    return datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
 
 
 @contextlib.contextmanager

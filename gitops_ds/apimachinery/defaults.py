@@ -52,12 +52,12 @@ def _struct(value: Mapping[str, Any], struct: str) -> dict[str, Any]:
         fill(filled)
     known = go_types.fields(struct)
     stored: dict[str, Any] = {}
-    for name, given in filled.items():
+    for name, field_value in filled.items():
         field = known.get(name)
         if field is None:
             if name not in ("apiVersion", "kind"):
-                stored[name] = given
-        elif (kept := _field(given, field, struct)) is not _LEFT_OUT:
+                stored[name] = field_value
+        elif (kept := _field(field_value, field, struct)) is not _LEFT_OUT:
             stored[name] = kept
     for name, field in known.items():
         if name not in filled and (kept := _field(None, field, struct)) is not _LEFT_OUT:
@@ -68,17 +68,19 @@ def _struct(value: Mapping[str, Any], struct: str) -> dict[str, Any]:
 _LEFT_OUT = object()
 
 
-def _field(given: Any, field: go_types.Field, struct: str) -> Any:
+def _field(original: Any, field: go_types.Field, struct: str) -> Any:
     if field.pointer:
-        value = field.default if given is None else given
+        value = field.default if original is None else original
         if value is None:
             return _LEFT_OUT if field.omitted_when_empty else None
         return _value(value, field.type, struct)
     if go_types.is_struct(field.type):
-        return _struct(given or {}, field.type)
+        return _struct(original or {}, field.type)
     zero = _ZERO.get(field.type)
     value = (
-        field.default if field.default is not None and (given is None or given == zero) else given
+        field.default
+        if field.default is not None and (original is None or original == zero)
+        else original
     )
     if field.type == "quantity":
         return quantities.canonical(value) if value is not None else "0"

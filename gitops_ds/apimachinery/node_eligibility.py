@@ -46,8 +46,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """The placement rules of one pod template, read once. `terms` is None where the template has no
-    required affinity.
+    """The parsed placement rules of one pod template. `terms` is None without a required node
+    affinity.
     """
 
     node_name: str

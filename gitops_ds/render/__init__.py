@@ -1,4 +1,4 @@
-"""From a snapshot to what one cluster shall have: pure; the cluster, the clock and the disk stay
+"""Renders a snapshot to the desired manifests of one cluster. Pure: the cluster, the clock and the disk stay
 outside.
 """
 

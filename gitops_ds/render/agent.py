@@ -1,6 +1,4 @@
-"""One agent's folder as objects: its templates with values in their places, patched, and split into
-variants.
-"""
+"""Renders one agent's folder to objects: templates with values, patches, and variants."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ _OUR_FOLDERS = frozenset(["values", "patches", "config"])
 
 @dataclass(frozen=True, slots=True)
 class RenderContext:
-    """What an agent sees beside its own folder: the cluster, its environment, the repository."""
+    """The context of an agent beyond its folder: the cluster, its environment, the repository."""
 
     layout: Layout
     facts: ClusterFacts
@@ -56,7 +54,7 @@ class RenderContext:
 
 @dataclass(frozen=True)
 class AgentFolder:
-    """An agent's own files, parsed."""
+    """An agent's parsed files."""
 
     name: str
     paths: tuple[PurePosixPath, ...]
@@ -68,18 +66,18 @@ class AgentFolder:
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The agents that this one waits for at apply."""
+        """The agents that must be ready before this one is applied."""
         return layout.texts(self.about.value.get("dependsOn"))
 
     @property
     def bound(self) -> Mapping[str, Any]:
-        """Parameters bound to places of a source that can't be edited."""
+        """Parameters bound to fields of a source that can't be edited."""
         return self.source.section("bind")
 
 
 @dataclass(slots=True)
 class Rendered:
-    """What came of an agent; grows while it is rendered."""
+    """The result of an agent, filled while it is rendered."""
 
     drafts: list[ParsedObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -138,9 +136,7 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
 def scope(
     agent: AgentFolder, around: RenderContext, variant: Variant | None, result: Rendered
 ) -> PlaceholderScope:
-    """The names that the agent's templates may refer to, for one variant (None: for its
-    companions).
-    """
+    """The names that the agent's templates may reference, for one variant (None: for its companions)."""
     found, facts = around.layout, around.facts
     stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
@@ -186,7 +182,7 @@ def _daemonset(
     config: Config | None,
     result: Rendered,
 ) -> Iterator[str]:
-    """The DaemonSet of every variant into the result; their namespaces out."""
+    """Adds the DaemonSet of every variant to the result; yields their namespaces."""
     for variant in wanted:
         if variant.never or variant.absent:
             continue
@@ -226,16 +222,14 @@ def _daemonset(
 def _templates(
     agent: AgentFolder, around: RenderContext, result: Rendered
 ) -> Iterator[ParsedObject]:
-    """The objects of the agent's folder, or of the source that its source.yaml names, as they are
-    written.
-    """
+    """The unresolved objects of the agent's folder, or of the source in its source.yaml."""
     found = around.layout
     folder = PurePosixPath("agents", agent.name)
     explained = any(finding.refused for finding in found.snapshot.findings)
     if (chart := found.snapshot.charts.get(folder / "source.yaml")) is not None:
         yield from _of_chart(chart, agent, around, result)
     elif agent.source.section("helm") and not explained:
-        message = "nobody rendered this chart; without it the agent is not whole"
+        message = "the chart was not rendered; without it the agent is incomplete"
         result.findings.append(
             refusal("DS801", message, found.place(agent.source.at("helm"), key=True))
         )
@@ -243,7 +237,7 @@ def _templates(
     wanted = charts.inside(folder, named) if named else None
     if named and (wanted is None or (wanted not in found.snapshot.expanded and not explained)):
         message = (
-            f"kustomize made nothing of {named}: is it in the repository, with a "
+            f"kustomize has no output for {named}: is it in the repository, with a "
             "kustomization.yaml?"
         )
         result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
@@ -260,8 +254,8 @@ def _templates(
 
 
 def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
-    """Whether what a program should have made of the agent's source is not there; a finding of the
-    snapshot says why.
+    """Whether the rendered output of the agent's source is missing; a finding of the snapshot has the
+    reason.
     """
     snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
     if agent.source.section("helm"):
@@ -275,16 +269,14 @@ def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
 def _of_chart(
     chart: RenderedChart, agent: AgentFolder, around: RenderContext, result: Rendered
 ) -> Iterator[ParsedObject]:
-    """The objects that helm made, each value at the place that the chart or its values have it.
-    Nothing runs as a hook here.
-    """
+    """The objects of the chart, with the origins of their values. Hooks are not run."""
     objects = parsed_objects.read(agent.source.name, chart.data)
     for finding in objects.findings:
         place = around.layout.place(agent.source.at("helm", "chart"))
         result.findings.append(
             replace(
                 finding,
-                message=f"in what helm made of the chart: {finding.message}",
+                message=f"in the output of helm: {finding.message}",
                 place=place,
                 end=None,
             )
@@ -300,9 +292,9 @@ def _of_chart(
         elif hook not in ("test", "test-success", "test-failure"):
             message = (
                 f"{draft.body['kind']} {_name(draft.body)} is a hook of the chart ({hook}), and "
-                "is left out: only Helm runs hooks"
+                "is omitted: only Helm runs hooks"
             )
-            result.findings.append(_told("DS804", message, around.layout.place(base)))
+            result.findings.append(_warning("DS804", message, around.layout.place(base)))
 
 
 def _is_ours(path: PurePosixPath) -> bool:
@@ -310,17 +302,15 @@ def _is_ours(path: PurePosixPath) -> bool:
 
 
 def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
-    """The body with its references resolved, but for a chart's: there `${HOME}` is a shell's, and
-    nobody could escape it.
+    """The body with resolved references; a chart's is literal: `${HOME}` belongs to a shell there, and
+    can't be escaped.
     """
     tree = traced_values.trace(draft.body, draft.base, draft.set_by)
     return tree if draft.literal else own.resolve(tree)
 
 
 def _is_main(draft: ParsedObject, agent: str) -> bool:
-    """Whether the agent's variants are of this object: its DaemonSets, but not those under
-    companions/.
-    """
+    """Whether the object has variants: the agent's DaemonSets, except those under companions/."""
     is_daemonset = draft.body["kind"] == "DaemonSet" and str(draft.body["apiVersion"]).startswith(
         "apps/"
     )
@@ -366,7 +356,7 @@ def _bind(
     around: RenderContext,
     result: Rendered,
 ) -> TracedTree:
-    """The template with the bound parameters that have a value put at their places."""
+    """The template with the values of bound parameters."""
     for name, binding in agent.bound.items():
         text = binding.get("path") if isinstance(binding, Mapping) else None
         if name not in own.values or not isinstance(text, str) or not isinstance(binding, Mapping):
@@ -397,8 +387,8 @@ def _bind(
 def _set(
     tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: Pointer
 ) -> TracedTree:
-    """The tree with the value at the path; what stood there before is named behind the value's own
-    setters.
+    """The tree with the value at the path; the origins of the previous value follow those of the new
+    one.
     """
     if not path:
         old = tree.set_by if isinstance(tree, traced_values.TracedScalar) else ()
@@ -418,19 +408,18 @@ def _set(
 def _settle(
     own: PlaceholderScope, agent: AgentFolder, around: RenderContext, result: Rendered
 ) -> None:
-    """Takes what the scope has seen into the result: which names were used, which have no value."""
+    """Adds the scope's used and undefined names to the result."""
     result.used |= own.used
     known = {*own.values, "cluster.name", "environment.name", "variant.name"}
     for undefined in own.undefined:
         hint = layout.did_you_mean(undefined.name, known)
-        literal = f"for the text itself write $${{{undefined.name}}}"
+        literal = f"for the literal text write $${{{undefined.name}}}"
         message = f"agent {agent.name} has no value for ${{{undefined.name}}}{hint} ({literal})"
         result.findings.append(refusal("DS802", message, around.layout.place(undefined.at)))
 
 
 def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: str) -> ParsedObject:
-    # Of what a program made also the lists and mappings have places of their own: what is missing
-    # in one is told there.
+    # Lists and mappings of rendered output have places as well, for findings on missing fields.
     set_by = {**draft.set_by, **traced_values.origins(tree, draft.base)}
     return ParsedObject(
         traced_values.plain(tree), draft.base, set_by, agent.name, variant, agent.depends_on
@@ -445,9 +434,7 @@ def _name(tree: TracedTree) -> str:
 
 
 def _file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
-    """Files of ours that can't be read, and values or patches for something that the repository
-    does not name.
-    """
+    """Unreadable files of our format, and values or patches for unknown environments and clusters."""
     found = around.layout
     for path in agent.paths:
         if (
@@ -474,38 +461,38 @@ def _unused(
     config: Config | None,
     result: Rendered,
 ) -> Iterator[Finding]:
-    """Patches for nothing; parameters and config files that nothing reads."""
+    """Patches without target; unused parameters and config files."""
     found = around.layout
     if not all(variant.absent or variant.never for variant in wanted):
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
         for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
-            yield _told(
+            yield _warning(
                 "DS804",
                 f"nothing in agent {agent.name} refers to ${{{name}}}",
                 found.place(at, key=True),
             )
         if config and not result.config_used:
             message = (
-                f"nothing in agent {agent.name} reads its config/; refer to the ConfigMap "
+                f"nothing in agent {agent.name} reads its config/; reference the ConfigMap "
                 f"{agent.name}"
             )
-            yield _told("DS804", message, found.place(Pointer(config.file, 0, ())))
+            yield _warning("DS804", message, found.place(Pointer(config.file, 0, ())))
 
 
 def _no_such(patch: Patch, around: RenderContext) -> Finding:
     what = f"{patch.kind} {patch.name}".rstrip()
     return refusal(
         "DS803",
-        f"this patch is for a {what}, which the agent has not",
+        f"this patch is for a {what}, which the agent does not have",
         around.layout.place(patch.at),
     )
 
 
-def _told(rule: str, message: str, place: Place) -> Finding:
+def _warning(rule: str, message: str, place: Place) -> Finding:
     return Finding(rule, Severity.INFO, message, place)
 
 
 def kustomize_path(source: File) -> str:
-    """The folder that a source.yaml names, relative to itself; empty where it names none."""
+    """The folder in source.yaml, relative to itself; empty without one."""
     return source.text("kustomize") or source.text("kustomize", "path")

@@ -1,4 +1,4 @@
-"""All agents of a cluster: which are meant, which are held, and which wait for others."""
+"""All agents of a cluster: selection, holds, and dependencies."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What came of all agents. `held` names those not to be applied, each with the file that says
-    so; `drift` is the policy of those that have one.
+    """The result of all agents. `held` are those on hold, each with its file; `drift` their drift
+    policies.
 
-    `expected` are the nodes that an agent counts on, and those that are said to get no pod, of
-    agents that say so.
+    `expected` are the expected nodes of an agent and its nodes without a pod, if declared.
     """
 
     drafts: tuple[ParsedObject, ...]
@@ -34,7 +33,7 @@ class All:
 
 
 def render(around: RenderContext) -> All:
-    """Every agent of the cluster, in the order of their names."""
+    """Renders every agent of the cluster, sorted by name."""
     found = around.layout
     here = chosen(around)
     agents = {name: one.read(name, found) for name in here}
@@ -54,20 +53,20 @@ def render(around: RenderContext) -> All:
 
 
 def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
-    said = {
+    policies = {
         name: word
         for name, agent in agents.items()
         if isinstance(word := agent.about.value.get("drift"), str)
     }
-    if not said:
+    if not policies:
         return {}
     from gitops_ds.model.change import DriftPolicy
 
-    return {name: DriftPolicy(word) for name, word in said.items() if word in set(DriftPolicy)}
+    return {name: DriftPolicy(word) for name, word in policies.items() if word in set(DriftPolicy)}
 
 
 def chosen(around: RenderContext) -> tuple[str, ...]:
-    """The agents that the cluster file names; all of them where it names none."""
+    """The agents listed in the cluster file; all of them without a list."""
     wanted = around.cluster.value.get("agents")
     if not isinstance(wanted, Mapping):
         return tuple(around.layout.agents)
@@ -75,16 +74,16 @@ def chosen(around: RenderContext) -> tuple[str, ...]:
 
 
 def _held_by(agent: AgentFolder, around: RenderContext) -> str:
-    """The file that holds an agent, the one of the cluster first; empty for one that none holds."""
-    said = [
+    """The file with `hold: true` for an agent, the cluster's first; empty without one."""
+    sections = [
         (file, file.section("agents", agent.name)) for file in (around.cluster, around.environment)
     ]
-    said.append((agent.about, agent.about.value))
-    return next((file.name for file, value in said if value.get("hold") is True), "")
+    sections.append((agent.about, agent.about.value))
+    return next((file.name for file, value in sections if value.get("hold") is True), "")
 
 
 def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
-    """Agents that wait for one that is not there, or in a circle for themselves."""
+    """Dependencies on unknown agents, and dependency cycles."""
     for name, agent in agents.items():
         for index, other in enumerate(agent.depends_on):
             place = around.layout.place(agent.about.at("dependsOn", index))
@@ -92,13 +91,13 @@ def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> I
                 hint = layout.did_you_mean(other, agents)
                 yield refusal(
                     "DS803",
-                    f"agent {name} waits for {other}, which is no agent of this repository{hint}",
+                    f"agent {name} waits for {other}, which is not an agent of this repository{hint}",
                     place,
                 )
             elif (circle := _way(agents, other, name)) is not None:
                 yield refusal(
                     "DS803",
-                    f"agents wait for each other in a circle: {' -> '.join((name, *circle))}",
+                    f"dependency cycle: {' -> '.join((name, *circle))}",
                     place,
                 )
 
@@ -116,7 +115,7 @@ def _way(
 
 
 def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
-    """Values for every agent that no agent of this cluster has a parameter for."""
+    """Shared values without a parameter in any agent of this cluster."""
     known = {name for agent in agents.values() for name in agent.declared.names}
     for file in (around.environment, around.cluster):
         for name in file.section("values"):

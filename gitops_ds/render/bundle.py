@@ -1,4 +1,4 @@
-"""One commit as one cluster shall have it: every agent, every plain manifest, finished and sorted."""
+"""The desired manifests of one cluster at one commit: all agents and plain manifests, sorted."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ class _Gathered:
 def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bundle:
     """The bundle of a snapshot for one of its clusters.
 
-    `cluster` may be left out where the repository names one or none. `namespace` is for objects
-    without one, and wins over the cluster file's and the repository's. What is wrong with the files
-    is in the bundle's findings, never an exception; raises UsageError for a cluster that is not
-    there.
+    `cluster` is optional if the repository has at most one. `namespace` is for objects without one,
+    and overrides the cluster file's and the repository's. Errors in files are findings of the
+    bundle, never exceptions; raises UsageError for an unknown cluster.
     """
     found = layout.read(snapshot)
     facts = facts_of(found, cluster, namespace)
@@ -75,17 +74,17 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
 
 
 def clusters(snapshot: Snapshot) -> tuple[str, ...]:
-    """The names of the clusters that the repository describes, sorted."""
+    """The names of the repository's clusters, sorted."""
     return tuple(layout.read(snapshot).clusters)
 
 
 def objects(snapshot: Snapshot) -> Mapping[PurePosixPath, Objects]:
-    """What rendering the snapshot found in its files."""
+    """The parsed objects of the snapshot's files."""
     return layout.read(snapshot).found
 
 
 def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
-    """What the repository says of one of its clusters. Raises UsageError for one that is not there."""
+    """The facts of one of the repository's clusters. Raises UsageError for an unknown one."""
     return facts_of(layout.read(snapshot), cluster)
 
 
@@ -97,20 +96,20 @@ def is_ours(snapshot: Snapshot) -> bool:
 
 
 def agents(snapshot: Snapshot) -> tuple[str, ...]:
-    """The names of the agents under agents/, sorted; a plain DaemonSet is an agent by its name,
-    once it is rendered.
+    """The names of the agents under agents/, sorted. A plain DaemonSet becomes an agent when it is
+    rendered.
     """
     return tuple(layout.read(snapshot).agents)
 
 
 def ignored(snapshot: Snapshot) -> Callable[[PurePosixPath], bool]:
-    """Whether a file is left out by .gitopsdsignore and `ignore:`; for whoever prepares a snapshot."""
+    """Whether a file is excluded by .gitopsdsignore or `ignore:`, for the preparation of a snapshot."""
     return layout.read(snapshot).ignored.take
 
 
 def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
-    """The folders that a source.yaml names, which must be expanded even where they are another
-    one's base.
+    """The kustomization folders in source.yaml files, to be expanded even if they are bases of
+    others.
     """
     found = layout.read(snapshot)
     named = {
@@ -124,9 +123,7 @@ def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
 
 
 def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
-    """What the repository says of the cluster; raises UsageError for one that is not there, or when
-    the choice is open.
-    """
+    """The facts of the cluster. Raises UsageError for an unknown or ambiguous one."""
     known = found.clusters
     if not cluster and len(known) > 1:
         raise UsageError(
@@ -156,7 +153,7 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
 
 
 def surroundings(found: Layout, facts: ClusterFacts) -> RenderContext:
-    """What the agents of a cluster see beside their own folder."""
+    """The context of a cluster's agents."""
     return RenderContext(
         layout=found,
         facts=facts,
@@ -167,8 +164,8 @@ def surroundings(found: Layout, facts: ClusterFacts) -> RenderContext:
 
 
 def _plain(found: Layout, gathered: _Gathered) -> None:
-    """Manifests that are not under agents/: all of them without gitops-ds.yaml, else those that its
-    `manifests:` names.
+    """Manifests outside of agents/: all of them without gitops-ds.yaml, else those of its
+    `manifests:`.
     """
     wanted = ignore.patterns(layout.texts(found.settings.value.get("manifests")), anchored=True)
 
@@ -198,7 +195,7 @@ def _plain(found: Layout, gathered: _Gathered) -> None:
 
 
 def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
-    """What keeps our own files from being read, and an environment that nobody describes."""
+    """Findings of our own files, and an unknown environment."""
     ours = [path for path in found.files if _is_ours(path)] if found.ours else []
     findings = [finding for path in ours for finding in found.findings_of(path)]
     if facts.environment and found.environments and facts.environment not in found.environments:
@@ -213,10 +210,7 @@ def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
             place = found.place(found.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
     if found.settings.name and not found.agents and not found.settings.value.get("manifests"):
-        message = (
-            "nothing here is for a cluster: no agents/ folder, and no `manifests:` in "
-            "gitops-ds.yaml"
-        )
+        message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
         findings.append(
             Finding("DS804", Severity.WARNING, message, found.place(Pointer(SETTINGS, 0, ())))
         )
@@ -231,7 +225,7 @@ def _is_ours(path: PurePosixPath) -> bool:
     )
 
 
-def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaults:
+def _defaults(found: Layout, facts: ClusterFacts, override: str) -> defaults.Defaults:
     settings = found.settings
     cluster = found.clusters.get(facts.name, File(""))
     at = (
@@ -239,7 +233,7 @@ def _defaults(found: Layout, facts: ClusterFacts, asked: str) -> defaults.Defaul
         if cluster.text("namespace")
         else settings.at("defaults", "namespace")
     )
-    namespace = Default(facts.namespace, None if asked else at) if facts.namespace else None
+    namespace = Default(facts.namespace, None if override else at) if facts.namespace else None
     labels = {
         key: Default(value, settings.at("defaults", "labels", key))
         for key, value in settings.section("defaults", "labels").items()

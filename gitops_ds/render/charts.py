@@ -1,5 +1,5 @@
-"""What `helm:` of the agents' source.yaml asks for: read here, rendered by whoever prepares the
-snapshot.
+"""The charts of `helm:` in the agents' source.yaml; `renderers` renders them before the snapshot is
+read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEAR = frozenset(["localhost", "127.0.0.1", "::1"])
 
 
 def charts(snapshot: Snapshot) -> tuple[Chart, ...]:
-    """The charts of all agents; one that can't be meant carries the finding that says so."""
+    """The charts of all agents; an invalid one has a finding."""
     found = layout.read(snapshot)
     sources = [
         (name, found.read(PurePosixPath("agents", name, "source.yaml"))) for name in found.agents
@@ -33,19 +33,19 @@ def charts(snapshot: Snapshot) -> tuple[Chart, ...]:
 
 
 def inside(folder: PurePosixPath, relative: str) -> PurePosixPath | None:
-    """Where a relative path leads, None where that is outside of the repository."""
+    """The normalized path; None if it is outside of the repository."""
     whole = posixpath.normpath(posixpath.join(str(folder), relative))
     return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
 
 
 def _chart(name: str, source: File, found: Layout) -> Chart:
     file = PurePosixPath(source.name)
-    told = source.section("helm")
+    helm = source.section("helm")
     findings: list[Finding] = []
     where = (
         _remote(source, found, findings) if _is_remote(source) else _local(source, found, findings)
     )
-    api_versions = layout.texts(told.get("apiVersions"))
+    api_versions = layout.texts(helm.get("apiVersions"))
     return Chart(
         file=file,
         where=where,
@@ -71,29 +71,29 @@ def _remote(source: File, found: Layout, findings: list[Finding]) -> Remote:
     at = "repo" if repo else "chart"
     if not problem and not _EXACT.fullmatch(version):
         problem, at = (
-            "say which version, such as 1.2.3: a range, or none, would be another chart tomorrow",
+            "set an exact version, such as 1.2.3: with a range, or none, the chart may change",
             "version",
         )
     if not problem and digest and not _DIGEST.fullmatch(digest):
-        problem, at = "a digest is sha256: and 64 hexadecimal digits", "digest"
+        problem, at = "digest must be sha256: and 64 hexadecimal digits", "digest"
     if problem:
         findings.append(refusal("DS801", problem, found.place(source.at("helm", at))))
     return Remote(address, chart.rsplit("/", 1)[-1], version, digest)
 
 
 def _address_problem(address: str, chart: str, pinned: bool) -> str:
-    """What is wrong with the address of a chart elsewhere; empty where nothing is."""
+    """The error in the address of a remote chart; empty if it is valid."""
     if "${" in address + chart:
-        return "parameters are not put into a chart's address"
+        return "parameters are not allowed in a chart's address"
     try:
         parts = urlsplit(address)
         host, login = parts.hostname or "", parts.username or parts.password
     except ValueError:
-        return "this is no URL"
+        return "invalid URL"
     if parts.scheme not in ("oci", "https", "http") or not host:
         return (
-            "a chart comes from the repository, from oci://HOST/PATH, or from the https:// "
-            "address of a chart repository in repo:"
+            "chart must be a path of the repository, oci://HOST/PATH, or the https:// address "
+            "of a chart repository in repo:"
         )
     if parts.scheme != "oci" and not (chart and "/" not in chart and chart != address):
         return (
@@ -101,9 +101,9 @@ def _address_problem(address: str, chart: str, pinned: bool) -> str:
             "chart:"
         )
     if login or parts.query or parts.fragment:
-        return "no user, password or query in the address: it is not the place for secrets"
+        return "the address must not contain a user, password or query: it is no place for secrets"
     if parts.scheme == "http" and host not in _NEAR and not pinned:
-        return "http:// can be changed on the way: use https://, or say the digest"
+        return "http:// can be modified in transit: use https://, or set the digest"
     return ""
 
 
@@ -113,20 +113,16 @@ def _local(source: File, found: Layout, findings: list[Finding]) -> PurePosixPat
     path = inside(file.parent, chart) if chart else None
     archive = path is not None and path.suffix == ".tgz"
     if path is None:
-        problem = (
-            "the chart is outside of the repository: only what is in it is read"
-            if chart
-            else "say which chart"
-        )
+        problem = "the chart must be inside the repository" if chart else "chart is required"
     elif archive and path not in found.snapshot.files:
-        problem = f"there is no archive {path}; a symbolic link is not followed"
+        problem = f"there is no archive {path}; symbolic links are not followed"
     elif not archive and path / "Chart.yaml" not in found.snapshot.files:
         problem = (
             f"there is no {path / 'Chart.yaml'}; chart: is a directory or a .tgz beside this "
             "file, or oci://…"
         )
     elif not archive and file.is_relative_to(path):
-        problem = "the chart's directory holds this file: put the chart into a directory of its own"
+        problem = "the chart's directory contains this file: move the chart to its own directory"
     else:
         return path
     findings.append(
@@ -142,9 +138,9 @@ def _values_files(source: File, found: Layout, findings: list[Finding]) -> Itera
             yield path
             continue
         problem = (
-            "this file is outside of the repository: only what is in it is read"
+            "this file must be inside the repository"
             if path is None
-            else f"there is no file {path}; a symbolic link is not followed, and nothing is fetched"
+            else f"there is no file {path}; symbolic links are not followed, and nothing is fetched"
         )
         findings.append(
             refusal("DS801", problem, found.place(source.at("helm", "valuesFiles", index)))
@@ -152,8 +148,8 @@ def _values_files(source: File, found: Layout, findings: list[Finding]) -> Itera
 
 
 def _namespace(source: File, found: Layout, findings: list[Finding]) -> str:
-    """The one that objects without one get in every cluster: templates write it where only Helm
-    could.
+    """The default namespace, if it is the same in every cluster: only Helm itself can write it into
+    templates.
     """
     general = found.settings.text("defaults", "namespace")
     wanted = {cluster.text("namespace") or general for cluster in found.clusters.values()} or {
@@ -162,6 +158,6 @@ def _namespace(source: File, found: Layout, findings: list[Finding]) -> str:
     if len(wanted) == 1 and (only := next(iter(wanted))):
         return only
     why = "the clusters have several" if len(wanted) > 1 else "nothing else does"
-    problem = f"say helm.namespace, the release's namespace, which templates may write ({why})"
+    problem = f"set helm.namespace, the release's namespace for templates ({why})"
     findings.append(refusal("DS801", problem, found.place(source.at("helm"), key=True)))
     return ""

@@ -84,11 +84,11 @@ def _manifest(
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
         if isinstance(metadata, Mapping) and isinstance(metadata.get("generateName"), str):
             message = (
-                f"a {body['kind']} with generateName would be another object at every apply; give "
-                "it a name"
+                f"a {body['kind']} with generateName would be a new object at every apply; set "
+                "metadata.name"
             )
         else:
-            message = f"a {body['kind']} has no name; write metadata.name"
+            message = f"a {body['kind']} has no name; set metadata.name"
         return None, refusal("DS005", message, place(draft.base))
     key = key_of(body)
     namespaced = _namespaced(key, defined)
@@ -101,10 +101,7 @@ def _manifest(
         key = replace(key, namespace=defaults.namespace.value)
         added["metadata", "namespace"] = defaults.namespace
     elif namespaced and not key.namespace:
-        advice = (
-            "write metadata.namespace, give -n NAMESPACE, or set defaults.namespace in "
-            "gitops-ds.yaml"
-        )
+        advice = "set metadata.namespace, -n NAMESPACE, or defaults.namespace in gitops-ds.yaml"
         finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
     added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
     agent = draft.agent or (key.name if key.is_daemonset else "")

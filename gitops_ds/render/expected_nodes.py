@@ -23,7 +23,7 @@ def check(
     expected node without any.
 
     Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes
-    that are said to get none.
+    declared without a pod.
     """
     found = around.layout
     wanted, _ = variants.read(agent.variants, found, around.facts)
@@ -42,14 +42,14 @@ def check(
         } | never
         for overlap in selector_coverage.find_overlaps(parts, ignored):
             message = (
-                f"variants {overlap.first} and {overlap.second} of agent {agent.name} both take a "
-                f"node {overlap.node}"
+                f"variants {overlap.first} and {overlap.second} of agent {agent.name} both select "
+                f"a node {overlap.node}"
             )
             yield refusal("DS602", message, places[overlap.second])
         gap = selector_coverage.find_gap(universe, parts.values(), ignored) if universe else None
         if gap:
             message = (
-                f"no variant of agent {agent.name} takes a node {gap}, which `expect` counts on"
+                f"no variant of agent {agent.name} selects a node {gap}, which `expect` counts on"
             )
             place = found.place(agent.variants.at("expect", "coverage"))
             yield refusal("DS603", message, place)

@@ -67,7 +67,7 @@ def explain(
     steps = field_path.parse(path)
     if steps is None:
         raise UsageError(
-            f"{path!r} is no path; write it like spec.template.spec.containers[0].image"
+            f"{path!r} is not a valid path; write it like spec.template.spec.containers[0].image"
         )
     rendered = bundles.render(snapshot, cluster=cluster)
     manifest = _chosen(rendered, agent, node_labels)

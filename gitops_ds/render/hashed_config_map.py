@@ -70,9 +70,7 @@ def of_folder(
         place = Place(str(path), 1, 1)
         if len(path.parts) > 4:
             findings.append(
-                refusal(
-                    "DS801", "a ConfigMap has no folders; put the file into config/ itself", place
-                )
+                refusal("DS801", "a ConfigMap has no folders; move the file to config/", place)
             )
         elif not _KEY.fullmatch(path.name):
             message = (
@@ -89,7 +87,7 @@ def of_folder(
         findings.append(
             refusal(
                 "DS801",
-                "config/ holds more than 1 MiB, which no ConfigMap takes",
+                "config/ exceeds 1 MiB, the limit of a ConfigMap",
                 Place(str(min(files)), 1, 1),
             )
         )

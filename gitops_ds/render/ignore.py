@@ -1,7 +1,7 @@
 """Which paths a list of gitignore patterns takes, by the rules of
 https://git-scm.com/docs/gitignore.
 
-Patterns and paths may come from anybody: no pattern takes longer than its length times that of the
+Patterns and paths are untrusted: matching takes at most the length of the pattern times that of the
 path.
 """
 

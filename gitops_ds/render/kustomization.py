@@ -96,7 +96,7 @@ def find(
 
 
 def read(file: PurePosixPath, data: bytes) -> Kustomization:
-    """The file's meaning; a finding where it is no single mapping, or asks for Helm (which would
+    """The file's meaning; a finding if it is not a single mapping, or uses Helm (which would
     fetch a chart).
     """
     parsed = parser.read(str(file), data)
@@ -105,7 +105,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
     values = [d.value for d in parsed.documents if d.value is not None]
     if len(values) != 1 or not isinstance(values[0], dict):
         message = (
-            "a kustomization file holds one document, a mapping; see "
+            "a kustomization file must be one document, a mapping; see "
             "https://kubectl.docs.kubernetes.io"
         )
         return Kustomization(
@@ -211,14 +211,13 @@ def _fetching(
             _REMOTE.search(value) if not keys.isdisjoint(_FETCHED) else strict and "://" in text
         ):
             continue
-        said = (
-            f"{value.split('?')[0]!r} is somewhere else; nothing is fetched at a build: commit a "
-            "copy, and name that"
+        message = (
+            f"{value.split('?')[0]!r} is remote; builds don't fetch: commit a copy and reference it"
         )
         if inline:
-            yield _refused(REMOTE, said, here, named, files)
+            yield _refused(REMOTE, message, here, named, files)
         else:
-            yield refusal(REMOTE, said, parser.place(file, data, document.index, path))
+            yield refusal(REMOTE, message, parser.place(file, data, document.index, path))
 
 
 def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
@@ -269,11 +268,11 @@ def reach(
         result.files.add(here.file)
         result.findings += here.findings
         if of_plugin and strict and b"://" in files[here.file]:
-            said = (
-                "it configures plugins and holds a URL, which could be fetched here: commit a "
-                "copy, and name that"
+            message = (
+                "it configures plugins and contains a URL, which could be fetched: commit a copy "
+                "and reference it"
             )
-            result.findings.append(refusal(REMOTE, said, Place(str(here.file), 1, 1)))
+            result.findings.append(refusal(REMOTE, message, Place(str(here.file), 1, 1)))
         for named in here.names:
             target = _joined(directory, named.text)
             configures = of_plugin or str(named.path[0]).lower() in PLUGINS
@@ -282,11 +281,11 @@ def reach(
             if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
                 continue
             if _REMOTE.search(named.text):
-                said = (
-                    f"{named.text.split('?')[0]!r} is somewhere else; nothing is fetched at a "
-                    "build: commit a copy, and name that"
+                message = (
+                    f"{named.text.split('?')[0]!r} is remote; builds don't fetch: commit a copy "
+                    "and reference it"
                 )
-                result.findings.append(_refused(REMOTE, said, here, named, files))
+                result.findings.append(_refused(REMOTE, message, here, named, files))
             elif target is not None and target in found:
                 waiting.append((target, configures))
             elif target is not None and target in files:
@@ -298,11 +297,11 @@ def reach(
                     # those of what uses it.
                     result.patches.insert(0, target)
             else:
-                said = (
+                message = (
                     f"there is no file {named.text!r}, and no directory of that name with a "
                     "kustomization.yaml"
                 )
-                result.findings.append(_refused(MISSING, said, here, named, files))
+                result.findings.append(_refused(MISSING, message, here, named, files))
     return result
 
 

@@ -47,14 +47,14 @@ class File:
         return Pointer(self.name, 0, path)
 
     def section(self, *path: str) -> Mapping[str, Any]:
-        """The mapping at a path; empty where there is none."""
+        """The mapping at a path; empty if it is missing."""
         value: Any = self.value
         for step in path:
             value = value.get(step) if isinstance(value, Mapping) else None
         return value if isinstance(value, Mapping) else {}
 
     def text(self, *path: str) -> str:
-        """The text at a path; empty where there is none."""
+        """The string at a path; empty if it is missing."""
         value = self.section(*path[:-1]).get(path[-1])
         return value if isinstance(value, str) else ""
 
@@ -68,8 +68,8 @@ class Layout:
     """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked
     for.
 
-    `ours`: the repository has files of our format; without, everything is a plain manifest. `found`
-    has the files whose objects somebody has asked for.
+    `ours`: the repository has files of our format; otherwise every file is a plain manifest. `found`
+    are the objects of files that were read.
     """
 
     snapshot: Snapshot
@@ -119,8 +119,8 @@ class Layout:
         """The names of all environments and clusters: what files under values/ and patches/ may be
         called.
         """
-        said = {cluster.text("environment") for cluster in self.clusters.values()}
-        return frozenset({*self.clusters, *self.environments, *said} - {""})
+        environments = {cluster.text("environment") for cluster in self.clusters.values()}
+        return frozenset({*self.clusters, *self.environments, *environments} - {""})
 
     def place(self, pointer: Pointer, *, key: bool = False) -> Place:
         """Where the pointer's value stands (or its key), or as near to it as the file goes."""
@@ -138,7 +138,7 @@ class Layout:
         )
 
     def read(self, path: PurePosixPath) -> File:
-        """The file as one of ours; its syntax errors are told by `findings_of`."""
+        """The parsed file of our format; `findings_of` returns its syntax errors."""
         data = self.files.get(path)
         if data is None:
             return File("")
@@ -146,7 +146,7 @@ class Layout:
         return File(str(path), values[0] if values and isinstance(values[0], Mapping) else {})
 
     def objects(self, path: PurePosixPath) -> Objects:
-        """What the file holds for a cluster; each cluster asks for the same."""
+        """The objects of the file, cached for all clusters."""
         if (objects := self.found.get(path)) is None:
             objects = self.found[path] = parsed_objects.read(
                 str(path), self.files[path], self.snapshot.known
@@ -166,9 +166,9 @@ class Layout:
         return {path.stem: self.read(path) for path in paths}
 
 
-@lru_cache(maxsize=4)  # each cluster asks for it: base and head, and what a fix tries
+@lru_cache(maxsize=4)  # for each cluster: base and head, and candidates of a fix
 def read(snapshot: Snapshot) -> Layout:
-    """The layout of a snapshot: what is ignored is not in it."""
+    """The layout of a snapshot, without ignored files."""
     settings_path = PurePosixPath(SETTINGS)
     lines: list[str] = []
     if (own := snapshot.files.get(PurePosixPath(IGNORE_FILE))) is not None:
@@ -252,10 +252,10 @@ def _taint(taint: Mapping[str, Any]) -> Taint:
     )
 
 
-def _amounts(given: Any) -> tuple[tuple[str, int], ...]:
+def _amounts(amounts: Any) -> tuple[tuple[str, int], ...]:
     try:
         return tuple(
-            sorted(capacity.allocatable({"status": {"allocatable": _mapping(given)}}).items())
+            sorted(capacity.allocatable({"status": {"allocatable": _mapping(amounts)}}).items())
         )
     except ValueError:  # the schema complains of what is no quantity
         return ()

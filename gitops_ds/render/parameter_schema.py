@@ -62,8 +62,8 @@ def check(
         if not path and error.validator == "required":
             for name in sorted(set(error.validator_value) - instance.keys()):
                 message = (
-                    f"agent {agent} has no value for {name}; give it one under values/, or a "
-                    "default here"
+                    f"agent {agent} has no value for {name}; set it under values/, or a default "
+                    "here"
                 )
                 yield refusal(
                     "DS005", message, found.place(declared.schema.at("properties", name), key=True)
@@ -79,7 +79,7 @@ def check(
 
 
 def missing(declared: Parameters, resolved: Mapping[str, TracedTree]) -> frozenset[str]:
-    """Required parameters without a value; `check` tells of them."""
+    """Required parameters without a value; `check` returns findings for them."""
     required = declared.schema.value.get("required")
     return frozenset(
         name

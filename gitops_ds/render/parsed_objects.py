@@ -84,15 +84,16 @@ def _read(file: str, data: bytes) -> Objects:
                 if isinstance(one, ParsedObject):
                     drafts.append(one)
                 else:
-                    message = "this entry of the list is no object; it needs apiVersion and kind"
+                    message = "this list entry is not an object; apiVersion and kind are required"
                     findings.append(
                         refusal("DS005", message, parser.place(file, data, one.document, one.path))
                     )
         else:
             odd.append(document)
-    told = odd if drafts else [document for document in odd if _nearly(document.value)]
+    unexpected = odd if drafts else [document for document in odd if _nearly(document.value)]
     findings.extend(
-        _odd(document.value, parser.place(file, data, document.index, ())) for document in told
+        _odd(document.value, parser.place(file, data, document.index, ()))
+        for document in unexpected
     )
     fragments = () if drafts else [document for document in odd if _is_fragment(document.value)]
     findings.extend(
@@ -105,8 +106,8 @@ def _read(file: str, data: bytes) -> Objects:
 def is_news(objects: Objects) -> bool:
     """Whether they may be remembered and are not.
 
-    A file with findings must be read again, for they have places; one with secrets shall lie
-    nowhere else.
+    A file with findings is parsed again for their places; one with secrets must not be copied to
+    the cache.
     """
     return not (
         objects.remembered
@@ -120,21 +121,21 @@ def remember(objects: Objects) -> bytes | None:
     values back as they were.
     """
     try:
-        told = [
+        rows = [
             [one.base.document, list(one.base.path), content_hash.digest(one.body), one.body]
             for one in objects.drafts
         ]
-        written = orjson.dumps(told)
-        return written if orjson.loads(written) == told else None
+        written = orjson.dumps(rows)
+        return written if orjson.loads(written) == rows else None
     except orjson.JSONEncodeError:
         return None
 
 
 def _remembered(file: str, written: bytes) -> Objects:
-    told: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
+    rows: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
     found = (
         ParsedObject(body, Pointer(file, document, tuple(path)), digest=digest)
-        for document, path, digest, body in told
+        for document, path, digest, body in rows
     )
     return Objects(tuple(found), remembered=True)
 
@@ -185,10 +186,10 @@ def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | 
         yield ParsedObject(value, pointer)
         return
     kind = value["kind"].removesuffix("List")
-    said = {"apiVersion": value["apiVersion"], "kind": kind} if kind else {}
+    type_meta = {"apiVersion": value["apiVersion"], "kind": kind} if kind else {}
     for index, item in enumerate(items):
         at = Pointer(pointer.file, pointer.document, (*pointer.path, "items", index))
-        own = {**said, **item} if isinstance(item, Mapping) else None
+        own = {**type_meta, **item} if isinstance(item, Mapping) else None
         if own is not None and is_object(own):
             yield from _opened(own, at)
         else:
@@ -270,9 +271,9 @@ def _is_fragment(value: Any) -> bool:
 
 def _fragment(value: Any, place: Place) -> Finding:
     fields = ", ".join(map(str, list(value)[:3]))
-    advice = "complete it, or leave the file out with .gitopsdsignore"
+    advice = "complete it, or exclude the file with .gitopsdsignore"
     message = (
-        f"this is a part of an object ({fields}) without apiVersion and kind, and is not applied: "
+        f"this is a fragment of an object ({fields}) without apiVersion and kind, and is not applied: "
         f"{advice}"
     )
     return Finding("DS016", Severity.WARNING, message, place)
@@ -284,15 +285,15 @@ def _odd(value: Any, place: Place) -> Finding:
         for key in ("apiVersion", "kind")
         if not (isinstance(value, Mapping) and isinstance(value.get(key), str))
     ]
-    advice = "add it, or move what is not for Kubernetes to a file of its own"
+    advice = "add it, or move content that is not for Kubernetes to another file"
     return refusal("DS005", f"this document has no {' and no '.join(missing)}; {advice}", place)
 
 
 def _sops(place: Place) -> Finding:
     advice = (
-        "decrypt it outside of Git, keep the values in an external secret store, or leave the "
-        "file out with .gitopsdsignore"
+        "decrypt it outside of Git, keep the values in an external secret store, or exclude the "
+        "file with .gitopsdsignore"
     )
     return refusal(
-        "DS801", f"this file is encrypted by SOPS, and gitops-ds holds no keys: {advice}", place
+        "DS801", f"this file is encrypted by SOPS, and gitops-ds has no keys: {advice}", place
     )

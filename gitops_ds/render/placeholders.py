@@ -34,7 +34,7 @@ class PlaceholderScope:
     """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while
     references are resolved.
 
-    `silent` names have no value either, but somebody has been told already.
+    `silent` names have no value either, and have a finding already.
     """
 
     values: Mapping[str, TracedTree]

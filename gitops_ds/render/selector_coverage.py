@@ -1,7 +1,7 @@
 """Whether sets of nodes are disjoint and complete over all label combinations: exactly, not over
 today's nodes.
 
-Of each label key only so many values can be told apart: those that are mentioned, one that is not,
+Of each label key only a few values are distinguishable: the mentioned ones, one other,
 and the absence of the key. So a condition on a key is a set of such atoms (a bit mask), a term of
 ANDs is a box over the keys, and a set of nodes is a union of boxes. Looking for a node that is
 missed means cutting boxes off boxes until one is left that nothing covers; that box holds the
@@ -58,14 +58,14 @@ class Overlap:
 
 
 def terms_of_daemonset(body: Mapping[str, Any]) -> SelectorTerms:
-    """The nodes that a DaemonSet asks for."""
+    """The nodes that a DaemonSet selects."""
     for step in ("spec", "template", "spec"):
         body = _mapping(body.get(step))
     return terms_of(body)
 
 
 def terms_of(pod_spec: Mapping[str, Any]) -> SelectorTerms:
-    """The nodes that a pod template asks for: nodeSelector AND required node affinity.
+    """The nodes that a pod template selects: nodeSelector AND required node affinity.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an
     empty term takes no node.
@@ -176,7 +176,7 @@ def _number(text: str) -> int | None:
 
 
 class _Atoms:
-    """What can be told apart of each key that some terms mention: absence first, then values; an
+    """The distinguishable values of each key in some terms: absence first, then values; an
     atom is a bit.
     """
 
@@ -209,14 +209,15 @@ class _Atoms:
         return sum(1 << bit for bit, value in enumerate(values) if _holds(requirement, value))
 
     def witness(self, box: _Box) -> Witness:
-        """One node in the box; of a key that may be anything nothing is said."""
-        told = {
+        """A node in the box, without the keys of any value."""
+        constrained = {
             key: mask
             for key, mask in sorted(box.items())
             if mask != (1 << len(self.values[key])) - 1
         }
         first = {
-            key: self.values[key][(mask & -mask).bit_length() - 1] for key, mask in told.items()
+            key: self.values[key][(mask & -mask).bit_length() - 1]
+            for key, mask in constrained.items()
         }
         labels = {key: value for key, value in first.items() if value is not None}
         return Witness(labels, tuple(key for key in first if key not in labels))

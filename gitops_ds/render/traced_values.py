@@ -48,7 +48,7 @@ def trace(
 
 
 def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> TracedTree:
-    """The value as a tree; `setters` tells by its path (`path` is the value's own) who set a
+    """The value as a tree; `setters` maps a path (`path` is the value's own) to the origins of a
     scalar.
     """
     if isinstance(value, Mapping):

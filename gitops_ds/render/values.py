@@ -3,7 +3,7 @@ of the result.
 
 Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) <
 variant. A value replaces the whole parameter, mappings too: a parameter is one thing, read in one
-place and checked as one; merging would let a key that nobody sees any more live on below.
+place and checked as one; merging would keep hidden keys of lower layers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ValuesLayer:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What an agent can be told: names, the schema (empty: none), its defaults by name."""
+    """An agent's parameters: names, the schema (empty: none), its defaults by name."""
 
     names: frozenset[str]
     schema: File

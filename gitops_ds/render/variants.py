@@ -17,7 +17,7 @@ from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 from gitops_ds.render.traced_values import TracedTree
 
 DEFAULT = "default"
-# More terms than this nobody can read, and the scheduler walks them for every pod and node.
+# More terms are unreadable, and the scheduler evaluates them for every pod and node.
 MOST_TERMS = 16
 _BLOW_UP = 512
 
@@ -26,7 +26,7 @@ _BLOW_UP = 512
 class Variant:
     """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
 
-    `never`: its nodes get no pod, said and not forgotten. `absent`: this cluster has none of its
+    `never`: its nodes get no pod, on purpose. `absent`: this cluster has none of its
     pools. `at` points at the entry.
     """
 
@@ -64,7 +64,7 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             findings.append(
                 refusal(
                     "DS801",
-                    f"there are two variants {name}",
+                    f"duplicate variant {name}",
                     found.place(file.at("variants", index, "name")),
                 )
             )
@@ -77,8 +77,8 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
         absent = not own
         if own and terms is not None and not terms:
             message = (
-                f"variant {name} can never take a node: those before it take them all; put it "
-                "first, or narrow them"
+                f"variant {name} never selects a node: earlier variants select them all; move it "
+                "up, or narrow them"
             )
             findings.append(refusal("DS604", message, found.place(at)))
             absent = True
@@ -105,7 +105,7 @@ def nodes_of(
     nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts
 ) -> tuple[SelectorTerms, list[Finding]]:
     """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them
-    where nothing is said.
+    without a selection.
 
     A pool that only another cluster has is empty here; one that no cluster has is a finding.
     """
@@ -122,7 +122,7 @@ def nodes_of(
         if name not in everywhere:
             hint = (
                 layout.did_you_mean(name, everywhere)
-                or "; name it under `pools:` of a clusters/*.yaml"
+                or "; declare it under `pools:` of a clusters/*.yaml"
             )
             place = found.place(Pointer(at.file, at.document, (*at.path, "pool")))
             findings.append(refusal("DS802", f"there is no pool {name}{hint}", place))
@@ -148,7 +148,7 @@ def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerm
 
 def too_many(name: str, place: Place) -> Finding:
     """The finding for a variant whose affinity would be too long."""
-    advice = "give its nodes one pool label of their own"
+    advice = "give its nodes a common pool label"
     return refusal(
         "DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place
     )
@@ -190,7 +190,7 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
 
 
 def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """A copy of the mapping under the key, put in its place; a new one where there is none."""
+    """A copy of the mapping under the key, put in its place; a new one if it is missing."""
     old = parent.get(key)
     parent[key] = dict(old) if isinstance(old, dict) else {}
     child: dict[str, Any] = parent[key]

@@ -101,7 +101,7 @@ def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
         ("fluentbit", "version", "eu-1", None, "did you mean fluent-bit"),
         ("fluent-bit", "spec.nothing", "eu-1", None, "neither a parameter nor a field"),
         ("fluent-bit", "resources.limits.cpu", "eu-1", None, "nothing at limits.cpu"),
-        ("fluent-bit", "a[", "eu-1", None, "is no path"),
+        ("fluent-bit", "a[", "eu-1", None, "is not a valid path"),
         ("fluent-bit", "version", "eu1", None, "did you mean eu-1"),
         ("fluent-bit", "version", "", None, "choose one with --cluster"),
         (

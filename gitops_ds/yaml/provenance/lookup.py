@@ -18,8 +18,8 @@ KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "K
 
 
 def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
-    """Everything that set the value at `path`, the winner first: what is said of the value or its
-    nearest parent, else the base.
+    """All sources of the value at `path`, the effective one first: those of the value or its nearest
+    parent, else the base.
     """
     for length in range(len(path), -1, -1):
         found = origin.set_by.get(path[:length])
@@ -64,8 +64,6 @@ def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Pl
 
 
 def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:
-    """The files that a place can be shown in. What kustomize wrote is none of them: its
-    kustomization.yaml answers as a whole.
-    """
+    """The files for places. Output of kustomize is excluded: its place is the kustomization.yaml."""
     written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
     return {path: data for path, data in snapshot.files.items() if path not in written}
