@@ -194,9 +194,9 @@ async def _service(
     """The loop with warm caches: one image, then nothing."""
     ended: asyncio.Queue[Reconciled] = asyncio.Queue()
 
-    def emit(told: Event) -> None:
-        if isinstance(told, Reconciled):
-            ended.put_nowait(told)
+    def emit(event: Event) -> None:
+        if isinstance(event, Reconciled):
+            ended.put_nowait(event)
 
     where = address.parse(str(work), allow_local=True)
     async with (

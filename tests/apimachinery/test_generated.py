@@ -32,8 +32,9 @@ def test_no_script_of_the_target_takes_an_argument_that_the_target_does_not_give
     recipe = re.search(r"^schemas:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe
     scripts = re.findall(r"scripts/([\w-]+)$", recipe[1], re.MULTILINE)
-    assert scripts == ["schemas", "served", "go-types", "structure"]
+    assert scripts == ["settings-schema", "schemas", "served", "go-types", "structure"]
     for script in scripts:
         text = (ROOT / "scripts" / script).read_text()
         assert "sys.argv" not in text
-        assert "import modules" in text, "the versions are in one place"
+        if script != "settings-schema":
+            assert "import modules" in text, "the versions are in one place"
