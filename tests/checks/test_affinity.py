@@ -65,7 +65,7 @@ def test_a_node_selector_counts_as_well() -> None:
     gone = [{"key": "gpu", "operator": "DoesNotExist"}]
     assert told(daemonset(gone)) == []
     assert told(daemonset(gone, nodeSelector={"gpu": "yes"})) == [
-        "no node can meet all that is asked of its label gpu"
+        "no node can match all expressions on the label gpu"
     ]
 
 

@@ -176,7 +176,7 @@ def with_context(**context: Any) -> dict[str, Any]:
             ["the capability BPF"],
             ["the capability BPF", "capabilities that are not dropped"],
         ),
-        (with_context(runAsNonRoot=False), [], ["no runAsNonRoot"]),
+        (with_context(runAsNonRoot=False), [], ["runAsNonRoot is not set"]),
         (with_context(runAsUser=0), [], ["runAsUser 0"]),
         (
             with_context(seccompProfile={"type": "Unconfined"}),
@@ -185,7 +185,11 @@ def with_context(**context: Any) -> dict[str, Any]:
         ),
         (with_context(seLinuxOptions={"type": "spc_t"}), ["seLinuxOptions"], ["seLinuxOptions"]),
         (with_context(procMount="Unmasked"), ["procMount Unmasked"], ["procMount Unmasked"]),
-        (GOOD | {"securityContext": {}}, [], ["no runAsNonRoot", "no seccompProfile"]),
+        (
+            GOOD | {"securityContext": {}},
+            [],
+            ["runAsNonRoot is not set", "seccompProfile is not set"],
+        ),
         (
             GOOD
             | {
@@ -220,7 +224,7 @@ def test_the_namespace_says_which_level_it_enforces() -> None:
     message = violation.message
     assert (
         message
-        == "the namespace enforces baseline, and no pod can be made: it does not take hostPID"
+        == "the namespace enforces the level baseline, so that no pod can be created; violations: hostPID"
     )
 
 

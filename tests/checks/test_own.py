@@ -104,11 +104,11 @@ after: [{agent: cilium, sameNode: true}]
 }
 
 
-DEPLOY = 'variants[0].deploy is the text "Never", not always or never: did you mean "never"?'
-SOAK = 'stages[1].soak is the text "5 minutes": write a duration such as 30s, 5m, 2h, 14d or 1h30m'
-AT_RISK = (
-    'limits.atRisk.cluster is the text "lots": write a whole number from 0, or per cent such as 5%'
+DEPLOY = 'variants[0].deploy is the string "Never", not always or never: did you mean "never"?'
+SOAK = (
+    'stages[1].soak is the string "5 minutes": write a duration such as 30s, 5m, 2h, 14d or 1h30m'
 )
+AT_RISK = 'limits.atRisk.cluster is the string "lots": write a whole number from 0, or per cent such as 5%'
 
 
 def findings(file: str, text: str) -> list[str]:
@@ -140,7 +140,7 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
         (
             "gitops-ds.yaml",
             "version: v1\nkubernetes: [1.35]\n",
-            ["DS004 gitops-ds.yaml:2:14 kubernetes[0] must be a text, not the number 1.35"],
+            ["DS004 gitops-ds.yaml:2:14 kubernetes[0] must be a string, not the number 1.35"],
         ),
         (
             "gitops-ds.yaml",
@@ -162,7 +162,7 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
             "pools:\n  gpu: {nodes: ten, match: [{key: a}]}\n",
             [
                 (
-                    "DS004 clusters/a.yaml:2:16 pools.gpu.nodes must be a whole number, not the text "
+                    "DS004 clusters/a.yaml:2:16 pools.gpu.nodes must be an integer, not the string "
                     '"ten"'
                 )
             ],
@@ -185,7 +185,7 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
         (
             "agents/a/agent.yaml",
             "dependsOn: cilium\n",
-            ['DS004 agents/a/agent.yaml:1:12 dependsOn must be a list, not the text "cilium"'],
+            ['DS004 agents/a/agent.yaml:1:12 dependsOn must be a list, not the string "cilium"'],
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_images_come_from_the_registries_that_are_named(image: str, fine: bool) 
 def test_the_message_says_which_registries_are_allowed() -> None:
     ((_, message),) = told(ALLOWED, "quay.io/agent:1")
     assert message.endswith(
-        "none of the registries that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, "
+        "not from a registry that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, "
         "localhost:5000"
     )
 

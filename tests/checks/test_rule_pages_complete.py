@@ -70,7 +70,7 @@ def test_no_page_is_of_a_rule_that_is_gone() -> None:
 def test_what_reading_files_tells_is_explained_in_a_sentence() -> None:
     assert (
         explained("src001")
-        == "SRC001: a symbolic link is not followed: put the file itself there (docs/rules.md, "
+        == "SRC001: a symbolic link is not followed: replace it by the file (docs/rules.md, "
         "Reading files)\n"
     )
     with pytest.raises(click.UsageError, match="no such rule"):

@@ -192,7 +192,7 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
 def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
     found = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
     assert left(found) == ["DS418", *BOTH, "DS902"]
-    assert "DS418 is refused here" in messages(found)[0]
+    assert "DS418 is blocking" in messages(found)[0]
     names = frozenset(report.fingerprints(found.findings))
     assert left(found, baseline=names) == ["DS418", "DS902"]
 
@@ -216,7 +216,7 @@ def test_what_is_left_alone_is_kept_with_its_reason() -> None:
 def test_the_place_of_a_fault_is_where_it_is_written() -> None:
     annotated = checked({"a.yaml": agent("DS501=it was privileged")})
     assert messages(annotated) == [
-        "a.yaml:7:38: DS501 has nothing against this any more: remove it"
+        "a.yaml:7:38: the suppression of DS501 matches no finding: remove it"
     ]
     commented = checked({"a.yaml": agent(comment=" # gitops-ds: ignore DS504")})
     assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:17:25"]

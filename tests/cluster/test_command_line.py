@@ -296,7 +296,7 @@ def test_a_priority_that_the_cluster_has_not_got_is_an_error_of_a_check_that_loo
     at.write("agent.yaml", agent(space, priorityClassName="no-such-class"))
     assert "DS313" not in at.run("check").out
     looked = at.run("check", "--live")
-    assert (looked.code, "error DS313: there is no PriorityClass no-such-class" in looked.out) == (
+    assert (looked.code, "error DS313: PriorityClass no-such-class not found" in looked.out) == (
         1,
         True,
     ), looked.out

@@ -166,8 +166,8 @@ def test_configuration_under_another_name_restarts_and_blocks_the_way_back(chang
     text = change.check().stdout
     assert "restarts for its configuration: ConfigMap settings-1 -> settings-2\n" in text
     assert (
-        "way back: the pods that run now need ConfigMap logging/settings-1, which this change "
-        "takes away" in text
+        "way back: the running pods need ConfigMap logging/settings-1, which this change "
+        "removes" in text
     )
     (group,) = change.told()["changes"]
     (agent,) = (one for one in group["changes"] if one["object"]["kind"] == "DaemonSet")

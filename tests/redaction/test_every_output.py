@@ -267,7 +267,7 @@ def test_what_only_speaks_of_secrets_stays(harmless: Mapping[str, Any]) -> None:
         "--token must be given with --server",
         "webhook: the delivery of github was refused",
         "Secret default/keys: its owner is another",
-        "the option web.password holds what looks like a secret",
+        "the option web.password looks like a secret",
         "basic authentication failed; bearer token expected",
         "secret: not found",
     ],

@@ -155,7 +155,7 @@ def about(**more: Any) -> ReportContext:
     page = "# DS202: one budget\n\nWhy it matters.\n\n## Wrong\n"
     known = {
         "DS202": RuleText(
-            "DS202", "maxSurge comes with maxUnavailable 0", Severity.ERROR, refused=True, page=page
+            "DS202", "maxSurge requires maxUnavailable 0", Severity.ERROR, refused=True, page=page
         )
     }
     return ReportContext(**{"version": "1.2.3", "rules": known, **more})

@@ -74,7 +74,7 @@ def test_github_says_where_and_what() -> None:
     )
     assert github.as_commands(made.report(found, root="fleet"), made.about()) == (
         "::error file=fleet/agents/agent/daemonset.yaml,line=3,endLine=3,col=5,endColumn=9,"
-        "title=DS202 maxSurge comes with maxUnavailable 0::DaemonSet logging/agent: 100%25, no: "
+        "title=DS202 maxSurge requires maxUnavailable 0::DaemonSet logging/agent: 100%25, no: "
         "really%0AFix: take 0\n"
     )
 

@@ -80,12 +80,12 @@ def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict
             finding(
                 object=SECRET,
                 path=("data", "pin"),
-                message='must be a text, not the number 12: write "12"',
+                message='must be a string, not the number 12: write "12"',
             ),
             secret(data={"pin": 12}),
         ),
         (
-            finding(path=ENV, message='must be a text, not the number 12: write "12"'),
+            finding(path=ENV, message='must be a string, not the number 12: write "12"'),
             agent(name="PIN_TOKEN", value=12),
         ),
     ],

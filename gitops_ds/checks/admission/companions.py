@@ -24,13 +24,13 @@ def missing(body: Body) -> Iterator[Violation]:
     """DS005: what an object can't do without."""
     metadata = section(body.get("metadata"))
     if metadata.get("name") == "":
-        yield Violation(("metadata", "name"), "the name is empty: it is required")
+        yield Violation(("metadata", "name"), "name is required and must not be empty")
     for index, owner in enumerate(items(metadata.get("ownerReferences"))):
         for field in ("apiVersion", "kind", "name", "uid"):
             if owner.get(field) == "":
                 yield Violation(
                     ("metadata", "ownerReferences", index, field),
-                    f"{field} is empty: it is required",
+                    f"{field} is required and must not be empty",
                 )
     look = _MISSING.get(str(body.get("kind")))
     if look:
@@ -41,16 +41,17 @@ def values(body: Body) -> Iterator[Violation]:
     """DS006: values that a field does not take, alone or beside another."""
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
-        yield Violation(("metadata", "uid"), "a uid means one object of one cluster: remove it")
+        yield Violation(("metadata", "uid"), "uid identifies an object of one cluster: remove it")
     if (version := metadata.get("resourceVersion")) and not (
         version.isascii() and version.isdigit()
     ):
         yield Violation(
-            ("metadata", "resourceVersion"), f'"{version}" is no version of an object: remove it'
+            ("metadata", "resourceVersion"),
+            f'"{version}" is not a valid resource version: remove it',
         )
     # The API server counts the generations of workloads itself.
     if (metadata.get("generation") or 0) < 0 and body.get("kind") in _UNCOUNTED:
-        yield Violation(("metadata", "generation"), "the generation is below 0: remove it")
+        yield Violation(("metadata", "generation"), "generation must not be negative: remove it")
     look = _VALUES.get(str(body.get("kind")))
     if look:
         yield from look(body)
@@ -62,48 +63,48 @@ def _missing_of_service(body: Body) -> Iterator[Violation]:
     if spec.get("type") == "ExternalName":
         if not str(spec.get("externalName") or "").removesuffix("."):
             yield Violation(
-                ("spec", "externalName"), "a Service of type ExternalName needs an externalName"
+                ("spec", "externalName"), "a Service of type ExternalName requires externalName"
             )
     elif not ports and not _headless(spec):
         yield Violation(
-            ("spec", "ports"), "a Service needs ports; without any it is headless: clusterIP: None"
+            ("spec", "ports"), "a Service requires ports, or clusterIP: None for a headless Service"
         )
     for index, port in enumerate(ports):
         if len(ports) > 1 and not port.get("name"):
-            yield Violation(("spec", "ports", index), "of several ports each needs a name")
+            yield Violation(("spec", "ports", index), "each of several ports requires a name")
 
 
 def _missing_of_role(body: Body) -> Iterator[Violation]:
     for index, rule in enumerate(items(body.get("rules"))):
         place = ("rules", index)
         if not rule.get("verbs"):
-            yield Violation((*place, "verbs"), "the rule needs verbs")
+            yield Violation((*place, "verbs"), "the rule requires verbs")
         if not rule.get("nonResourceURLs"):
             for field in ("apiGroups", "resources"):
                 if not rule.get(field):
                     yield Violation(
                         (*place, field),
-                        "the rule needs "
-                        f"{field}{' (the core group is an empty text)' * (field == 'apiGroups')}",
+                        f"the rule requires {field}"
+                        f"{' (the core group is an empty string)' * (field == 'apiGroups')}",
                     )
     if (aggregation := body.get("aggregationRule")) is not None and not aggregation.get(
         "clusterRoleSelectors"
     ):
-        yield Violation(("aggregationRule",), "aggregationRule needs clusterRoleSelectors")
+        yield Violation(("aggregationRule",), "aggregationRule requires clusterRoleSelectors")
 
 
 def _missing_of_binding(body: Body) -> Iterator[Violation]:
     if section(body.get("roleRef")).get("name") == "":
-        yield Violation(("roleRef", "name"), "the role has no name")
+        yield Violation(("roleRef", "name"), "the name of the role is required")
     for index, one in enumerate(items(body.get("subjects"))):
         if one.get("name") == "":
-            yield Violation(("subjects", index, "name"), "the subject has no name")
+            yield Violation(("subjects", index, "name"), "the name of the subject is required")
 
 
 def _missing_of_account(body: Body) -> Iterator[Violation]:
     for index, one in enumerate(items(body.get("secrets"))):
         if one.get("name") is None:
-            yield Violation(("secrets", index), "the secret has no name")
+            yield Violation(("secrets", index), "the name of the secret is required")
 
 
 def _headless(spec: Spec) -> bool:
@@ -117,14 +118,16 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     kind = spec.get("type") or "ClusterIP"
     if kind in _EXTERNAL and _headless(spec):
-        yield Violation(("spec", "clusterIP"), f"clusterIP None does not go with type {kind}")
+        yield Violation(("spec", "clusterIP"), f"clusterIP None is not allowed with type {kind}")
     if kind == "ExternalName":
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(field):
-                yield Violation(("spec", field), f"a Service of type ExternalName takes no {field}")
+                yield Violation(
+                    ("spec", field), f"{field} is not allowed in a Service of type ExternalName"
+                )
         name = str(spec.get("externalName") or "").removesuffix(".")
         if name and not object_names.subdomain(name):
-            yield Violation(("spec", "externalName"), f'"{name}" is no name of a host')
+            yield Violation(("spec", "externalName"), f'"{name}" is not a valid host name')
     yield from _service_ports(spec, kind)
     yield from _service_addresses(spec, kind)
     if kind != "LoadBalancer":
@@ -134,21 +137,19 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
             "allocateLoadBalancerNodePorts",
         ):
             if spec.get(field) not in (None, []):
-                yield Violation(
-                    ("spec", field), f"{field} goes with type LoadBalancer, not with {kind}"
-                )
+                yield Violation(("spec", field), f"{field} requires type LoadBalancer, not {kind}")
     reachable = kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
     if spec.get("externalTrafficPolicy") and not reachable:
         yield Violation(
             ("spec", "externalTrafficPolicy"),
-            "externalTrafficPolicy is for Services that are reached from outside",
+            "externalTrafficPolicy requires a Service that is reachable from outside",
         )
     if spec.get("healthCheckNodePort") and not (
         kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     ):
         yield Violation(
             ("spec", "healthCheckNodePort"),
-            "healthCheckNodePort needs type LoadBalancer and externalTrafficPolicy: Local",
+            "healthCheckNodePort requires type LoadBalancer and externalTrafficPolicy: Local",
         )
     families = spec.get("ipFamilies") or ()
     if len(set(families)) < len(families) or (
@@ -156,13 +157,13 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
     ):
         yield Violation(
             ("spec", "ipFamilies"),
-            "each family once, and two of them with ipFamilyPolicy PreferDualStack or "
+            "ipFamilies must be unique; two of them require ipFamilyPolicy PreferDualStack or "
             "RequireDualStack",
         )
     if (spread := spec.get("trafficDistribution")) is not None and spread not in _SPREADS:
         yield Violation(
             ("spec", "trafficDistribution"),
-            f'trafficDistribution is "{spread}": write {", ".join(_SPREADS)}',
+            f'trafficDistribution is "{spread}": must be one of {", ".join(_SPREADS)}',
         )
     seconds = section(section(spec.get("sessionAffinityConfig")).get("clientIP")).get(
         "timeoutSeconds"
@@ -174,7 +175,7 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
     ):
         yield Violation(
             ("spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"),
-            f"{seconds} s: write 1 to 86400",
+            f"{seconds} s: must be between 1 and 86400 s",
         )
 
 
@@ -192,21 +193,21 @@ def _service_ports(spec: Spec, kind: str) -> Iterator[Violation]:
         if target not in (None, 0, "") and (problem := containers.wrong_port(target)):
             yield Violation((*place, "targetPort"), problem)
         if name and name in names:
-            yield Violation((*place, "name"), f'the name "{name}" is here a second time')
+            yield Violation((*place, "name"), f'the name "{name}" is duplicated')
         names.add(name)
         on_node = port.get("nodePort") or 0
         if on_node and kind == "ClusterIP":
-            yield Violation((*place, "nodePort"), "nodePort does not go with type ClusterIP")
+            yield Violation((*place, "nodePort"), "nodePort is not allowed with type ClusterIP")
         if on_node and (protocol, on_node) in on_nodes:
-            yield Violation((*place, "nodePort"), f"{protocol} {on_node} is here a second time")
+            yield Violation((*place, "nodePort"), f"{protocol} {on_node} is duplicated")
         on_nodes.add((protocol, on_node))
         if (protocol, port.get("port")) in numbers:
-            yield Violation(place, f"{protocol} {port.get('port')} is here a second time")
+            yield Violation(place, f"{protocol} {port.get('port')} is duplicated")
         numbers.add((protocol, port.get("port")))
         if (protocol := port.get("appProtocol")) is not None and not object_names.qualified(
             protocol
         ):
-            yield Violation((*place, "appProtocol"), f'"{protocol}" is no name of a protocol')
+            yield Violation((*place, "appProtocol"), f'"{protocol}" is not a valid protocol name')
 
 
 def _service_addresses(spec: Spec, kind: str) -> Iterator[Violation]:
@@ -217,20 +218,20 @@ def _service_addresses(spec: Spec, kind: str) -> Iterator[Violation]:
             *((("spec", "clusterIPs", at), one) for at, one in enumerate(several)),
         ]:
             if one not in ("", "None") and not pods.is_address(one):
-                yield Violation(place, f'"{one}" is no IP address, and not None')
+                yield Violation(place, f'"{one}" is neither an IP address nor None')
         if several and several[0] != own and (own or len(several) > 2):
             yield Violation(("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP")
     for index, one in enumerate(spec.get("externalIPs") or ()):
         if not pods.is_address(one or "") or not _from_outside(one):
             yield Violation(
                 ("spec", "externalIPs", index),
-                f'"{one}" is no address that can be reached from outside',
+                f'"{one}" is not an address that is reachable from outside',
             )
     for index, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         if not _is_range(str(one or "").strip()):
             yield Violation(
                 ("spec", "loadBalancerSourceRanges", index),
-                f'"{one}" is no range of addresses, such as 10.0.0.0/8',
+                f'"{one}" is not a valid CIDR, such as 10.0.0.0/8',
             )
 
 
@@ -257,12 +258,12 @@ def _values_of_role(body: Body) -> Iterator[Violation]:
             if body.get("kind") == "Role":
                 yield Violation(
                     ("rules", index, "nonResourceURLs"),
-                    "a Role knows no nonResourceURLs: write a ClusterRole",
+                    "nonResourceURLs are not allowed in a Role: use a ClusterRole",
                 )
             if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
                 yield Violation(
                     ("rules", index),
-                    "a rule is about resources or about nonResourceURLs: make two of it",
+                    "a rule must have either resources or nonResourceURLs: split it in two",
                 )
     for index, one in enumerate(
         items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))
@@ -274,12 +275,12 @@ def _values_of_binding(body: Body) -> Iterator[Violation]:
     role = section(body.get("roleRef"))
     if role.get("apiGroup") not in (None, "", _GROUP):
         yield Violation(
-            ("roleRef", "apiGroup"), f'the group of roles is {_GROUP}, not "{role["apiGroup"]}"'
+            ("roleRef", "apiGroup"), f'apiGroup must be {_GROUP}, not "{role["apiGroup"]}"'
         )
     if body.get("kind") == "ClusterRoleBinding" and role.get("kind") == "Role":
         yield Violation(
             ("roleRef", "kind"),
-            "a ClusterRoleBinding gives a ClusterRole: for a Role write a RoleBinding",
+            "a ClusterRoleBinding requires a ClusterRole: use a RoleBinding for a Role",
         )
     for index, one in enumerate(items(body.get("subjects"))):
         group, wanted = one.get("apiGroup"), "" if one.get("kind") == "ServiceAccount" else _GROUP
@@ -297,12 +298,12 @@ def _values_of_priority(body: Body) -> Iterator[Violation]:
         if _SYSTEM.get(name) != value or body.get("globalDefault"):
             yield Violation(
                 ("metadata", "name"),
-                f'"{name}": names that begin with system- are Kubernetes\' own',
+                f'"{name}": names with the prefix system- are reserved for Kubernetes',
             )
     elif isinstance(value, int) and value > _NAMED_AT_MOST:
         yield Violation(
             ("value",),
-            f"{value} is more than {_NAMED_AT_MOST}, the most that a class of one's own can have",
+            f"{value} is more than {_NAMED_AT_MOST}, the highest value of a user-defined class",
         )
 
 
@@ -310,13 +311,13 @@ def _values_of_config(body: Body) -> Iterator[Violation]:
     texts, blobs = section(body.get("data")), section(body.get("binaryData"))
     for key in texts:
         if key in blobs:
-            yield Violation(("data", key), f'"{key}" is in binaryData too')
+            yield Violation(("data", key), f'"{key}" is also in binaryData')
     size = sum(len((text or "").encode()) for text in texts.values()) + sum(
         len(blob or "") * 3 // 4 for blob in blobs.values()
     )
     if size > _BYTES_AT_MOST + 2 * len(blobs):
         yield Violation(
-            ("data",), f"the ConfigMap holds {size:,} bytes: at most {_BYTES_AT_MOST:,} are taken"
+            ("data",), f"the ConfigMap has {size:,} bytes: at most {_BYTES_AT_MOST:,} are allowed"
         )
 
 
@@ -324,7 +325,7 @@ def _values_of_daemonset(body: Body) -> Iterator[Violation]:
     spec = section(body.get("spec"))
     for field in ("minReadySeconds", "revisionHistoryLimit"):
         if (spec.get(field) or 0) < 0:
-            yield Violation(("spec", field), f"{field} is {spec[field]}: it can't be below 0")
+            yield Violation(("spec", field), f"{field} is {spec[field]}: must not be negative")
     yield from pods.selector(("spec", "selector"), spec.get("selector"))
 
 

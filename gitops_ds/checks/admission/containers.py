@@ -35,20 +35,20 @@ def missing(body: Body) -> Iterator[Violation]:
     for way, container in containers(body):
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
-                yield Violation((*way, field), f"the container has no {field}")
+                yield Violation((*way, field), f"{field} of the container is required")
         if "env" in container or "envFrom" in container:
             yield from _missing_of_variables(way, container)
         for place, handler in _handlers(way, container):
             if not any(handler.get(one) is not None for one in _HANDLERS):
                 yield Violation(
-                    place, f"{place[-1]} does nothing: give it one of {', '.join(_HANDLERS[:4])}"
+                    place, f"{place[-1]} has no handler: set one of {', '.join(_HANDLERS[:4])}"
                 )
             elif (command := handler.get("exec")) is not None and not command.get("command"):
-                yield Violation((*place, "exec"), "exec needs a command")
+                yield Violation((*place, "exec"), "exec requires a command")
         for field, place_of in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
             for index, mount in enumerate(container.get(field) or ()):
                 if mount and (mount.get("name") == "" or mount.get(place_of) == ""):
-                    yield Violation((*way, field, index), f"a mount needs a name and a {place_of}")
+                    yield Violation((*way, field, index), f"a mount requires name and {place_of}")
         if context := container.get("securityContext"):
             for field in ("seccompProfile", "appArmorProfile"):
                 yield from missing_of_profile((*way, "securityContext"), context, field)
@@ -57,15 +57,13 @@ def missing(body: Body) -> Iterator[Violation]:
 def _missing_of_variables(way: Path, container: Spec) -> Iterator[Violation]:
     for index, one in enumerate(items(container.get("env"))):
         if one.get("name") == "":
-            yield Violation((*way, "env", index, "name"), "the variable has no name")
+            yield Violation((*way, "env", index, "name"), "the name of the variable is required")
         source = one.get("valueFrom")
         if source is None:
             continue
         place = (*way, "env", index, "valueFrom")
         if not any(source.get(field) is not None for field in _SOURCES):
-            yield Violation(
-                place, f"valueFrom names no source: give it one of {', '.join(_SOURCES[:4])}"
-            )
+            yield Violation(place, f"valueFrom has no source: set one of {', '.join(_SOURCES[:4])}")
         for field, keys in (
             ("configMapKeyRef", ("name", "key")),
             ("secretKeyRef", ("name", "key")),
@@ -75,15 +73,15 @@ def _missing_of_variables(way: Path, container: Spec) -> Iterator[Violation]:
             if (reference := source.get(field)) is not None:
                 for key in keys:
                     if not reference.get(key):
-                        yield Violation((*place, field), f"{field} needs a {key}")
+                        yield Violation((*place, field), f"{field} requires a {key}")
     for index, one in enumerate(items(container.get("envFrom"))):
         place = (*way, "envFrom", index)
         named = [field for field in ("configMapRef", "secretRef") if one.get(field) is not None]
         if not named:
-            yield Violation(place, "envFrom names no source: give it a configMapRef or a secretRef")
+            yield Violation(place, "envFrom has no source: set configMapRef or secretRef")
         for field in named:
             if not one[field].get("name"):
-                yield Violation((*place, field), f"{field} needs a name")
+                yield Violation((*place, field), f"{field} requires a name")
 
 
 def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
@@ -92,12 +90,12 @@ def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violati
     if profile is None:
         return
     if not profile.get("type"):
-        yield Violation((*way, field), f"{field} needs a type")
+        yield Violation((*way, field), f"{field} requires a type")
     file = profile.get("localhostProfile")
     if profile.get("type") == "Localhost" and (
         file is None or (field == "appArmorProfile" and not file.strip())
     ):
-        yield Violation((*way, field), "the type Localhost needs a localhostProfile")
+        yield Violation((*way, field), "type Localhost requires a localhostProfile")
 
 
 def _handlers(way: Path, container: Spec) -> Iterator[tuple[Path, Spec]]:
@@ -147,9 +145,9 @@ def _variables(way: Path, container: Spec) -> Iterator[Violation]:
         place = (*way, "env", index, "valueFrom")
         given = [field for field in _SOURCES if source.get(field) is not None]
         if given and one.get("value"):
-            yield Violation(place, "a variable has a value or a valueFrom, not both")
+            yield Violation(place, "a variable must have either value or valueFrom, not both")
         elif len(given) > 1:
-            yield Violation(place, f"valueFrom has {' and '.join(given)}: it takes one of them")
+            yield Violation(place, f"valueFrom has {' and '.join(given)}: only one is allowed")
         if reference := source.get("fieldRef"):
             yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
         if reference := source.get("resourceFieldRef"):
@@ -158,7 +156,7 @@ def _variables(way: Path, container: Spec) -> Iterator[Violation]:
         if one.get("configMapRef") is not None and one.get("secretRef") is not None:
             yield Violation(
                 (*way, "envFrom", index),
-                "envFrom has configMapRef and secretRef: it takes one of them",
+                "envFrom has configMapRef and secretRef: only one is allowed",
             )
 
 
@@ -208,7 +206,7 @@ def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterato
     if (reference.get("apiVersion") or "v1") != "v1":
         yield Violation(
             (*place, "apiVersion"),
-            f'the fields of a pod are those of v1, not of "{reference["apiVersion"]}"',
+            f'apiVersion of a fieldRef must be v1, not "{reference["apiVersion"]}"',
         )
     elif part := _SUBSCRIPT.match(path):
         key = part[2].lower() if part[1] == "metadata.annotations" else part[2]
@@ -217,13 +215,13 @@ def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterato
         ):
             yield Violation(
                 (*place, "fieldPath"),
-                f"\"{path}\" names no field: write metadata.labels['KEY'] or "
+                f"\"{path}\" is not a field: use metadata.labels['KEY'] or "
                 "metadata.annotations['KEY']",
             )
     elif path and path not in fields:
         yield Violation(
             (*place, "fieldPath"),
-            f'"{path}" can\'t be asked for here: only {", ".join(sorted(fields))}',
+            f'"{path}" is not available here: use one of {", ".join(sorted(fields))}',
         )
 
 
@@ -237,8 +235,7 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
     ):
         yield Violation(
             (*place, "resource"),
-            f'"{resource}" is no resource of a container: write limits.cpu, requests.memory and '
-            "the like",
+            f'"{resource}" is not a container resource: use limits.cpu, requests.memory and so on',
         )
     try:
         divisor = quantities.canonical(reference.get("divisor") or 0)
@@ -247,14 +244,16 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
         return
     if divisor != "0" and divisor not in (("1", "1m") if resource.endswith(".cpu") else _DIVISORS):
         known = "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
-        yield Violation((*place, "divisor"), f"the divisor of {resource} is {known}, not {divisor}")
+        yield Violation(
+            (*place, "divisor"), f"the divisor of {resource} must be {known}, not {divisor}"
+        )
 
 
 def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
     name = str(place[-1])
     given = [one for one in _HANDLERS if handler.get(one) is not None]
     if len(given) > 1:
-        yield Violation(place, f"{name} has {' and '.join(given)}: it takes one of them")
+        yield Violation(place, f"{name} has {' and '.join(given)}: only one is allowed")
     for one in ("httpGet", "tcpSocket", "grpc"):
         port = section(handler.get(one)).get("port")
         if port is not None and (problem := wrong_port(port, named=one != "grpc")):
@@ -263,7 +262,7 @@ def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
         if not _HEADER.match(str(header.get("name") or "")):
             yield Violation(
                 (*place, "httpGet", "httpHeaders", index, "name"),
-                f'"{header.get("name")}" is no name of a header',
+                f'"{header.get("name")}" is not a valid header name',
             )
     if name in _PROBES:
         yield from _counts_of_probe(place, handler)
@@ -275,28 +274,30 @@ _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
 def _counts_of_probe(place: Path, probe: Spec) -> Iterator[Violation]:
     for field in _COUNTS:
         if (probe.get(field) or 0) < 0:
-            yield Violation((*place, field), f"{field} is {probe[field]}: it can't be below 0")
+            yield Violation((*place, field), f"{field} is {probe[field]}: must not be negative")
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and place[-1] == "readinessProbe":
         yield Violation(
             (*place, "terminationGracePeriodSeconds"),
-            "a readinessProbe ends nothing: remove terminationGracePeriodSeconds",
+            "terminationGracePeriodSeconds is not allowed in a readinessProbe: remove it",
         )
     elif grace is not None and grace <= 0:
         yield Violation(
             (*place, "terminationGracePeriodSeconds"),
-            f"terminationGracePeriodSeconds is {grace}: it must be above 0",
+            f"terminationGracePeriodSeconds is {grace}: must be greater than 0",
         )
 
 
 def wrong_port(port: Any, *, named: bool = True) -> str:
     """What is wrong with a port that is meant by number or name; empty if nothing."""
     if isinstance(port, int):
-        return "" if 0 < port < 65536 else f"{port} is no port: write a number from 1 to 65535"
+        return (
+            "" if 0 < port < 65536 else f"{port} is not a valid port: must be between 1 and 65535"
+        )
     return (
         ""
         if named and object_names.port_name(str(port))
-        else f'"{port}" is neither a port nor the name of one'
+        else f'"{port}" is neither a port number nor a port name'
     )
 
 
@@ -309,36 +310,34 @@ def _only_in_those_that_run_on(way: Path, container: Spec) -> Iterator[Violation
     for field in (*_PROBES, "lifecycle"):
         if container.get(field) is not None:
             yield Violation(
-                (*way, field), f"an init container takes {field} only with restartPolicy: Always"
+                (*way, field), f"{field} of an init container requires restartPolicy: Always"
             )
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         if policy.get("restartPolicy") == "RestartContainer":
             yield Violation(
                 (*way, "resizePolicy", index),
-                "an init container is not started again: write restartPolicy: NotRequired",
+                "an init container is not restarted: set restartPolicy: NotRequired",
             )
 
 
 def _restarts(way: Path, container: Spec) -> Iterator[Violation]:
     rules = items(container.get("restartPolicyRules"))
     if rules and container.get("restartPolicy") is None:
-        yield Violation(
-            (*way, "restartPolicyRules"), "restartPolicyRules need a restartPolicy beside them"
-        )
+        yield Violation((*way, "restartPolicyRules"), "restartPolicyRules require a restartPolicy")
     if len(rules) > 20:
         yield Violation(
-            (*way, "restartPolicyRules"), f"{len(rules)} rules are too many: at most 20"
+            (*way, "restartPolicyRules"), f"too many rules ({len(rules)}): at most 20 are allowed"
         )
     for index, rule in enumerate(rules):
         if rule.get("exitCodes") is None:
-            yield Violation((*way, "restartPolicyRules", index), "the rule needs exitCodes")
+            yield Violation((*way, "restartPolicyRules", index), "the rule requires exitCodes")
     resources = set[str]()
     for index, policy in enumerate(items(container.get("resizePolicy"))):
         name = str(policy.get("resourceName"))
         if name not in ("cpu", "memory") or name in resources:
             yield Violation(
                 (*way, "resizePolicy", index),
-                f'"{name}" can\'t be resized here: only cpu and memory, each once',
+                f'"{name}" cannot be resized: only cpu and memory are allowed, each once',
             )
         resources.add(name)
 
@@ -352,7 +351,7 @@ def _ports(way: Path, container: Spec) -> Iterator[Violation]:
             ):
                 yield Violation(
                     (*way, "ports", index, field),
-                    f"{number} is no port: write a number from 1 to 65535",
+                    f"{number} is not a valid port: must be between 1 and 65535",
                 )
 
 
@@ -370,22 +369,22 @@ def _mounts(way: Path, container: Spec) -> Iterator[Violation]:
             if path and (problem := wrong_descent(path)):
                 yield Violation((*place, field), problem)
         if all(below.values()):
-            yield Violation(place, "a mount has a subPath or a subPathExpr, not both")
+            yield Violation(place, "a mount must have either subPath or subPathExpr, not both")
         spread = mount.get("mountPropagation")
         if spread == "Bidirectional" and not privileged:
             yield Violation(
                 (*place, "mountPropagation"),
-                "mountPropagation Bidirectional is for privileged containers only",
+                "mountPropagation Bidirectional requires a privileged container",
             )
         if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
             if not mount.get("readOnly"):
                 yield Violation(
-                    (*place, "recursiveReadOnly"), "recursiveReadOnly needs readOnly: true"
+                    (*place, "recursiveReadOnly"), "recursiveReadOnly requires readOnly: true"
                 )
             if spread not in (None, "None"):
                 yield Violation(
                     (*place, "recursiveReadOnly"),
-                    f"recursiveReadOnly and mountPropagation {spread} exclude each other",
+                    f"recursiveReadOnly and mountPropagation {spread} are mutually exclusive",
                 )
 
 
@@ -393,7 +392,7 @@ def wrong_descent(path: str) -> str:
     """What is wrong with a path that must stay below where it starts; empty if nothing."""
     if path.startswith("/"):
         return f'"{path}" must be relative'
-    return f'"{path}" must not lead up with ".."' if ".." in path.split("/") else ""
+    return f'"{path}" must not contain ".."' if ".." in path.split("/") else ""
 
 
 def users(place: Path, context: Spec, fields: Iterable[str]) -> Iterator[Violation]:
@@ -409,7 +408,7 @@ def wrong_user(number: int) -> str:
     return (
         ""
         if 0 <= number <= _USER_AT_MOST
-        else f"{number} is no user or group: a number from 0 to {_USER_AT_MOST}"
+        else f"{number} is not a valid user or group ID: must be between 0 and {_USER_AT_MOST}"
     )
 
 
@@ -426,13 +425,13 @@ def profiles(place: Path, context: Spec) -> Iterator[Violation]:
         if profile.get("type") != "Localhost":
             yield Violation(
                 where,
-                f"a localhostProfile goes with the type Localhost, not with {profile.get('type')}",
+                f"localhostProfile requires type Localhost, not {profile.get('type')}",
             )
         elif field == "seccompProfile" and (problem := wrong_descent(file)):
             yield Violation(where, problem)
         elif field == "appArmorProfile" and (file != file.strip() or len(file.encode()) > 4095):
             yield Violation(
-                where, "the name of the profile has blanks around it, or more than 4,095 bytes"
+                where, "the profile name must not have surrounding spaces or more than 4,095 bytes"
             )
 
 
@@ -442,18 +441,18 @@ def _privileges(place: Path, context: Spec, spec: Spec) -> Iterator[Violation]:
         if context.get("privileged"):
             yield Violation(
                 (*place, "allowPrivilegeEscalation"),
-                "a privileged container can't have allowPrivilegeEscalation: false",
+                "allowPrivilegeEscalation: false is not allowed in a privileged container",
             )
         if "CAP_SYS_ADMIN" in added:
             yield Violation(
                 (*place, "allowPrivilegeEscalation"),
-                "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN exclude each "
-                "other",
+                "allowPrivilegeEscalation: false and the capability CAP_SYS_ADMIN are mutually "
+                "exclusive",
             )
     mount = context.get("procMount")
     if mount == "Unmasked" and spec.get("hostUsers") is not False:
         yield Violation(
-            (*place, "procMount"), "procMount Unmasked needs hostUsers: false in the pod"
+            (*place, "procMount"), "procMount Unmasked requires hostUsers: false in the pod"
         )
 
 
@@ -477,7 +476,7 @@ _NOT_OF_WINDOWS: Final = (
 def _not_of_windows(place: Path, context: Spec) -> Iterator[Violation]:
     for field in _NOT_OF_WINDOWS:
         if context.get(field) is not None:
-            yield Violation((*place, field), f"{field} can't be set in a pod for Windows")
+            yield Violation((*place, field), f"{field} must not be set in a pod for Windows")
 
 
 def _files_of_variables(way: Path, container: Spec, spec: Spec) -> Iterator[Violation]:
@@ -492,5 +491,5 @@ def _files_of_variables(way: Path, container: Spec, spec: Spec) -> Iterator[Viol
             if next((volume.get("emptyDir") for volume in volumes), None) is None:
                 yield Violation(
                     (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"),
-                    f'"{name}" is no emptyDir of the pod',
+                    f'"{name}" is not an emptyDir volume of the pod',
                 )

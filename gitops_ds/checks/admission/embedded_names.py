@@ -58,12 +58,12 @@ def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
             continue  # it is not read then
         empty_is_a_name = field == "runtimeClassName" and name == ""
         if (name or empty_is_a_name) and not object_names.subdomain(name):
-            yield Violation((*way, field), f'"{name}" is no name of an object')
+            yield Violation((*way, field), f'"{name}" is not a valid object name')
     for field in _LABELS:
         if (name := spec.get(field)) and not object_names.label(name):
             yield Violation(
                 (*way, field),
-                f'"{name}" is no name of a host: lower-case letters, digits and dashes',
+                f'"{name}" is not a valid host name: lower-case letters, digits and dashes',
             )
     if chosen := spec.get("nodeSelector"):
         yield from object_names.pairs((*way, "nodeSelector"), chosen)
@@ -75,14 +75,14 @@ def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
         for index, one in enumerate(items(spec.get(field))):
             if not object_names.qualified(str(one.get(key) or "")):
                 yield Violation(
-                    (*way, field, index, key), f'"{one.get(key)}" is no name of a condition'
+                    (*way, field, index, key), f'"{one.get(key)}" is not a valid condition type'
                 )
     for index, alias in enumerate(items(spec.get("hostAliases"))):
         for number, name in enumerate(alias.get("hostnames") or ()):
             if not object_names.subdomain(name or ""):
                 yield Violation(
                     (*way, "hostAliases", index, "hostnames", number),
-                    f'"{name}" is no name of a host',
+                    f'"{name}" is not a valid host name',
                 )
     for index, one in enumerate(items(spec.get("resourceClaims"))):
         if not object_names.label(str(one.get("name") or "")):
@@ -96,7 +96,7 @@ def _of_variables(way: Path, container: Spec) -> Iterator[Violation]:
         if (name := one.get("name")) and not _VARIABLE.match(name):
             yield Violation(
                 (*way, "env", index, "name"),
-                f'"{name}" is no name of a variable: printable ASCII without "="',
+                f'"{name}" is not a valid variable name: printable ASCII without "="',
             )
         if source := one.get("valueFrom"):
             for field in ("configMapKeyRef", "secretKeyRef"):
@@ -106,7 +106,7 @@ def _of_variables(way: Path, container: Spec) -> Iterator[Violation]:
         if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
             yield Violation(
                 (*way, "envFrom", index, "prefix"),
-                f'"{prefix}" can\'t begin the name of a variable: printable ASCII without "="',
+                f'"{prefix}" is not a valid prefix of a variable name: printable ASCII without "="',
             )
         for field in ("configMapRef", "secretRef"):
             if reference := one.get(field):
@@ -118,11 +118,12 @@ def _reference(
 ) -> Iterator[Violation]:
     name, key = reference.get("name"), reference.get("key")
     if name and not object_names.subdomain(name):
-        yield Violation((*place, "name"), f'"{name}" is no name of an object')
+        yield Violation((*place, "name"), f'"{name}" is not a valid object name')
     if "key" in fields and key and not key_of_data(key):
         yield Violation(
             (*place, "key"),
-            f'"{key}" is no key of a ConfigMap or Secret: letters, digits, ".", "-" and "_"',
+            f'"{key}" is not a valid key of a ConfigMap or Secret: letters, digits, ".", "-" and '
+            f'"_"',
         )
 
 
@@ -139,7 +140,8 @@ def _of_data(body: Body) -> Iterator[Violation]:
             if not key_of_data(key):
                 yield Violation(
                     (field, key),
-                    f'"{key}" is no key: letters, digits, ".", "-" and "_", at most 253 of them',
+                    f'"{key}" is not a valid key: letters, digits, ".", "-" and "_", at most 253 '
+                    f"of them",
                 )
 
 
@@ -150,7 +152,7 @@ def _of_service(body: Body) -> Iterator[Violation]:
         if (name := port.get("name")) and not object_names.label(name):
             yield Violation(
                 ("spec", "ports", index, "name"),
-                f'"{name}" is no name of a port: lower-case letters, digits and dashes',
+                f'"{name}" is not a valid port name: lower-case letters, digits and dashes',
             )
 
 
@@ -158,7 +160,8 @@ def _of_binding(body: Body) -> Iterator[Violation]:
     name = str(section(body.get("roleRef")).get("name") or "")
     if name in (".", "..") or "/" in name or "%" in name:
         yield Violation(
-            ("roleRef", "name"), f'"{name}" is no name of a role: it may not hold "/" or "%"'
+            ("roleRef", "name"),
+            f'"{name}" is not a valid role name: it must not contain "/" or "%"',
         )
     for index, one in enumerate(items(body.get("subjects"))):
         if (
@@ -167,7 +170,7 @@ def _of_binding(body: Body) -> Iterator[Violation]:
             and not object_names.subdomain(one["name"])
         ):
             yield Violation(
-                ("subjects", index, "name"), f'"{one["name"]}" is no name of a service account'
+                ("subjects", index, "name"), f'"{one["name"]}" is not a valid service account name'
             )
 
 

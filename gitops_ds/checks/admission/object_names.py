@@ -58,7 +58,7 @@ def names(body: Body) -> Iterator[Violation]:
                     "them"
                 )
                 yield Violation(
-                    (*way, "ports", index, "name"), f'"{name}" is no name of a port: {hint}'
+                    (*way, "ports", index, "name"), f'"{name}" is not a valid port name: {hint}'
                 )
     for way, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
@@ -81,7 +81,8 @@ def _metadata(body: Body) -> Iterator[Violation]:
     if isinstance(name, str) and str(body.get("apiVersion", "")).startswith(_RBAC):
         if name in (".", "..") or "/" in name or "%" in name:
             yield Violation(
-                ("metadata", "name"), f'"{name}" is no name: it may not hold "/" or "%"'
+                ("metadata", "name"),
+                f'"{name}" is not a valid name: it must not contain "/" or "%"',
             )
     elif body.get("kind") in _ONE_LABEL:
         if problem := _no_label(name):
@@ -91,18 +92,20 @@ def _metadata(body: Body) -> Iterator[Violation]:
             "at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at "
             "each end"
         )
-        yield Violation(("metadata", "name"), f'"{name}" is no name: {hint}')
+        yield Violation(("metadata", "name"), f'"{name}" is not a valid name: {hint}')
     prefix = metadata.get("generateName")
     of_role = str(body.get("apiVersion", "")).startswith(_RBAC)
     if prefix and (
         "/" in prefix or "%" in prefix if of_role else not subdomain(prefix.removesuffix("-"))
     ):
-        yield Violation(("metadata", "generateName"), f'"{prefix}" can\'t begin a name')
+        yield Violation(("metadata", "generateName"), f'"{prefix}" is not a valid name prefix')
     if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
         yield Violation(("metadata", "namespace"), problem)
     for index, one in enumerate(metadata.get("finalizers") or ()):
         if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
-            yield Violation(("metadata", "finalizers", index), f'"{one}" is no name of a finalizer')
+            yield Violation(
+                ("metadata", "finalizers", index), f'"{one}" is not a valid finalizer name'
+            )
     yield from _labels(("metadata",), metadata)
 
 
@@ -113,7 +116,7 @@ def _labels(path: Path, metadata: Any) -> Iterator[Violation]:
         if not qualified(key.lower()):
             yield Violation(
                 (*path, "annotations", key),
-                f'"{key}" is no key of an annotation: {_QUALIFIED_HINT}',
+                f'"{key}" is not a valid annotation key: {_QUALIFIED_HINT}',
             )
     size = sum(
         [len(key.encode()) + len(str(value or "").encode()) for key, value in annotations.items()]
@@ -121,7 +124,7 @@ def _labels(path: Path, metadata: Any) -> Iterator[Violation]:
     if size > _ANNOTATIONS_AT_MOST:
         yield Violation(
             (*path, "annotations"),
-            f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are taken",
+            f"the annotations have {size:,} bytes: at most {_ANNOTATIONS_AT_MOST:,} are allowed",
         )
 
 
@@ -129,16 +132,19 @@ def pairs(path: Path, labels: Any) -> Iterator[Violation]:
     """What is wrong with the keys and values of labels."""
     for key, value in labels.items():
         if not qualified(key):
-            yield Violation((*path, key), f'"{key}" is no key of a label: {_QUALIFIED_HINT}')
+            yield Violation((*path, key), f'"{key}" is not a valid label key: {_QUALIFIED_HINT}')
         if not label_value(value or ""):
             hint = (
                 "at most 63 letters, digits, dashes, dots and underscores, with a letter or digit "
                 "at each end"
             )
-            yield Violation((*path, key), f'"{value}" is no value of a label: {hint}')
+            yield Violation((*path, key), f'"{value}" is not a valid label value: {hint}')
 
 
-_QUALIFIED_HINT: Final = "at most 63 letters, digits, dashes, dots and underscores, after a domain and a slash if need be"
+_QUALIFIED_HINT: Final = (
+    "at most 63 letters, digits, dashes, dots and underscores, after a domain and a slash if need "
+    "be"
+)
 
 
 @lru_cache(4096)  # manifests repeat the same few keys and values
@@ -179,6 +185,7 @@ def _no_label(name: Any) -> str:
     if not name or not isinstance(name, str) or label(name):
         return ""
     return (
-        f'"{name}" is no name: at most 63 lower-case letters, digits and dashes, with a letter or '
+        f'"{name}" is not a valid name: at most 63 lower-case letters, digits and dashes, with a '
+        f"letter or "
         "digit at each end"
     )

@@ -44,7 +44,7 @@ def amounts(body: Body) -> Iterator[Violation]:
             )
         else:
             if amount.numerator < 0:  # comparing fractions takes ten times as long
-                yield Violation(path, f"{value} is below nothing")
+                yield Violation(path, f"{value} must not be negative")
 
 
 _SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
@@ -105,9 +105,9 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 one.get("value") or "",
             )
             if key and not object_names.qualified(key):
-                yield Violation((*way, "key"), f'"{key}" is no key of a taint')
+                yield Violation((*way, "key"), f'"{key}" is not a valid taint key')
             if not key and operator != "Exists":
-                message = "a toleration without a key needs operator: Exists"
+                message = "a toleration without a key requires operator: Exists"
                 yield (
                     Violation(way, message)
                     if value
@@ -115,7 +115,8 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 )
             if operator == "Exists" and value:
                 message = (
-                    f'operator Exists takes no value: remove "{value}", or write operator: Equal'
+                    f'operator Exists does not allow a value: remove "{value}", or use operator: '
+                    f"Equal"
                 )
                 # What was said of the value still holds: no more taints are tolerated than that.
                 equal = _written((*way, "operator"), "Equal")
@@ -123,15 +124,15 @@ def tolerations(body: Body) -> Iterator[Violation]:
                     (*way, "value"), message, equal if key else _written((*way, "value"), None)
                 )
             if operator == "Equal" and not object_names.label_value(value):
-                yield Violation((*way, "value"), f'"{value}" is no value of a taint')
+                yield Violation((*way, "value"), f'"{value}" is not a valid taint value')
             if operator in ("Gt", "Lt") and not _INTEGER.match(value):
                 yield Violation(
-                    (*way, "value"), f'operator {operator} compares whole numbers, not "{value}"'
+                    (*way, "value"), f'operator {operator} requires an integer, not "{value}"'
                 )
             if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
                 seconds = (*way, "tolerationSeconds")
                 yield Violation(
-                    seconds, "tolerationSeconds needs effect: NoExecute", _written(seconds, None)
+                    seconds, "tolerationSeconds requires effect: NoExecute", _written(seconds, None)
                 )
 
 
@@ -152,8 +153,7 @@ def host_ports(body: Body) -> Iterator[Violation]:
                 if way[-2] == "containers" and host and host != own:
                     path = (*way, "ports", index, "hostPort")
                     message = (
-                        f"with hostNetwork the hostPort must be the containerPort, {own}, not "
-                        f"{host}"
+                        f"with hostNetwork hostPort must equal containerPort {own}, not {host}"
                     )
                     yield Violation(
                         path, message, Fix(f"hostPort: {own}", (Mend(path, own),), safe=True)
@@ -183,7 +183,7 @@ def volumes(body: Body) -> Iterator[Violation]:
                 for index, mount in enumerate(items(container.get(field))):
                     if mount.get("name") not in named:
                         known = ", ".join(sorted(str(name) for name in named)) or "none"
-                        message = f'there is no volume "{mount.get("name")}": the pod has {known}'
+                        message = f'volume "{mount.get("name")}" not found: the pod has {known}'
                         yield Violation((*way, field, index, "name"), message)
 
 
@@ -198,7 +198,8 @@ def once(body: Body) -> Iterator[Violation]:
             if one.get("name") in seen:
                 yield Violation(
                     (*path, "containers", index, "name"),
-                    f'an init container is called "{one.get("name")}" too: rename one of them',
+                    f'an init container has the name "{one.get("name")}" as well: rename one of '
+                    f"them",
                 )
         for way, container in containers(body):
             yield from _ports_once(way, container, ports if way[-2] == "containers" else set())
@@ -213,16 +214,14 @@ def _ports_once(
         name, place = port.get("name"), (*way, "ports", index)
         if name and name in names:
             yield Violation(
-                (*place, "name"), f'another port is called "{name}" too: rename one of them'
+                (*place, "name"), f'another port has the name "{name}" as well: rename one of them'
             )
         names.add(name)
         if not (host := port.get("hostPort")):
             continue
         which = (port.get("protocol") or "TCP", port.get("hostIP") or "", host)
         if which in taken:
-            yield Violation(
-                (*place, "hostPort"), f"the pod takes the port {host} of the host a second time"
-            )
+            yield Violation((*place, "hostPort"), f"host port {host} is duplicated in the pod")
         taken.add(which)
 
 
@@ -233,12 +232,12 @@ def _mounts_once(way: Path, container: Mapping[str, Any]) -> Iterator[Violation]
             path, name = mount.get(key), mount.get("name")
             if path and path in places:
                 yield Violation(
-                    (*way, field, index, key), f'"{path}" is taken by another volume already'
+                    (*way, field, index, key), f'"{path}" is already the path of another volume'
                 )
             if field == "volumeDevices" and name in named:
                 yield Violation(
                     (*way, field, index, "name"),
-                    f'the volume "{name}" is mounted already: a device is used once',
+                    f'the volume "{name}" is already mounted: a device must be used once',
                 )
             places.add(path)
             named.add(name)

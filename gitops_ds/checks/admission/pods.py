@@ -48,7 +48,7 @@ def missing(body: Body) -> Iterator[Violation]:
     """DS005: what a pod can't do without."""
     template = pod_path(body)
     if template is not None and not pod_specs(body) and isinstance(at(body, template), Mapping):
-        yield Violation(template, "the template has no spec, so no container")
+        yield Violation(template, "spec of the template is required")
     for path, spec in pod_specs(body):
         if spec.get("containers") == []:
             yield Violation((*path, "containers"), "the pod has no container")
@@ -57,22 +57,24 @@ def missing(body: Body) -> Iterator[Violation]:
         if spec.get("dnsPolicy") == "None" and not section(spec.get("dnsConfig")).get(
             "nameservers"
         ):
-            yield Violation((*path, "dnsConfig"), "dnsPolicy None needs dnsConfig with nameservers")
+            yield Violation(
+                (*path, "dnsConfig"), "dnsPolicy None requires dnsConfig with nameservers"
+            )
         if (config := spec.get("dnsConfig")) is not None:
             for index, option in enumerate(items(config.get("options"))):
                 if not option.get("name"):
                     yield Violation(
-                        (*path, "dnsConfig", "options", index), "the option has no name"
+                        (*path, "dnsConfig", "options", index), "the name of the option is required"
                     )
         for index, one in enumerate(items(spec.get("topologySpreadConstraints"))):
             for field in ("topologyKey", "whenUnsatisfiable"):
                 if one.get(field) == "":
                     yield Violation(
                         (*path, "topologySpreadConstraints", index, field),
-                        f"{field} is empty: it is required",
+                        f"{field} is required and must not be empty",
                     )
         if section(spec.get("os")).get("name") == "":
-            yield Violation((*path, "os", "name"), "os needs a name: linux or windows")
+            yield Violation((*path, "os", "name"), "os requires a name: linux or windows")
         if (context := spec.get("securityContext")) is not None:
             yield from _missing_of_security((*path, "securityContext"), context)
 
@@ -82,7 +84,7 @@ def _missing_of_security(way: Path, context: Spec) -> Iterator[Violation]:
         yield from admission_containers.missing_of_profile(way, context, field)
     for index, one in enumerate(items(context.get("sysctls"))):
         if one.get("name") == "":
-            yield Violation((*way, "sysctls", index, "name"), "the sysctl has no name")
+            yield Violation((*way, "sysctls", index, "name"), "the name of the sysctl is required")
 
 
 def values(body: Body) -> Iterator[Violation]:
@@ -100,7 +102,8 @@ def values(body: Body) -> Iterator[Violation]:
         for index, alias in enumerate(items(spec.get("hostAliases"))):
             if not is_address(str(alias.get("ip") or "")):
                 yield Violation(
-                    (*path, "hostAliases", index, "ip"), f'"{alias.get("ip")}" is no IP address'
+                    (*path, "hostAliases", index, "ip"),
+                    f'"{alias.get("ip")}" is not a valid IP address',
                 )
         if (context := spec.get("securityContext")) is not None:
             yield from _security((*path, "securityContext"), context)
@@ -115,27 +118,31 @@ def values(body: Body) -> Iterator[Violation]:
         if spec.get("ephemeralContainers") and path:
             yield Violation(
                 (*path, "ephemeralContainers"),
-                "ephemeral containers are added to a pod that runs: a template can't have any",
+                "ephemeralContainers must not be set in a template: they are added to running pods",
             )
 
 
 def _host(path: Path, spec: Spec) -> Iterator[Violation]:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         yield Violation(
-            (*path, "shareProcessNamespace"), "shareProcessNamespace and hostPID exclude each other"
+            (*path, "shareProcessNamespace"),
+            "shareProcessNamespace and hostPID are mutually exclusive",
         )
     if spec.get("hostUsers") is False:
         for field in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(field):
-                yield Violation((*path, field), f"hostUsers: false and {field} exclude each other")
+                yield Violation(
+                    (*path, field), f"hostUsers: false and {field} are mutually exclusive"
+                )
     if (name := spec.get("hostnameOverride")) is not None:
         for field in ("setHostnameAsFQDN", "hostNetwork"):
             if spec.get(field):
                 yield Violation(
-                    (*path, "hostnameOverride"), f"hostnameOverride and {field} exclude each other"
+                    (*path, "hostnameOverride"),
+                    f"hostnameOverride and {field} are mutually exclusive",
                 )
         if len(name) > 64 or not object_names.subdomain(name):
-            yield Violation((*path, "hostnameOverride"), f'"{name}" is no name of a host')
+            yield Violation((*path, "hostnameOverride"), f'"{name}" is not a valid host name')
 
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -147,7 +154,7 @@ _OLD_WORDS: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfi
 
 
 def _apparmor_of(name: str, spec: Spec, body: Body) -> str | None:
-    """The profile that a container has by its field or its pod's, as the annotation would say it."""
+    """The effective AppArmor profile of a container, as the annotation's value."""
     own = next(
         (
             section(one.get("securityContext"))
@@ -179,48 +186,46 @@ def _annotations(way: Path, annotations: Spec, spec: Spec, body: Body) -> Iterat
             if text not in ("", "runtime/default", "unconfined") and not text.startswith(
                 "localhost/"
             ):
-                yield Violation(place, f'"{text}" is no AppArmor profile')
+                yield Violation(place, f'"{text}" is not a valid AppArmor profile')
             elif (field := _apparmor_of(key.removeprefix(_APPARMOR), spec, body)) not in (
                 None,
                 text,
             ):
                 yield Violation(
                     place,
-                    f"the annotation says {text}, the appArmorProfile {field}: remove the "
-                    "annotation",
+                    f"the annotation ({text}) contradicts appArmorProfile ({field}): remove the "
+                    f"annotation",
                 )
         elif key == _SECCOMP[0] or key.startswith(_SECCOMP[1]):
             local = text.startswith("localhost/") and not admission_containers.wrong_descent(
                 text.removeprefix("localhost/")
             )
             if text not in ("runtime/default", "docker/default", "unconfined") and not local:
-                yield Violation(place, f'"{text}" is no seccomp profile')
+                yield Violation(place, f'"{text}" is not a valid seccomp profile')
         elif key == "controller.kubernetes.io/pod-deletion-cost":
             if not _COST.match(text) or not -(1 << 31) <= int(text) < 1 << 31:
-                yield Violation(place, f'"{text}" is no whole number of 32 bits')
+                yield Violation(place, f'"{text}" is not a 32-bit integer')
         elif key == "kubernetes.io/config.mirror" and not spec.get("nodeName"):
-            yield Violation(place, "only the pod of a node itself is a mirror: remove it")
+            yield Violation(place, "only static pods of a node may have this annotation: remove it")
 
 
 def _dns(way: Path, config: Spec) -> Iterator[Violation]:
     servers = config.get("nameservers") or ()
     if len(servers) > 3:
-        yield Violation(
-            (*way, "nameservers"), f"{len(servers)} name servers are too many: at most 3"
-        )
+        yield Violation((*way, "nameservers"), f"{len(servers)} nameservers: at most 3 are allowed")
     for index, server in enumerate(servers):
         if not is_address(server or ""):
-            yield Violation((*way, "nameservers", index), f'"{server}" is no IP address')
+            yield Violation((*way, "nameservers", index), f'"{server}" is not a valid IP address')
     searches = [one or "" for one in config.get("searches") or ()]
     if len(searches) > 32 or len(" ".join(searches).encode()) > 2048:
         yield Violation(
             (*way, "searches"),
-            "the search list is too long: at most 32 domains, with 2,048 characters in all",
+            "searches must have at most 32 domains and 2,048 characters in total",
         )
     for index, search in enumerate(searches):
         name = search.removesuffix(".")
         if search != "." and (len(name) > 253 or not _SEARCH.match(name)):
-            yield Violation((*way, "searches", index), f'"{search}" is no domain')
+            yield Violation((*way, "searches", index), f'"{search}" is not a valid domain')
 
 
 _SEARCH: Final = re.compile(
@@ -260,15 +265,19 @@ def _sysctls(way: Path, sysctls: Sequence[Spec], spec: Spec) -> Iterator[Violati
     for index, one in enumerate(sysctls):
         name, place = str(one.get("name") or ""), (*way, index, "name")
         if name and (len(name) > 253 or not _SYSCTL.match(name)):
-            yield Violation(place, f'"{name}" is no sysctl')
+            yield Violation(place, f'"{name}" is not a valid sysctl name')
         elif name in seen:
-            yield Violation(place, f'the sysctl "{name}" is here a second time')
+            yield Violation(place, f'the sysctl "{name}" is duplicated')
         seen.add(name)
         dotted = name.replace("/", ".")
         if dotted.startswith("net.") and spec.get("hostNetwork"):
-            yield Violation(place, f"{name} would be the node's: it does not go with hostNetwork")
+            yield Violation(
+                place, f"{name} is a sysctl of the node with hostNetwork: remove one of them"
+            )
         if dotted.startswith(_OF_IPC) and spec.get("hostIPC"):
-            yield Violation(place, f"{name} would be the node's: it does not go with hostIPC")
+            yield Violation(
+                place, f"{name} is a sysctl of the node with hostIPC: remove one of them"
+            )
 
 
 def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
@@ -277,7 +286,7 @@ def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
         place = (*way, index)
         if (one.get("maxSkew") or 0) <= 0:
             yield Violation(
-                (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: it must be above 0"
+                (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: must be greater than 0"
             )
         domains = one.get("minDomains")
         if domains is not None and (
@@ -285,11 +294,11 @@ def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
         ):
             yield Violation(
                 (*place, "minDomains"),
-                "minDomains must be above 0, and needs whenUnsatisfiable: DoNotSchedule",
+                "minDomains must be greater than 0 and requires whenUnsatisfiable: DoNotSchedule",
             )
         which = (one.get("topologyKey"), one.get("whenUnsatisfiable"))
         if which in seen:
-            yield Violation(place, f"{which[0]} and {which[1]} are here a second time")
+            yield Violation(place, f"{which[0]} and {which[1]} are duplicated")
         seen.add(which)
         yield from selector((*place, "labelSelector"), one.get("labelSelector"))
         yield from label_keys(place, one)
@@ -302,11 +311,11 @@ def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field) or ()
         if keys and term.get("labelSelector") is None:
-            yield Violation((*place, field), f"{field} need a labelSelector beside them")
+            yield Violation((*place, field), f"{field} require a labelSelector")
             continue
         for index, key in enumerate(keys):
             if not object_names.qualified(str(key or "")):
-                yield Violation((*place, field, index), f'"{key}" is no key of a label')
+                yield Violation((*place, field, index), f'"{key}" is not a valid label key')
     chosen = section(term.get("labelSelector"))
     said = {
         *section(chosen.get("matchLabels")),
@@ -315,7 +324,7 @@ def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
     both = {*(term.get("matchLabelKeys") or ())} & (said | {*(term.get("mismatchLabelKeys") or ())})
     if both:
         yield Violation(
-            (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is asked for twice"
+            (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is required twice"
         )
 
 
@@ -327,17 +336,17 @@ def selector(way: Path, chosen: Any) -> Iterator[Violation]:
         place = (*way, "matchExpressions", index)
         values, operator = one.get("values") or (), one.get("operator")
         if not object_names.qualified(str(one.get("key") or "")):
-            yield Violation((*place, "key"), f'"{one.get("key")}" is no key of a label')
+            yield Violation((*place, "key"), f'"{one.get("key")}" is not a valid label key')
         if operator in ("In", "NotIn") and not values:
-            yield Violation(place, f"operator {operator} needs values")
+            yield Violation(place, f"operator {operator} requires values")
         elif operator in ("Exists", "DoesNotExist") and values:
             yield Violation(
                 (*place, "values"),
-                f"operator {operator} takes no values: remove them, or write In or NotIn",
+                f"operator {operator} does not allow values: remove them, or use In or NotIn",
             )
         for number, value in enumerate(values):
             if not object_names.label_value(value or ""):
-                yield Violation((*place, "values", number), f'"{value}" is no value of a label')
+                yield Violation((*place, "values", number), f'"{value}" is not a valid label value')
 
 
 def _containers(spec: Spec) -> Iterator[Spec]:
@@ -367,12 +376,15 @@ def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
             if options.get(field) == "":
                 yield Violation((*place, field), f"{field} is empty: remove it")
         if (name := options.get("gmsaCredentialSpecName")) and not object_names.subdomain(name):
-            yield Violation((*place, "gmsaCredentialSpecName"), f'"{name}" is no name of an object')
+            yield Violation(
+                (*place, "gmsaCredentialSpecName"), f'"{name}" is not a valid object name'
+            )
     said = own.get("hostProcess")
     for place, options in each:
         if said is not None and options.get("hostProcess") not in (None, said):
             yield Violation(
-                (*place, "hostProcess"), f"the pod says hostProcess: {str(said).lower()}"
+                (*place, "hostProcess"),
+                f"hostProcess must equal the pod's value, {str(said).lower()}",
             )
     hosts = [
         said if options.get("hostProcess") is None else options["hostProcess"]
@@ -382,12 +394,10 @@ def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
         if not all(hosts):
             yield Violation(
                 (*path, "containers"),
-                "where one container is a process of the host (hostProcess), all must be",
+                "hostProcess must be set on all containers or on none",
             )
         if not spec.get("hostNetwork"):
-            yield Violation(
-                (*path, "hostNetwork"), "processes of the host (hostProcess) need hostNetwork: true"
-            )
+            yield Violation((*path, "hostNetwork"), "hostProcess requires hostNetwork: true")
 
 
 _ONLY_LINUX: Final = ("hostUsers", "shareProcessNamespace", "resources")
@@ -403,7 +413,7 @@ def _of_system(path: Path, spec: Spec, system: str, body: Body) -> Iterator[Viol
         for place, context in contexts:
             if context.get("windowsOptions") is not None:
                 yield Violation(
-                    (*place, "windowsOptions"), "windowsOptions can't be set in a pod for Linux"
+                    (*place, "windowsOptions"), "windowsOptions must not be set in a pod for Linux"
                 )
     if system == "windows":
         of_linux = (
@@ -420,11 +430,11 @@ def _of_system(path: Path, spec: Spec, system: str, body: Body) -> Iterator[Viol
         for field in of_linux:
             if contexts[0][1].get(field) not in (None, []):
                 yield Violation(
-                    (*contexts[0][0], field), f"{field} can't be set in a pod for Windows"
+                    (*contexts[0][0], field), f"{field} must not be set in a pod for Windows"
                 )
         for field in ("hostPID", "hostIPC"):
             if spec.get(field):
-                yield Violation((*path, field), f"{field} can't be set in a pod for Windows")
+                yield Violation((*path, field), f"{field} must not be set in a pod for Windows")
         for field in _ONLY_LINUX:
             if spec.get(field) is not None:
-                yield Violation((*path, field), f"{field} can't be set in a pod for Windows")
+                yield Violation((*path, field), f"{field} must not be set in a pod for Windows")

@@ -22,5 +22,5 @@ def accounts_have_a_namespace(body: Body) -> Iterator[Violation]:
         if told.get("kind") == "ServiceAccount" and not told.get("namespace"):
             yield Violation(
                 ("subjects", at),
-                f'the service account "{told.get("name", "")}" needs its namespace here',
+                f'the service account "{told.get("name", "")}" requires a namespace',
             )

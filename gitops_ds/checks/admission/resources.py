@@ -57,16 +57,16 @@ def _asked(way: Path, resources: Spec) -> Iterator[Violation]:
         limit, path = limits.get(name), (*way, "requests", name)
         if limit is None:
             if whole(name):
-                yield Violation(path, f"{name} can't be shared: give it a limit of the same amount")
+                yield Violation(
+                    path, f"{name} cannot be overcommitted: set a limit of the same amount"
+                )
         elif wanted > limit:
             said = resources["requests"][name], resources["limits"][name]
-            yield Violation(
-                path, f"the request of {said[0]} {name} is more than its limit of {said[1]}"
-            )
+            yield Violation(path, f"the request of {said[0]} {name} exceeds its limit of {said[1]}")
         elif whole(name) and wanted != limit:
             yield Violation(
                 path,
-                f"{name} can't be shared: its request must be its limit, "
+                f"{name} cannot be overcommitted: its request must equal its limit, "
                 f"{resources['limits'][name]}",
             )
     for field, amounts in (("requests", requests), ("limits", limits)):
@@ -77,7 +77,7 @@ def _asked(way: Path, resources: Spec) -> Iterator[Violation]:
     if not _OF_PODS & {*requests, *limits} and any(
         name.startswith(_HUGE) for name in (*requests, *limits)
     ):
-        yield Violation(way, "huge pages need cpu or memory beside them")
+        yield Violation(way, "huge pages require a request or limit of cpu or memory")
 
 
 def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Violation]:
@@ -85,22 +85,22 @@ def _resource(path: Path, name: str, amount: Fraction) -> Iterator[Violation]:
         try:
             page = quantities.parse(name.removeprefix(_HUGE))
         except ValueError:
-            yield Violation(path, f'"{name}" names no size of a page, such as hugepages-2Mi')
+            yield Violation(path, f'"{name}" is not a valid page size, such as hugepages-2Mi')
             return
         if page <= 0 or page.denominator != 1 or amount % page:
-            yield Violation(path, f"{name} comes in whole pages")
+            yield Violation(path, f"{name} must be a multiple of the page size")
     elif "/" not in name:
         yield Violation(
             path,
-            f'a container has no resource "{name}": cpu, memory, ephemeral-storage, '
+            f'"{name}" is not a container resource: use cpu, memory, ephemeral-storage, '
             "hugepages-SIZE, or DOMAIN/NAME for a device",
         )
     elif not object_names.qualified(name) or (
         "kubernetes.io/" not in name and not _is_device(name)
     ):
-        yield Violation(path, f'"{name}" is no name of a resource')
+        yield Violation(path, f'"{name}" is not a valid resource name')
     elif whole(name) and (amount * 1000) % 1000:
-        yield Violation(path, f"{name} comes in whole pieces")
+        yield Violation(path, f"{name} must be an integer")
 
 
 def _is_device(name: str) -> bool:
@@ -118,7 +118,7 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
             if name not in _OF_PODS and not name.startswith(_HUGE):
                 yield Violation(
                     (*path, "resources", field, name),
-                    f"a pod as a whole has cpu, memory and hugepages-SIZE, not {name}",
+                    f"resources of a pod must be cpu, memory or hugepages-SIZE, not {name}",
                 )
     limits = known(resources.get("limits"))
     for index, one in enumerate(items(spec.get("containers"))):
@@ -126,7 +126,7 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
             if name in limits and limit > limits[name]:
                 yield Violation(
                     (*path, "containers", index, "resources", "limits", name),
-                    f"the limit of {name} is more than that of the pod",
+                    f"the limit of {name} exceeds the limit of the pod",
                 )
     requests = known(resources.get("requests"))
     for name in requests:
@@ -137,10 +137,12 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
         if sum(asked) > requests[name]:
             yield Violation(
                 (*path, "resources", "requests", name),
-                f"the containers ask for more {name} than the pod",
+                f"the containers request more {name} than the pod",
             )
     if resources.get("claims"):
-        yield Violation((*path, "resources", "claims"), "claims are a container's, not a pod's")
+        yield Violation(
+            (*path, "resources", "claims"), "claims must be set on a container, not on the pod"
+        )
 
 
 def claims(body: Body) -> Iterator[Violation]:
@@ -152,7 +154,7 @@ def claims(body: Body) -> Iterator[Violation]:
             ):
                 yield Violation(
                     (*path, "resourceClaims", index),
-                    "a claim has a resourceClaimName or a resourceClaimTemplateName, one of them",
+                    "a claim must have either resourceClaimName or resourceClaimTemplateName",
                 )
         if not any(
             section(one.get("resources")).get("claims")
@@ -166,5 +168,5 @@ def claims(body: Body) -> Iterator[Violation]:
                 if one.get("name") not in named:
                     yield Violation(
                         (*way, "resources", "claims", index),
-                        f'the pod has no claim "{one.get("name")}" in resourceClaims',
+                        f'claim "{one.get("name")}" not found in resourceClaims of the pod',
                     )

@@ -58,7 +58,7 @@ def missing(body: Body) -> Iterator[Violation]:
     for way, name, source in _sources(body):
         for field in _NEEDED.get(name, ()):
             if not source.get(field):
-                yield Violation((*way, field), f"a volume of {name} needs {field}")
+                yield Violation((*way, field), f"a volume of type {name} requires {field}")
         if name in _WITH_FILES:
             yield from _missing_of_files(way, name, source)
         elif (
@@ -66,7 +66,7 @@ def missing(body: Body) -> Iterator[Violation]:
             and source.get("nodePublishSecretRef") is not None
             and not source["nodePublishSecretRef"].get("name")
         ):
-            yield Violation((*way, "nodePublishSecretRef"), "nodePublishSecretRef needs a name")
+            yield Violation((*way, "nodePublishSecretRef"), "nodePublishSecretRef requires a name")
         elif name == "ephemeral":
             yield from _missing_of_claim(way, section(source.get("volumeClaimTemplate")))
 
@@ -74,27 +74,27 @@ def missing(body: Body) -> Iterator[Violation]:
 def _missing_of_files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
     for place, kind, part in _parts(way, name, source):
         if place != way and kind in ("configMap", "secret") and not part.get("name"):
-            yield Violation((*place, "name"), f"{kind} needs a name")
+            yield Violation((*place, "name"), f"{kind} requires a name")
         for index, item in enumerate(items(part.get("items"))):
             for field in ("path",) if kind == "downwardAPI" else ("key", "path"):
                 if not item.get(field):
-                    yield Violation((*place, "items", index, field), f"a file needs its {field}")
+                    yield Violation((*place, "items", index, field), f"a file requires {field}")
             if kind == "downwardAPI":
                 yield from _missing_of_field((*place, "items", index), item)
         if kind == "serviceAccountToken" and not part.get("path"):
-            yield Violation((*place, "path"), "the token needs a path")
+            yield Violation((*place, "path"), "the token requires a path")
         if kind == "clusterTrustBundle" and not part.get("path"):
-            yield Violation((*place, "path"), "the bundle needs a path")
+            yield Violation((*place, "path"), "the bundle requires a path")
 
 
 def _missing_of_field(place: Path, item: Spec) -> Iterator[Violation]:
     if item.get("fieldRef") is None and item.get("resourceFieldRef") is None:
-        yield Violation(place, "a file needs a fieldRef or a resourceFieldRef")
+        yield Violation(place, "a file requires fieldRef or resourceFieldRef")
     elif item.get("fieldRef") is not None and not item["fieldRef"].get("fieldPath"):
-        yield Violation((*place, "fieldRef"), "fieldRef needs a fieldPath")
+        yield Violation((*place, "fieldRef"), "fieldRef requires a fieldPath")
     elif item.get("fieldRef") is None and not item["resourceFieldRef"].get("containerName"):
         yield Violation(
-            (*place, "resourceFieldRef"), "in a volume resourceFieldRef needs a containerName"
+            (*place, "resourceFieldRef"), "resourceFieldRef of a volume requires a containerName"
         )
 
 
@@ -103,16 +103,16 @@ def _missing_of_claim(way: Path, template: Spec) -> Iterator[Violation]:
     place = (*way, "volumeClaimTemplate", "spec")
     if not spec.get("accessModes"):
         yield Violation(
-            (*place, "accessModes"), "the claim needs accessModes, such as [ReadWriteOnce]"
+            (*place, "accessModes"), "the claim requires accessModes, such as [ReadWriteOnce]"
         )
     if section(section(spec.get("resources")).get("requests")).get("storage") is None:
         yield Violation(
             (*place, "resources"),
-            "the claim says how much it wants: resources: {requests: {storage: 1Gi}}",
+            "the claim requires a size: resources: {requests: {storage: 1Gi}}",
         )
     for field in ("dataSource", "dataSourceRef"):
         if section(spec.get(field)).get("name") == "":
-            yield Violation((*place, field, "name"), f"{field} needs a name")
+            yield Violation((*place, field, "name"), f"{field} requires a name")
 
 
 def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec]]:
@@ -133,7 +133,7 @@ def values(body: Body) -> Iterator[Violation]:
             yield from _files(way, name, source)
         elif name == "hostPath":
             if ".." in str(source.get("path")).split("/"):
-                yield Violation((*way, "path"), f'"{source["path"]}" must not lead up with ".."')
+                yield Violation((*way, "path"), f'"{source["path"]}" must not contain ".."')
         elif name == "nfs":
             if source.get("path") and not str(source["path"]).startswith("/"):
                 yield Violation((*way, "path"), f'"{source["path"]}" must be absolute')
@@ -146,12 +146,12 @@ def values(body: Body) -> Iterator[Violation]:
 def _mode(way: Path, part: Spec, field: str) -> Iterator[Violation]:
     mode = part.get(field)
     if mode is not None and not 0 <= mode <= _FILE_MODE:
-        yield Violation((*way, field), f"{field} is {mode}: it goes from 0 to 0777 (511)")
+        yield Violation((*way, field), f"{field} is {mode}: must be between 0 and 0777 (511)")
 
 
 def _driver(way: Path, driver: str) -> Iterator[Violation]:
     if driver and (len(driver) > 63 or not object_names.subdomain(driver.lower())):
-        yield Violation((*way, "driver"), f'"{driver}" is no name of a CSI driver')
+        yield Violation((*way, "driver"), f'"{driver}" is not a valid CSI driver name')
 
 
 def _claim(way: Path, template: Spec) -> Iterator[Violation]:
@@ -159,13 +159,13 @@ def _claim(way: Path, template: Spec) -> Iterator[Violation]:
         if field not in ("labels", "annotations") and value is not None:
             yield Violation(
                 (*way, "volumeClaimTemplate", "metadata", field),
-                f"the claim is named after the pod: {field} can't be set",
+                f"the name of the claim derives from the pod: {field} must not be set",
             )
     for field in ("storageClassName", "volumeAttributesClassName"):
         name = section(template.get("spec")).get(field)
         if name and not object_names.subdomain(name):
             yield Violation(
-                (*way, "volumeClaimTemplate", "spec", field), f'"{name}" is no name of an object'
+                (*way, "volumeClaimTemplate", "spec", field), f'"{name}" is not a valid object name'
             )
     for field in ("dataSource", "dataSourceRef"):
         source = section(section(template.get("spec")).get(field))
@@ -173,7 +173,8 @@ def _claim(way: Path, template: Spec) -> Iterator[Violation]:
             place = (*way, "volumeClaimTemplate", "spec", field, "kind")
             yield Violation(
                 place,
-                f'without an apiGroup it is a PersistentVolumeClaim, not "{source.get("kind")}"',
+                f"without an apiGroup kind must be PersistentVolumeClaim, not "
+                f'"{source.get("kind")}"',
             )
 
 
@@ -186,7 +187,7 @@ def _files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
         if len(kinds) > 1:
             yield Violation(
                 (*way, "sources", index),
-                f"the source has {' and '.join(kinds)}: it takes one of them",
+                f"the source has {' and '.join(kinds)}: only one is allowed",
             )
     for place, kind, part in _parts(way, name, source):
         for index, item in enumerate(items(part.get("items"))):
@@ -203,7 +204,7 @@ def _files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
 
 def _once(seen: set[str], where: Path, path: Any) -> Iterator[Violation]:
     if path and path in seen:
-        yield Violation(where, f'"{path}" is there already: every file has a path of its own')
+        yield Violation(where, f'"{path}" is a duplicate: the path of a file must be unique')
     seen.add(str(path))
 
 
@@ -215,7 +216,7 @@ def _file(where: Path, kind: str, item: Spec) -> Iterator[Violation]:
         return
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None and resource is not None:
-        yield Violation(where, "a file has a fieldRef or a resourceFieldRef, not both")
+        yield Violation(where, "a file must have either fieldRef or resourceFieldRef, not both")
     elif field is not None:
         yield from containers.field_of_pod((*where, "fieldRef"), field, containers.FIELDS_OF_FILES)
     elif resource is not None:
@@ -233,7 +234,8 @@ def _token(place: Path, part: Spec) -> Iterator[Violation]:
     seconds = part.get("expirationSeconds")
     if seconds is not None and not 600 <= seconds <= 1 << 32:
         yield Violation(
-            (*place, "expirationSeconds"), f"a token is good for 600 s at least, not {seconds} s"
+            (*place, "expirationSeconds"),
+            f"expirationSeconds must be at least 600 s, not {seconds} s",
         )
 
 
@@ -241,8 +243,6 @@ def _bundle(place: Path, part: Spec) -> Iterator[Violation]:
     yield from _local(place, str(part.get("path") or ""))
     named, signed = part.get("name") is not None, part.get("signerName") is not None
     if named == signed:
-        yield Violation(place, "a clusterTrustBundle has a name or a signerName, one of them")
+        yield Violation(place, "a clusterTrustBundle must have either name or signerName")
     if named and part.get("labelSelector") is not None:
-        yield Violation(
-            (*place, "labelSelector"), "a labelSelector goes with a signerName, not with a name"
-        )
+        yield Violation((*place, "labelSelector"), "labelSelector requires signerName, not name")

@@ -36,15 +36,15 @@ def selector_matches(body: Body) -> Iterator[Violation]:
     labels, wanted = section(at(body, _LABELS)), section(selector.get("matchLabels"))
     for key, value in wanted.items():
         if (labels.get(key) or "") != (value or "") or key not in labels:
-            says = f'says "{labels[key]}"' if key in labels else "does not have it"
-            message = f"the selector wants the label {key}: {value}, the pod template {says}"
+            has = f'has "{labels[key]}"' if key in labels else "does not have it"
+            message = f"the selector requires the label {key}: {value}; the pod template {has}"
             yield Violation((*_SELECTOR, "matchLabels", key), message, _labelled(key, value or ""))
     held = {key: str(value or "") for key, value in labels.items()}
     for index, entry in enumerate(selector.get("matchExpressions") or ()):
         asked = label_selector.from_body(entry)
         if not label_selector.matches(asked, held):
             path = (*_SELECTOR, "matchExpressions", index)
-            message = "the labels of the pod template do not meet this condition of the selector"
+            message = "the labels of the pod template do not match this expression of the selector"
             if asked.operator == "In" and len(asked.values) == 1 and asked.key not in wanted:
                 yield Violation(path, message, _labelled(asked.key, asked.values[0]))
             else:
@@ -53,14 +53,14 @@ def selector_matches(body: Body) -> Iterator[Violation]:
 
 def _labelled(key: str, value: str) -> Fix:
     # The selector of an object that is there can't be changed, its pods' labels can.
-    return Fix(f"give the pods the label {key}: {value}", (Mend((*_LABELS, key), value),))
+    return Fix(f"add the pod label {key}: {value}", (Mend((*_LABELS, key), value),))
 
 
 def selector_is_said(body: Body) -> Iterator[Violation]:
     """DS102: an empty selector would own every pod of the namespace."""
     if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
         return
-    message = "the selector is empty: name the labels of the pod template under matchLabels"
+    message = "the selector is empty: set matchLabels to labels of the pod template"
     labels = section(at(body, _LABELS))
     key = next((one for one in _NAMING if labels.get(one)), None)
     name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
@@ -77,19 +77,20 @@ def rollout_moves(body: Body) -> Iterator[Violation]:
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
         message = (
-            "maxUnavailable and maxSurge are both 0: nothing could be replaced; set one of them"
+            "maxUnavailable and maxSurge are both 0, so that no pod could be replaced: set one of "
+            "them"
         )
         yield Violation(_UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),)))
 
 
 def one_budget(body: Body) -> Iterator[Violation]:
-    """DS202: surge asks for maxUnavailable 0, which is 1 where it is not said."""
+    """DS202: maxSurge requires maxUnavailable: 0."""
     numbers = _rolling(body)
     if numbers and _counts(numbers[0]) and _counts(numbers[1]):
-        said = section(at(body, _ROLLING)).get("maxUnavailable") is not None
-        why = "" if said else ", which is 1 where it is not said"
+        is_set = section(at(body, _ROLLING)).get("maxUnavailable") is not None
+        why = "" if is_set else " (default 1)"
         fix = Fix("maxUnavailable: 0", (Mend(_UNAVAILABLE, 0),), safe=True)
-        yield Violation((*_ROLLING, "maxSurge"), f"maxSurge needs maxUnavailable: 0{why}", fix)
+        yield Violation((*_ROLLING, "maxSurge"), f"maxSurge requires maxUnavailable: 0{why}", fix)
 
 
 def rollout_numbers(body: Body) -> Iterator[Violation]:
@@ -104,7 +105,7 @@ def rollout_numbers(body: Body) -> Iterator[Violation]:
         if value is not None and _amount(value) is None:
             yield Violation(
                 (*_ROLLING, field),
-                f'{field} is "{value}": write a whole number from 0, or per cent from 0% to 100%',
+                f'{field} is "{value}": must be an integer from 0, or a percentage from 0% to 100%',
             )
 
 
@@ -114,7 +115,7 @@ def always_restarts(body: Body) -> Iterator[Violation]:
         policy = spec.get("restartPolicy") or "Always"
         if body.get("kind") in _SELECTING and policy != "Always":
             way = (*path, "restartPolicy")
-            message = f"restartPolicy {policy}: the pods of a {body['kind']} can only have Always"
+            message = f"restartPolicy {policy}: must be Always in a {body['kind']}"
             yield Violation(
                 way, message, Fix("restartPolicy: Always", (Mend(way, "Always"),), safe=True)
             )
@@ -125,7 +126,7 @@ def no_deadline(body: Body) -> Iterator[Violation]:
     for path, spec in pod_specs(body):
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
             way = (*path, "activeDeadlineSeconds")
-            message = f"a {body['kind']} does not take activeDeadlineSeconds: remove it"
+            message = f"activeDeadlineSeconds is not allowed in a {body['kind']}: remove it"
             yield Violation(
                 way, message, Fix("remove activeDeadlineSeconds", (Mend(way),), safe=True)
             )

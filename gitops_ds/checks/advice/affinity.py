@@ -27,9 +27,7 @@ from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Path
 
 _NAME: Final = "metadata.name"
-_BY_FIELD: Final = (
-    "write it under matchFields of nodeAffinity, or use the label kubernetes.io/hostname"
-)
+_BY_FIELD: Final = "use matchFields of nodeAffinity, or the label kubernetes.io/hostname"
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
@@ -45,7 +43,9 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
             at = (*way, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
             terms = required.get("nodeSelectorTerms") or ()
             if not terms:
-                yield Violation(at, "no term: write what a node must be, or remove the affinity")
+                yield Violation(
+                    at, "nodeSelectorTerms is empty: add a term, or remove the affinity"
+                )
             for index, term in enumerate(terms):
                 yield from _term((*at, index), section(term), values_too=True)
         for index, wish in enumerate(
@@ -65,7 +65,7 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
 def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
     if not 0 < (wish.get("weight") or 0) <= 100:
         yield Violation(
-            (*place, "weight"), f"the weight is {wish.get('weight')}: it goes from 1 to 100"
+            (*place, "weight"), f"the weight is {wish.get('weight')}: must be between 1 and 100"
         )
 
 
@@ -89,11 +89,13 @@ def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
 def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
     if not object_names.qualified(str(term.get("topologyKey") or "")):
         yield Violation(
-            (*place, "topologyKey"), f'"{term.get("topologyKey")}" is no key of a label of nodes'
+            (*place, "topologyKey"), f'"{term.get("topologyKey")}" is not a valid node label key'
         )
     for index, name in enumerate(term.get("namespaces") or ()):
         if not object_names.label(name or ""):
-            yield Violation((*place, "namespaces", index), f'"{name}" is no name of a namespace')
+            yield Violation(
+                (*place, "namespaces", index), f'"{name}" is not a valid namespace name'
+            )
     for field in ("labelSelector", "namespaceSelector"):
         yield from pods.selector((*place, field), term.get(field))
         yield from object_names.pairs(
@@ -107,47 +109,46 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
         at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
         yield from _values(at, str(section(one).get("operator")), values)
         if not object_names.qualified(str(section(one).get("key"))):
-            yield Violation((*at, "key"), f'"{one.get("key")}" is no key of a label')
+            yield Violation((*at, "key"), f'"{one.get("key")}" is not a valid label key')
         for number, value in enumerate(values if values_too else ()):
             if not object_names.label_value(value):
                 yield Violation(
-                    (*at, "values", number), f'"{value}" is no value of a label: no node has it'
+                    (*at, "values", number), f'"{value}" is not a valid label value: no node has it'
                 )
     for index, one in enumerate(term.get("matchFields") or ()):
         at, field = (*way, "matchFields", index), section(one)
         if field.get("key") != "metadata.name":
             yield Violation(
-                (*at, "key"), f'matchFields knows only metadata.name, not "{field.get("key")}"'
+                (*at, "key"), f'matchFields supports only metadata.name, not "{field.get("key")}"'
             )
         if field.get("operator") not in ("In", "NotIn") or len(field.get("values") or ()) != 1:
-            yield Violation(at, "matchFields takes In or NotIn with one value")
+            yield Violation(at, "matchFields supports only In or NotIn with one value")
         elif not object_names.subdomain(str(field["values"][0] or "")):
-            yield Violation((*at, "values", 0), f'"{field["values"][0]}" is no name of a node')
+            yield Violation((*at, "values", 0), f'"{field["values"][0]}" is not a valid node name')
 
 
 def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Violation]:
     count = len(list(values))
     match operator:
         case "In" | "NotIn" if not count:
-            yield Violation(at, f"operator {operator} needs values")
+            yield Violation(at, f"operator {operator} requires values")
         case "Exists" | "DoesNotExist" if count:
             yield Violation(
                 (*at, "values"),
-                f"operator {operator} takes no values: remove them, or write In or NotIn",
+                f"operator {operator} does not allow values: remove them, or use In or NotIn",
             )
         case "Gt" | "Lt" if count != 1:
-            yield Violation(at, f"operator {operator} takes one value, not {count}")
+            yield Violation(at, f"operator {operator} requires one value, not {count}")
 
 
 @of_daemonsets
 def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS318: metadata.name is a field of a node, not a label: matchExpressions find no node by it."""
+    """DS318: metadata.name is a field of a node, which matchExpressions do not match."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
             yield Violation(
                 (*POD, "nodeSelector", key),
-                "nodeSelector knows labels, and metadata.name is none: no node has it; "
-                + _BY_FIELD,
+                "nodeSelector matches labels only, and metadata.name is not a label: " + _BY_FIELD,
             )
     if not pod.get("affinity"):
         return
@@ -156,7 +157,8 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             if section(one).get("key") == _NAME:
                 yield Violation(
                     (*way, "matchExpressions", index, "key"),
-                    "matchExpressions knows labels, and metadata.name is none; " + _BY_FIELD,
+                    "matchExpressions match labels only, and metadata.name is not a label; "
+                    + _BY_FIELD,
                 )
 
 
@@ -177,9 +179,7 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()
         ]
         if not conditions and not term.get("matchFields"):
-            yield Violation(
-                way, "an empty term matches no node: remove it, or write what a node must be"
-            )
+            yield Violation(way, "an empty term matches no node: remove it, or add expressions")
             continue
         wrong = next(
             (
@@ -194,15 +194,14 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         if wrong:
             yield Violation(
                 way,
-                f"{wrong.operator} compares whole numbers, not {wrong.values[0]}: no node meets it",
+                f"{wrong.operator} requires an integer, not {wrong.values[0]}: no node matches",
             )
         elif key := _contradiction([*chosen, *conditions]):
-            yield Violation(way, f"no node can meet all that is asked of its label {key}")
+            yield Violation(way, f"no node can match all expressions on the label {key}")
     if len(terms) > 1 and all(_only_refuses(term) for _, term in terms):
         message = (
-            "a node needs to meet only one of the terms, and each merely leaves some nodes out: "
-            "those the other lets in."
-            " Write all into one term"
+            "a node must match only one of the terms, and every node excluded by one term is "
+            "included by another. Merge the expressions into one term"
         )
         yield Violation(terms[0][0][:-1], message)
 

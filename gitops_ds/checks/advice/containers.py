@@ -43,15 +43,16 @@ def requests(body: Body) -> Iterator[Violation]:
             ]
             if missing:
                 message = (
-                    f'"{container.get("name")}" asks for no {" and no ".join(missing)}: nothing '
-                    "is kept free for it, and it is"
-                    " among the first to go when a node runs short; measure it, and set the "
-                    "requests"
+                    f'"{container.get("name")}" has no request for {" and ".join(missing)}: no '
+                    f"capacity is reserved for it, and it is among the first to be evicted under "
+                    f"pressure; measure its usage and set requests"
                 )
                 mends = tuple(
                     Mend((*way, "resources", "requests", name), _PROPOSED[name]) for name in missing
                 )
-                yield Violation((*way, "resources"), message, Fix("ask for what it uses", mends))
+                yield Violation(
+                    (*way, "resources"), message, Fix("set requests to the measured usage", mends)
+                )
 
 
 def memory_limits(body: Body) -> Iterator[Violation]:
@@ -66,12 +67,12 @@ def memory_limits(body: Body) -> Iterator[Violation]:
                     or _PROPOSED["memory"]
                 )
                 fix = Fix(
-                    "allow twice what it asks for",
+                    "set a limit of twice the request",
                     (Mend((*way, "resources", "limits", "memory"), _twice(wanted)),),
                 )
                 message = (
-                    f'"{container.get("name")}" has no memory limit: a leak of it takes the '
-                    "memory of every node; set one"
+                    f'"{container.get("name")}" has no memory limit: a leak exhausts the memory of '
+                    f"every node; set a limit"
                 )
                 yield Violation((*way, "resources"), message, fix)
 
@@ -90,8 +91,8 @@ def no_cpu_limit(body: Body) -> Iterator[Violation]:
             if _limit(container, "cpu"):
                 path = (*way, "resources", "limits", "cpu")
                 message = (
-                    "the CPU limit throttles an agent that every pod of the node waits for; a "
-                    "request is enough"
+                    "the CPU limit throttles an agent that every pod of the node depends on; a "
+                    "request is sufficient"
                 )
                 yield Violation(path, message, Fix("remove the limit", (Mend(path),)))
 
@@ -104,8 +105,8 @@ def readiness(body: Body) -> Iterator[Violation]:
         if not any(container.get("readinessProbe") for _, container in containers(body)):
             yield Violation(
                 (*path, "containers", 0),
-                "no container has a readiness probe: a pod is ready once it has started, and a "
-                "rollout goes on whatever it does",
+                "no container has a readiness probe: a pod is ready once started, and a rollout "
+                "continues even if it does not work",
             )
 
 
@@ -115,8 +116,8 @@ def liveness(body: Body) -> Iterator[Violation]:
         if not container.get("livenessProbe"):
             yield Violation(
                 way,
-                f'"{container.get("name")}" has no liveness probe: if it hangs, nobody starts it '
-                "again",
+                f'"{container.get("name")}" has no liveness probe: a hanging container is not '
+                f"restarted",
             )
 
 
@@ -134,9 +135,9 @@ def probes_differ(body: Body) -> Iterator[Violation]:
             and _patience(alive) <= _patience(ready)
         ):
             message = (
-                "the liveness probe asks what the readiness probe asks, and gives up as soon: "
-                "what slows all agents down restarts"
-                " all of them at once; let it wait longer, or ask something else"
+                "the liveness probe equals the readiness probe and fails as early: a load that "
+                "slows down all agents restarts all of them at once; raise its failureThreshold, "
+                "or probe something else"
             )
             yield Violation((*way, "livenessProbe"), message)
 
@@ -160,12 +161,12 @@ def named_ports(body: Body) -> Iterator[Violation]:
                     named = [str(name) for name in known if name]
                     message = (
                         f'the container has no port "{port}" '
-                        f"({', '.join(named) or 'none has a name'}): it is never ready"
+                        f"({', '.join(named) or 'no port has a name'}): it never becomes ready"
                     )
                     meant = named[0] if len(named) == 1 else phrases.nearest(port, named)
                     if meant:
                         yield Violation(
-                            path, message, Fix(f"ask the port {meant}", (Mend(path, meant),))
+                            path, message, Fix(f"probe the port {meant}", (Mend(path, meant),))
                         )
                     else:
                         yield Violation(path, message)
@@ -183,7 +184,7 @@ def numbered_ports(body: Body) -> Iterator[Violation]:
                 if isinstance(port, int):
                     yield Violation(
                         path,
-                        f"the port {port} is not among those that the container declares "
+                        f"port {port} is not declared by the container "
                         f"({', '.join(map(str, declared))})",
                     )
 
@@ -209,7 +210,7 @@ def one_success(body: Body) -> Iterator[Violation]:
                 path = (*way, name, "successThreshold")
                 yield Violation(
                     path,
-                    f"the successThreshold of a {name} can only be 1, not {wanted}",
+                    f"successThreshold of a {name} must be 1, not {wanted}",
                     Fix("remove it", (Mend(path),), safe=True),
                 )
 
@@ -223,11 +224,11 @@ def timeouts_within_periods(body: Body) -> Iterator[Violation]:
             if timeout > period:
                 path = (*way, name, "timeoutSeconds")
                 message = (
-                    f"a probe may take {timeout} s and comes every {period} s: give it less time "
-                    "than that"
+                    f"the timeout of the probe ({timeout} s) must be less than its period "
+                    f"({period} s)"
                 )
                 yield Violation(
-                    path, message, Fix("wait no longer than the period", (Mend(path, period),))
+                    path, message, Fix("set timeoutSeconds below the period", (Mend(path, period),))
                 )
 
 
@@ -245,9 +246,9 @@ def periodic_work(body: Body) -> Iterator[Violation]:
         for field in ("command", "args"):
             if _LOOP.search(" ".join(map(str, items(container.get(field))))):
                 message = (
-                    "a loop around a sleep keeps a pod on every node for work that comes at "
-                    "times: a CronJob where any node"
-                    " will do, a timer of the node's operating system where each must"
+                    "a loop with a sleep keeps a pod on every node for periodic work: use a "
+                    "CronJob if any node is sufficient, or a timer of the operating system if "
+                    "every node is required"
                 )
                 yield Violation((*way, field), message)
 
@@ -278,11 +279,11 @@ def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
             if empty.get("medium") == "Memory" and empty.get("sizeLimit") is None:
                 way = (*path, "volumes", index, "emptyDir")
                 message = (
-                    f'the volume "{volume.get("name")}" is memory without a bound, on every node: '
-                    "set a sizeLimit"
+                    f'the volume "{volume.get("name")}" is in memory without a limit, on every '
+                    f"node: set a sizeLimit"
                 )
                 yield Violation(
-                    way, message, Fix("set a bound", (Mend((*way, "sizeLimit"), "64Mi"),))
+                    way, message, Fix("set a sizeLimit", (Mend((*way, "sizeLimit"), "64Mi"),))
                 )
 
 

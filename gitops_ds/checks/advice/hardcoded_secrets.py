@@ -23,7 +23,8 @@ def no_secrets(body: Body) -> Iterator[Violation]:
             if isinstance(value, str) and patterns.certain(str(name), value):
                 yield Violation(
                     ("data", str(name)),
-                    f"{name} looks like a secret, and the repository keeps it for ever: {_INSTEAD}",
+                    f"{name} looks like a secret, and stays in the history of the repository: "
+                    f"{_INSTEAD}",
                 )
         return
     for way, container in containers(body):
@@ -31,15 +32,15 @@ def no_secrets(body: Body) -> Iterator[Violation]:
             value = variable.get("value")
             if isinstance(value, str) and patterns.certain(str(variable.get("name")), value):
                 message = (
-                    f"the variable {variable.get('name')} looks like a secret, and the repository "
-                    f"keeps it for ever: {_INSTEAD}"
+                    f"the variable {variable.get('name')} looks like a secret, and stays in the "
+                    f"history of the repository: {_INSTEAD}"
                 )
                 yield Violation((*way, "env", index, "value"), message)
         for field in ("command", "args"):
             yield from _arguments((*way, field), container.get(field))
 
 
-_INSTEAD: Final = "take it from a Secret, and replace it, for it has been read"
+_INSTEAD: Final = "use a Secret, and rotate the value"
 
 
 def _arguments(way: Path, given: Any) -> Iterator[Violation]:
@@ -50,6 +51,6 @@ def _arguments(way: Path, given: Any) -> Iterator[Violation]:
             what = f"the option {name}" if name else "the argument"
             yield Violation(
                 (*way, index),
-                f"{what} holds what looks like a secret, and the repository keeps it for ever: "
+                f"{what} looks like a secret, and stays in the history of the repository: "
                 f"{_INSTEAD}",
             )

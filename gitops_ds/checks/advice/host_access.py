@@ -54,7 +54,7 @@ _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 def host_network(body: Body) -> Iterator[Violation]:
     """DS502: the pod has a network of its own."""
     yield from _shared(
-        body, "hostNetwork", "the agent sees the traffic of the node, and its ports are the node's"
+        body, "hostNetwork", "the agent has access to the traffic of the node and shares its ports"
     )
 
 
@@ -64,15 +64,14 @@ def cluster_names(body: Body) -> Iterator[Violation]:
         if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "", "ClusterFirst"):
             way = (*path, "dnsPolicy")
             message = (
-                "with hostNetwork the names of Services are not known to the pod: write "
-                "dnsPolicy: ClusterFirstWithHostNet, or"
-                " Default if it needs none"
+                "with hostNetwork the pod cannot resolve names of Services: set dnsPolicy: "
+                "ClusterFirstWithHostNet, or Default if it resolves none"
             )
             said = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
             yield Violation(
                 said,
                 message,
-                Fix("let it know the cluster's names", (Mend(way, "ClusterFirstWithHostNet"),)),
+                Fix("use the cluster DNS", (Mend(way, "ClusterFirstWithHostNet"),)),
             )
 
 
@@ -81,7 +80,7 @@ def host_processes(body: Body) -> Iterator[Violation]:
     yield from _shared(
         body,
         "hostPID",
-        "the agent sees every process of the node, with its environment, and can signal it",
+        "the agent can see and signal every process of the node, and read its environment",
     )
 
 
@@ -105,13 +104,13 @@ def sensitive_paths(body: Body) -> Iterator[Violation]:
         what = _told(path)
         if what:
             written = list(_written(body, way[:-2])) if what != _SOCKET else ()
-            message = f"{path} of the host is {what}; mount only what the agent needs of it"
+            message = f"{path} of the host is {what}; mount only the required part"
             yield (
                 Violation(way, message, _read_only(written)) if written else Violation(way, message)
             )
 
 
-_SOCKET: Final = "the socket of the container runtime: who can write to it is root on the node"
+_SOCKET: Final = "the socket of the container runtime: write access is root access to the node"
 
 
 @lru_cache(1024)  # a fleet's agents look at the same few
@@ -123,13 +122,13 @@ def _told(path: str) -> str:
     if plain.endswith(_RUNTIME) or plain in _RUNTIME_FOLDERS:
         return _SOCKET
     if plain in _WHOLE:
-        return "all that lies below, and with it the keys of the node and of its pods"
+        return "the root of everything below, with the credentials of the node and its pods"
     for folder in _SENSITIVE:
         if plain == folder or plain.startswith(folder + "/"):
             return (
-                f"a part of {folder}, from which a node can be taken over"
+                f"below {folder}, which gives control of the node"
                 if plain != folder
-                else "a way to take over the node"
+                else "a way to control the node"
             )
     return ""
 
@@ -146,14 +145,14 @@ def writable_paths(body: Body) -> Iterator[Violation]:
             if written:
                 who = " and ".join(f'"{name}"' for _, name in written)
                 message = (
-                    f"{who} can write to {path} of the host: write readOnly: true where it is "
-                    "only read"
+                    f"{who} can write to the host path {path}: set readOnly: true if it is only "
+                    f"read"
                 )
                 yield Violation(written[0][0], message, _read_only(written))
 
 
 def _read_only(mounts: Iterable[tuple[Path, str]]) -> Fix:
-    return Fix("mount it read only", tuple(Mend((*mount, "readOnly"), True) for mount, _ in mounts))
+    return Fix("mount it read-only", tuple(Mend((*mount, "readOnly"), True) for mount, _ in mounts))
 
 
 def typed_paths(body: Body) -> Iterator[Violation]:
@@ -161,14 +160,11 @@ def typed_paths(body: Body) -> Iterator[Violation]:
     for way, path, volume in _host_paths(body):
         if not section(volume.get("hostPath")).get("type"):
             message = (
-                f"nothing says what {path} of the host must be: where it is missing, a runtime "
-                "may make a directory of that name,"
-                " or fail; write its type"
+                f"hostPath {path} has no type: if it does not exist, the runtime may create a "
+                f"directory or fail; set its type"
             )
             kind = (*way[:-1], "type")
-            yield Violation(
-                kind, message, Fix("say what must be there", (Mend(kind, _kind(path)),))
-            )
+            yield Violation(kind, message, Fix("set its type", (Mend(kind, _kind(path)),)))
 
 
 def _kind(path: str) -> str:
@@ -192,7 +188,7 @@ def _host_paths(body: Body) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
 
 
 def _written(body: Body, way: Path) -> Iterator[tuple[Path, str]]:
-    """The mounts of the volume at `way` through which it can be written, and the container of each."""
+    """The writable mounts of the volume at `way`, and the container of each."""
     for path, spec in pod_specs(body):
         name = spec["volumes"][way[len(path) + 1]].get("name")
         for place, container in containers(body):

@@ -45,8 +45,8 @@ def own_namespace(body: Body) -> Iterator[Violation]:
         if kind is None or kind.namespaced:
             yield Violation(
                 ("metadata", "namespace"),
-                "it goes to the namespace default, where everything lands that names none; give "
-                "it one of its own",
+                "the namespace is default, which objects without a namespace share: use a "
+                "dedicated one",
             )
 
 
@@ -91,14 +91,14 @@ def _volatile(key: str) -> bool:
 
 def _told(path: Path, key: str) -> Violation:
     message = (
-        f"the label {key} changes with time, and a selector can't be changed: leave it to the "
-        "labels of the pod template"
+        f"the label {key} changes over time, and a selector is immutable: set it only in the "
+        f"labels of the pod template"
     )
     return Violation(
         path,
         message,
         Fix(
-            f"select without {key} (of a DaemonSet that is there this needs it made anew)",
+            f"select without {key} (an existing DaemonSet must be recreated)",
             (Mend(path),),
         ),
     )

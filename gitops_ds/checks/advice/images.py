@@ -58,8 +58,8 @@ def one_version(body: Body) -> Iterator[Violation]:
         if not image.digest and image.tag in ("", "latest"):
             what = "the tag latest" if image.tag else "no tag"
             message = (
-                f"{container['image']} has {what}: each node runs what that was when the node "
-                "pulled it; name a version"
+                f"{container['image']} has {what}: each node runs the image of the time it was "
+                f"pulled; set a version"
             )
             yield Violation(path, message)
 
@@ -70,8 +70,8 @@ def by_digest(body: Body) -> Iterator[Violation]:
         if not image.digest:
             yield Violation(
                 path,
-                f"{container['image']} has no digest: its tag can be moved while a rollout goes "
-                "on; add @sha256:…",
+                f"{container['image']} has no digest: its tag can be moved during a rollout; add "
+                f"@sha256:…",
             )
 
 
@@ -83,11 +83,11 @@ def pulled_once(body: Body) -> Iterator[Violation]:
         ):
             way = (*path[:-1], "imagePullPolicy")
             message = (
-                "every start of a container asks the registry for an image that is fixed: without "
-                "the registry none starts"
+                "every start of a container requests an immutable image from the registry, and "
+                "fails if the registry is unavailable"
             )
             yield Violation(
-                way, message, Fix("pull it where it is missing", (Mend(way, "IfNotPresent"),))
+                way, message, Fix("pull it if it is not present", (Mend(way, "IfNotPresent"),))
             )
 
 
@@ -96,8 +96,8 @@ def named_registry(body: Body) -> Iterator[Violation]:
     for path, image, container in _images(body):
         if not image.registry:
             message = (
-                f"{container['image']} names no registry: each node's settings decide which one "
-                "is asked; write it out"
+                f"{container['image']} has no registry: the configuration of each node decides "
+                f"which one is used; set it"
             )
             yield Violation(path, message)
 
@@ -117,8 +117,8 @@ def from_registries(settings: Mapping[str, Any]) -> Check[Body]:
             if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
                 yield Violation(
                     path,
-                    f"{container['image']} comes from none of the registries that gitops-ds.yaml "
-                    f"allows: {', '.join(allowed)}",
+                    f"{container['image']} is not from a registry that gitops-ds.yaml allows: "
+                    f"{', '.join(allowed)}",
                 )
 
     return known_registry

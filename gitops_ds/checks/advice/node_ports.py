@@ -41,7 +41,7 @@ def free_of_services(
         service = _SERVICES.get(port)
         if service and service not in own and protocol == "TCP":
             message = (
-                f"{port}/{protocol} of the node is {service}'s: where that runs, the container "
-                "can't listen; take another port"
+                f"port {port}/{protocol} of the node belongs to {service}: the container cannot "
+                f"listen on nodes that run it; use another port"
             )
             yield Violation((*POD, "containers"), message)

@@ -132,15 +132,15 @@ def _restricted(spec: Mapping[str, Any]) -> Iterator[str]:
             if own.get("runAsNonRoot") is not None
             else pod.get("runAsNonRoot")
         ):
-            yield "no runAsNonRoot"
+            yield "runAsNonRoot is not set"
         if own.get("runAsUser") == 0 or pod.get("runAsUser") == 0:
             yield "runAsUser 0"
         if windows:  # the rest means nothing there
             continue
         if own.get("allowPrivilegeEscalation") is not False:
-            yield "no allowPrivilegeEscalation: false"
+            yield "allowPrivilegeEscalation is not false"
         if not section(own.get("seccompProfile") or pod.get("seccompProfile")).get("type"):
-            yield "no seccompProfile"
+            yield "seccompProfile is not set"
         if "ALL" not in items(section(own.get("capabilities")).get("drop")):
             yield "capabilities that are not dropped"
         yield from (f"the capability {name}" for name in _added(own) if name != "NET_BIND_SERVICE")

@@ -53,9 +53,9 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if taken is None:
         return
     message = (
-        "maxSurge makes the new pod while the old one runs, and both want the port "
-        f"{taken[2]}/{taken[0]} of the node: the new one"
-        " stays Pending, and the rollout hangs. Use maxUnavailable"
+        f"with maxSurge the new pod starts while the old one runs, and both use the host port "
+        f"{taken[2]}/{taken[0]}: the new pod stays Pending, and the rollout hangs. Use "
+        f"maxUnavailable"
     )
     mends = (Mend((*_ROLLING, "maxUnavailable"), surge), Mend((*_ROLLING, "maxSurge")))
     yield Violation(
@@ -80,7 +80,7 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             "on every node at once" if together >= 100 else f"on {together}% of the nodes at once"
         )
         message = (
-            f"maxUnavailable {share[0]}: one bad image takes the agent away {what}; write "
+            f"maxUnavailable {share[0]}: a bad image removes the agent {what}; set "
             f"{min(most, 10)}% or less"
         )
         yield Violation(
@@ -95,8 +95,7 @@ def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS207: under OnDelete a merge changes no pod."""
     if section(spec.get("updateStrategy")).get("type") == "OnDelete":
         message = (
-            "with OnDelete a change reaches no node until somebody deletes its pod; RollingUpdate "
-            "rolls it out"
+            "with OnDelete a change reaches a node only after its pod is deleted; use RollingUpdate"
         )
         yield Violation(
             (*_STRATEGY, "type"),
@@ -113,8 +112,8 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS208: a pod that has just become ready may still crash; without any probe DS209 tells."""
     if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
         message = (
-            "a pod counts from its first ready moment on, so one that crashes soon after does not "
-            "stop the rollout; write 10 to 30"
+            "a pod is available as soon as it is ready, so a pod that crashes shortly after does "
+            "not stop the rollout; set 10 to 30"
         )
         yield Violation(_READY_SECONDS, message, _WAIT)
 
@@ -124,9 +123,9 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
     """DS209: with no readiness probe and no seconds to wait nothing stops a bad rollout."""
     if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
         message = (
-            "blind rollout: with no readiness probe and no minReadySeconds a pod counts as soon "
-            "as it has started, so a bad image"
-            " goes to every node; write a readinessProbe, and minReadySeconds 10 or more"
+            "blind rollout: without a readiness probe and minReadySeconds a pod is available as "
+            "soon as it has started, so a bad image reaches every node; set a readinessProbe, and "
+            "minReadySeconds to 10 or more"
         )
         yield Violation(_READY_SECONDS, message, _WAIT)
 
@@ -139,14 +138,13 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if grace == 0:
         yield Violation(
             _GRACE,
-            "0 kills the agent at once, with what it has not written yet; write the seconds that "
-            f"it needs ({_DEFAULT_GRACE})",
+            "0 kills the agent at once, and unwritten data is lost; set the seconds that it needs "
+            f"(default {_DEFAULT_GRACE})",
         )
     elif grace > _LONG_GRACE:
         yield Violation(
             _GRACE,
-            f"a rollout may wait {grace} seconds for the old pod, node by node; write "
-            f"{_LONG_GRACE} or less",
+            f"a rollout may wait {grace} seconds for each old pod; set {_LONG_GRACE} or less",
         )
     if not grace:
         return
@@ -158,8 +156,8 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             way = (*POD, "containers", index, "lifecycle", "preStop")
             yield Violation(
                 way,
-                f"the preStop hook sleeps {seconds} of terminationGracePeriodSeconds' {grace}: "
-                "none is left to end in",
+                f"the preStop hook sleeps {seconds} of {grace} terminationGracePeriodSeconds: no "
+                f"time is left to terminate",
             )
 
 
@@ -179,8 +177,8 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
                     path = (*way, "lifecycle", name, "sleep", "seconds")
                     yield Violation(
                         path,
-                        f"a sleep can take 0 to {grace} seconds, which is "
-                        f"terminationGracePeriodSeconds, not {seconds}",
+                        f"a sleep must be between 0 and {grace} seconds "
+                        f"(terminationGracePeriodSeconds), not {seconds}",
                     )
 
 
@@ -203,8 +201,8 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if kept in (0, 1):
         path = (*SPEC, "revisionHistoryLimit")
         message = (
-            f"with {kept} old revision{'s' if kept == 0 else ''} there may be nothing to roll "
-            "back to; leave it out (10 are kept)"
+            f"with {kept} old revision{'s' if kept == 0 else ''} a rollback may have no target; "
+            f"remove it (default 10)"
         )
         yield Violation(path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True))
 
@@ -219,8 +217,8 @@ def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     )
     if delay + wait > _LONG_BATCH:
         message = (
-            f"each batch of a rollout takes at least {delay + wait} seconds (probe's delay and "
-            "minReadySeconds): write less"
+            f"each batch of a rollout takes at least {delay + wait} seconds (delay of the probe "
+            f"and minReadySeconds): reduce them"
         )
         yield Violation(_READY_SECONDS, message)
 

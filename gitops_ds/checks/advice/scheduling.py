@@ -77,8 +77,8 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
         why = f"its class is {kind}" if kind else f"it is {NODE_CRITICAL}"
         message = (
-            f"it seems to be for every node ({why}), but the nodes of the control plane stay "
-            "without: nothing tolerates their taint"
+            f"the agent seems to be for every node ({why}), but does not tolerate the taint of the "
+            f"control plane"
         )
         yield Violation(
             _TOLERATIONS if told else POD,
@@ -117,12 +117,11 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     ):
         return
     message = (
-        "it tolerates every taint, and so runs on nodes that are broken, being drained or set "
-        "apart as well;"
-        " name the taints that are meant"
+        "it tolerates every taint, and therefore runs on broken, drained and dedicated nodes as "
+        "well; tolerate only the intended taints"
     )
     instead = [one for one in told if one not in keyless]
-    fix = _tolerate_too(instead, f"tolerate {_CONTROL_PLANE} in place of everything")
+    fix = _tolerate_too(instead, f"tolerate {_CONTROL_PLANE} instead of every taint")
     yield Violation((*_TOLERATIONS, told.index(keyless[0])), message, fix)
 
 
@@ -133,7 +132,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     old = next((index for index, one in enumerate(told) if one.get("key") == _MASTER), None)
     if old is not None and tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
         message = (
-            f"kubeadm sets the taint {_MASTER} no more since Kubernetes 1.25: tolerate "
+            f"kubeadm no longer sets the taint {_MASTER} since Kubernetes 1.25: tolerate "
             f"{_CONTROL_PLANE} as well"
         )
         yield Violation(
@@ -143,7 +142,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
     chosen, gone = (
         section(pod.get("nodeSelector")),
-        f"kubeadm sets the label {_MASTER} no more since Kubernetes 1.24",
+        f"kubeadm no longer sets the label {_MASTER} since Kubernetes 1.24",
     )
     if _MASTER in chosen and _CONTROL_PLANE not in chosen:
         path = (*_NODE_SELECTOR, _MASTER)
@@ -159,8 +158,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 fix = Fix(f"write {_CONTROL_PLANE}", (Mend((*way, "key"), _CONTROL_PLANE),))
                 yield Violation(
                     (*way, "key"),
-                    f"{gone}: ask for {_CONTROL_PLANE}, in a term of its own where old nodes are "
-                    "left",
+                    f"{gone}: require {_CONTROL_PLANE}, in a separate term if old nodes remain",
                     fix,
                 )
 
@@ -184,13 +182,13 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violatio
             continue
         path = (*_TOLERATIONS, index)
         limit = (
-            "; its tolerationSeconds do not count"
+            "; its tolerationSeconds have no effect"
             if one.get("tolerationSeconds") is not None
             else ""
         )
         message = (
-            f"every pod of a DaemonSet tolerates {one['key']}:{one['effect']} without being "
-            f"asked{limit}"
+            f"the DaemonSet controller adds the toleration {one['key']}:{one['effect']} to every "
+            f"pod{limit}"
         )
         yield Violation(path, message, Fix("remove this toleration", (Mend(path),), safe=True))
 
@@ -202,7 +200,7 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for old in chosen:
         if new := _OLD_LABELS.get(old):
             path = (*_NODE_SELECTOR, old)
-            message = f"the label {old} is deprecated: it is {new} now"
+            message = f"the label {old} is deprecated: use {new}"
             twice = chosen.get(new) == chosen[old]
             mend = Mend(path) if twice else Mend(path, key=new)
             yield Violation(
@@ -219,14 +217,14 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             path = (*way, "key")
             yield Violation(
                 path,
-                f"the label {one['key']} is deprecated: it is {new} now",
+                f"the label {one['key']} is deprecated: use {new}",
                 Fix(f"write {new}", (Mend(path, new),), safe=True),
             )
 
 
 @of_daemonsets
 def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS310: there is one pod a node already; conditions among pods only add ways to stay Pending."""
+    """DS310: with one pod for each node, pod affinity can only leave pods Pending."""
     affinity = section(pod.get("affinity"))
     for path, said in (
         *(
@@ -236,7 +234,7 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         ((*POD, "topologySpreadConstraints"), pod.get("topologySpreadConstraints")),
     ):
         if said:
-            sidecar = "what belongs to another workload's pods is a sidecar of them"
+            sidecar = "for pods of another workload use a sidecar"
             message = (
                 f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it "
                 f"Pending; {sidecar}"
@@ -248,10 +246,7 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS311: the controller chooses nodes by what is required."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED):
-        message = (
-            "the DaemonSet controller does not look at what is preferred: each node that is "
-            "eligible gets a pod"
-        )
+        message = "the DaemonSet controller ignores preferences: every eligible node gets a pod"
         yield Violation(_WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),)))
 
 
@@ -260,8 +255,8 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS312: an agent has a priority."""
     if not pod.get("priorityClassName"):
         message = (
-            "without priorityClassName it is among the first to be evicted, and stays Pending on "
-            "a full node"
+            "without priorityClassName the agent is among the first to be evicted, and stays "
+            "Pending on a full node"
         )
         yield Violation(
             _PRIORITY,
@@ -284,9 +279,8 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for path, key in (*chosen, *wanted):
         if key not in _PLATFORM:
             message = (
-                f"a node without the label {key} gets no agent, and one that loses it loses its "
-                "agent: require it only where the"
-                " agent can't run otherwise (a device, a platform); a preference keeps nobody away"
+                f"a node without the label {key} does not run the agent: require it only if the "
+                f"agent cannot run otherwise (a device, a platform)"
             )
             yield Violation(path, message)
 
@@ -297,8 +291,8 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
         message = (
-            f"only the node {pod['nodeName']} gets a pod: remove nodeName, or make it a "
-            "Deployment or a static pod"
+            f"only the node {pod['nodeName']} runs a pod: remove nodeName, or use a Deployment or "
+            f"a static pod"
         )
         yield Violation(path, message, Fix("remove nodeName", (Mend(path),)))
 
@@ -311,7 +305,7 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         path = (*POD, "schedulerName")
         yield Violation(
             path,
-            f"where no scheduler {name} runs, every pod stays Pending",
+            f"if the scheduler {name} is not running, every pod stays Pending",
             Fix("remove schedulerName", (Mend(path),)),
         )
 
@@ -326,8 +320,8 @@ def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation
     fix = Fix("remove serviceAccount", (Mend(path),), safe=True)
     if not name:
         fix = Fix("write serviceAccountName", (Mend(path, key="serviceAccountName"),), safe=True)
-    other = f"; serviceAccountName is {name}, and that counts" if name and name != old else ""
-    yield Violation(path, f"serviceAccount is deprecated: write serviceAccountName{other}", fix)
+    other = f"; serviceAccountName is {name} and takes precedence" if name and name != old else ""
+    yield Violation(path, f"serviceAccount is deprecated: use serviceAccountName{other}", fix)
 
 
 def required_terms(pod: Spec) -> list[tuple[Path, Spec]]:

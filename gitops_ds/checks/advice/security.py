@@ -29,8 +29,8 @@ def privileged(body: Body) -> Iterator[Violation]:
         if context and context.get("privileged"):
             path = (*way, "securityContext", "privileged")
             message = (
-                f'"{container.get("name")}" is privileged: who breaks into it owns every node; '
-                "give it what it needs instead"
+                f'"{container.get("name")}" is privileged: a compromised container controls every '
+                f"node; grant only the required capabilities"
             )
             yield Violation(path, message, Fix("remove it", (Mend(path),)))
 
@@ -45,8 +45,8 @@ def no_escalation(body: Body) -> Iterator[Violation]:
         if not above and own.get("allowPrivilegeEscalation") is not False:
             path = (*way, "securityContext", "allowPrivilegeEscalation")
             message = (
-                f'a program in "{container.get("name")}" may get more rights than the container '
-                "has: write false"
+                f'a program in "{container.get("name")}" may gain more privileges than the '
+                f"container: set false"
             )
             yield Violation(path, message, Fix("forbid it", (Mend(path, False),)))
 
@@ -63,10 +63,10 @@ def no_root(body: Body) -> Iterator[Violation]:
         if not said and not windows:
             path = (*way, "securityContext", "runAsNonRoot")
             message = (
-                f'who "{container.get("name")}" runs as is left to the image, where it is often '
-                "root: say runAsNonRoot or runAsUser"
+                f'who "{container.get("name")}" runs as depends on the image, and is often root: '
+                f"set runAsNonRoot or runAsUser"
             )
-            yield Violation(path, message, Fix("refuse to run as root", (Mend(path, True),)))
+            yield Violation(path, message, Fix("set runAsNonRoot: true", (Mend(path, True),)))
 
 
 def read_only_root(body: Body) -> Iterator[Violation]:
@@ -75,10 +75,10 @@ def read_only_root(body: Body) -> Iterator[Violation]:
         if not own.get("readOnlyRootFilesystem"):
             path = (*way, "securityContext", "readOnlyRootFilesystem")
             message = (
-                f'"{container.get("name")}" can write to its own file system: write true, and '
-                "mount what it does write to"
+                f'"{container.get("name")}" can write to its own file system: set true, and mount '
+                f"volumes for the paths that it writes"
             )
-            yield Violation(path, message, Fix("make it read only", (Mend(path, True),)))
+            yield Violation(path, message, Fix("make it read-only", (Mend(path, True),)))
 
 
 def few_capabilities(body: Body) -> Iterator[Violation]:
@@ -89,8 +89,8 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
                 path = (*way, "securityContext", "capabilities", "add", index)
                 yield Violation(
                     path,
-                    f"the capability {name} is close to root on the node: add the ones that are "
-                    "needed",
+                    f"the capability {name} is close to root on the node: add only the required "
+                    f"ones",
                     Fix("remove it", (Mend(path),)),
                 )
 
@@ -103,10 +103,10 @@ def dropped_capabilities(body: Body) -> Iterator[Violation]:
         ):
             path = (*way, "securityContext", "capabilities", "drop")
             message = (
-                f'"{container.get("name")}" keeps the capabilities that every container gets: '
-                "drop ALL, and add what it needs"
+                f'"{container.get("name")}" keeps the default capabilities: drop ALL, and add the '
+                f"required ones"
             )
-            yield Violation(path, message, Fix("drop them all", (Mend(path, ["ALL"]),)))
+            yield Violation(path, message, Fix("drop all capabilities", (Mend(path, ["ALL"]),)))
 
 
 def seccomp(body: Body) -> Iterator[Violation]:
@@ -120,13 +120,13 @@ def seccomp(body: Body) -> Iterator[Violation]:
         if bare:
             way = (*path, "securityContext", "seccompProfile")
             message = (
-                f'"{bare[0].get("name")}" has no seccomp profile: every system call is open to '
-                "it; RuntimeDefault suits most"
+                f'"{bare[0].get("name")}" has no seccomp profile: every system call is allowed; '
+                f"RuntimeDefault suits most containers"
             )
             yield Violation(
                 way,
                 message,
-                Fix("take the runtime's profile", (Mend((*way, "type"), "RuntimeDefault"),)),
+                Fix("use the profile of the runtime", (Mend((*way, "type"), "RuntimeDefault"),)),
             )
 
 
@@ -141,11 +141,10 @@ def no_token(body: Body) -> Iterator[Violation]:
         if account == "default" and spec.get("automountServiceAccountToken") is not False:
             way = (*path, "automountServiceAccountToken")
             message = (
-                "the pods have a token of the namespace's default account, on every node: give "
-                "the agent an account of its own, or"
-                " write false"
+                "every pod mounts a token of the namespace's default service account: use a "
+                "dedicated service account, or set false"
             )
-            yield Violation(way, message, Fix("mount no token", (Mend(way, False),)))
+            yield Violation(way, message, Fix("do not mount a token", (Mend(way, False),)))
 
 
 def _contexts(

@@ -36,7 +36,7 @@ def filled_in(body: Body) -> Iterator[Violation]:
         for path, value, free in _texts(body, (), False):
             found = _NEVER_MEANT.search(value) or (None if free else _TEMPLATE.search(value))
             if found:
-                yield Violation(path, f'"{found[0]}" is left of a template: give it a value')
+                yield Violation(path, f'"{found[0]}" is an unrendered placeholder: set a value')
 
 
 def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:
@@ -83,10 +83,7 @@ def only_what_is_wanted(body: Body) -> Iterator[Violation]:
 
 
 def _of_the_server(path: Path) -> Violation:
-    message = (
-        f"{path[-1]} is written by the cluster, not by you: in a repository it is a difference "
-        "for ever"
-    )
+    message = f"{path[-1]} is written by the cluster: in a repository it is a permanent difference"
     return Violation(path, message, Fix(f"remove {path[-1]}", (Mend(path),), safe=True))
 
 

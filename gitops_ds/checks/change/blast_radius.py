@@ -53,7 +53,7 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
         ):
             message = (
                 f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
-                "the agent"
+                f"the agent"
             )
             yield Violation(POD, message, object=key)
 
@@ -75,7 +75,6 @@ def as_the_base_says(sides: ChangeSides) -> Iterator[Violation]:
         if paths and (manifest is None or was is None or manifest.digest != was.digest):
             fields = node_groups.listed([show_path(path) for path in paths])
             message = (
-                f"somebody changed {fields} in the cluster: the merge takes that back, or meets a "
-                "conflict"
+                f"{fields} changed in the cluster: the merge reverts that, or fails with a conflict"
             )
             yield Violation(paths[0] if manifest else (), message, object=key)

@@ -22,7 +22,7 @@ def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
             message = (
-                "the selector can't be changed. Put it back, or replace the DaemonSet and keep "
+                "the selector is immutable. Revert it, or replace the DaemonSet and keep "
                 "its pods running meanwhile:"
                 f" kubectl -n {key.namespace} delete ds {key.name} --cascade=orphan, then apply; "
                 "pods that the new selector matches"
@@ -33,7 +33,7 @@ def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
                 ("spec", "selector"),
                 message,
                 object=key,
-                fix=Fix("put the selector back", (Mend(("spec", "selector"), was),)),
+                fix=Fix("revert the selector", (Mend(("spec", "selector"), was),)),
             )
 
 
@@ -43,9 +43,8 @@ def no_rename(sides: ChangeSides) -> Iterator[Violation]:
         for old in sides.gone():
             if _same_agent(sides.base[old].body, sides.head[new].body):
                 message = (
-                    f"it seems to be {old} under another name: for a time each node runs both, or "
-                    "none. Keep the name, or do it in"
-                    " two steps"
+                    f"the agent seems to be {old} renamed: for a time each node runs both or "
+                    f"neither. Keep the name, or rename in two steps"
                 )
                 yield Violation(("metadata", "name"), message, object=new, related=old)
 
@@ -68,7 +67,7 @@ def stays(sides: ChangeSides) -> Iterator[Violation]:
         )
         if key not in renamed and not answered:
             yield Violation(
-                (), "it is taken away: with pruning its pods go from every node", object=key
+                (), "it is removed: with pruning its pods are deleted from every node", object=key
             )
 
 
@@ -97,24 +96,24 @@ RULES: Final = (
         "DS103",
         Severity.ERROR,
         True,
-        "the selector of an object that is there stays",
+        "selector is immutable",
         selector_stays,
     ),
     ChangeRule(
         "DS606",
         Severity.WARNING,
         False,
-        "what a change costs over the nodes is little",
+        "change requests many resources across the nodes",
         blast_radius.within_budget,
         on=False,
     ),
-    ChangeRule("DS701", Severity.ERROR, False, "an agent keeps its name", no_rename),
-    ChangeRule("DS702", Severity.ERROR, False, "no agent is taken away", stays),
+    ChangeRule("DS701", Severity.ERROR, False, "agent is renamed", no_rename),
+    ChangeRule("DS702", Severity.ERROR, False, "agent is removed", stays),
     ChangeRule(
         "DS704",
         Severity.INFO,
         False,
-        "pods restart for something",
+        "pods restart without an effective change",
         regressions.restarts_for_something,
         on=False,
     ),
@@ -122,7 +121,7 @@ RULES: Final = (
         "DS705",
         Severity.ERROR,
         False,
-        "an agent keeps its nodes",
+        "nodes lose the agent",
         blast_radius.keeps_its_nodes,
         on=False,
     ),
@@ -130,7 +129,7 @@ RULES: Final = (
         "DS706",
         Severity.WARNING,
         False,
-        "images go forward",
+        "image is downgraded",
         regressions.images_go_forward,
         on=False,
     ),
@@ -138,7 +137,7 @@ RULES: Final = (
         "DS707",
         Severity.WARNING,
         False,
-        "an agent asks for about as much",
+        "agent's requests or guarantees change a lot",
         regressions.asks_for_as_much,
         on=False,
     ),
@@ -146,11 +145,16 @@ RULES: Final = (
         "DS708",
         Severity.WARNING,
         False,
-        "the cluster has what the base says",
+        "cluster differs from the base",
         blast_radius.as_the_base_says,
         on=False,
     ),
     ChangeRule(
-        "DS710", Severity.WARNING, False, "there is a way back", regressions.way_back, on=False
+        "DS710",
+        Severity.WARNING,
+        False,
+        "change cannot be rolled back",
+        regressions.way_back,
+        on=False,
     ),
 )

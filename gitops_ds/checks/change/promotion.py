@@ -53,8 +53,8 @@ def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
         if total > _MOST_NODES:
             where = f" in {len(nodes)} clusters" if len(nodes) > 1 else ""
             message = (
-                f"it restarts on {total:,} nodes{where} in one change: give it stages, or take it "
-                "a cluster at a time"
+                f"the change restarts pods on {total:,} nodes{where}: split it into stages, or one "
+                f"cluster at a time"
             )
             yield Violation(
                 POD, message, object=key, cluster=max(nodes, key=lambda name: nodes[name])
@@ -62,8 +62,8 @@ def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
         environments = sorted({step.facts.environment for step in production.get(key, ())})
         if len(environments) > 1:
             message = (
-                f"it changes {' and '.join(environments)} in one change: production environments "
-                "one after the other"
+                f"the change affects {' and '.join(environments)}: change one production "
+                f"environment at a time"
             )
             yield Violation(POD, message, object=key, cluster=production[key][0].facts.name)
 
@@ -88,7 +88,7 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
             ):
                 message = (
                     f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: "
-                    "bring it there first"
+                    f"deploy it there first"
                 )
                 yield Violation((*POD, "containers"), message, object=key, cluster=step.facts.name)
 
@@ -114,13 +114,18 @@ def _images(of: Body) -> frozenset[str]:
 
 RULES: Final = (
     PromotionRule(
-        "DS703", Severity.WARNING, False, "a change goes in small steps", in_small_steps, on=False
+        "DS703",
+        Severity.WARNING,
+        False,
+        "change restarts too many nodes at once",
+        in_small_steps,
+        on=False,
     ),
     PromotionRule(
         "DS709",
         Severity.WARNING,
         False,
-        "production comes after the environments before it",
+        "production is changed before earlier environments",
         promoted,
         on=False,
     ),

@@ -29,7 +29,7 @@ _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
 def restarts_for_something(sides: ChangeSides) -> Iterator[Violation]:
-    """DS704: pods restart because something of theirs changed, not only a label or an annotation."""
+    """DS704: pods restart although only a label or an annotation of the template changed."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
             changed = sorted(_marks(before).items() ^ _marks(after).items())
@@ -186,22 +186,22 @@ def no_way_back(key: Key, before: Body, after: Body, sides: ChangeSides) -> Iter
     if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):
         yield Violation(
             ("spec", "selector"),
-            "there is no way back by a revert: the selector can't be changed in either direction",
+            "a revert cannot roll back: the selector is immutable",
             object=key,
         )
     if section(after.get("spec")).get("revisionHistoryLimit") == 0:
         path: Path = ("spec", "revisionHistoryLimit")
         yield Violation(
             path,
-            "no old revision is kept: `kubectl rollout undo` has nothing to go back to, only a "
-            "revert in Git has",
+            "no old revision is kept: `kubectl rollout undo` has no target; only a revert in Git "
+            "can roll back",
             object=key,
         )
     for _, kind, name in references.of(pod(before)):
         needed = Key("", kind, key.namespace, name)
         if needed in sides.base and needed not in sides.head:
             message = (
-                f"the pods that run now need {needed}, which this change takes away: a rollback "
-                "without it starts no pod"
+                f"the running pods need {needed}, which this change removes: after a rollback no "
+                f"pod starts without it"
             )
             yield Violation(POD, message, object=key)

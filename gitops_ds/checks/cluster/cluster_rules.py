@@ -65,7 +65,10 @@ def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
         claimed = sorted({other.key for other in others if _claims(one, other, selector)}, key=str)
         if claimed:
             more = f" and {len(claimed) - 1} more" if len(claimed) > 1 else ""
-            message = f"it also selects the pods of {claimed[0]}{more}: both would claim them"
+            message = (
+                f"the selector also matches the pods of {claimed[0]}{more}: both controllers would "
+                f"claim them"
+            )
             yield Violation(("spec", "selector"), message, object=one.key, related=claimed[0])
 
 
@@ -81,8 +84,8 @@ def known_references(fleet: ClusterContext) -> Iterator[Violation]:
             there = Key("", kind, manifest.key.namespace, name) in fleet.manifests
             if not there and (kind, name) not in references.ALWAYS_THERE:
                 message = (
-                    f"the repository has no {kind} {manifest.key.namespace}/{name}: where it is "
-                    "missing no pod starts"
+                    f"the repository has no {kind} {manifest.key.namespace}/{name}: without it no "
+                    f"pod starts"
                 )
                 yield Violation((*POD, *path), message, object=manifest.key)
 
@@ -128,8 +131,8 @@ def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
             )
             if modes and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
                 message = (
-                    f"the claim {name} is {' and '.join(modes)}: one node can have it, on the "
-                    "others the pod does not start"
+                    f"the claim {name} is {' and '.join(modes)}: only one node can use it, and "
+                    f"pods on other nodes do not start"
                 )
                 yield Violation((*POD, *path), message, object=manifest.key, related=key)
 
@@ -146,7 +149,8 @@ def admitted(fleet: ClusterContext) -> Iterator[Violation]:
         found = pod_security.against(level, pod_spec(manifest))
         if found:
             message = (
-                f"the namespace enforces {level}, and no pod can be made: it does not take "
+                f"the namespace enforces the level {level}, so that no pod can be created; "
+                f"violations: "
                 f"{', '.join(found)}"
             )
             yield Violation(POD, message, object=manifest.key, related=key)
@@ -160,18 +164,18 @@ RULES: Final = (
         "DS017",
         _INFO,
         False,
-        "an agent has a namespace of its own",
+        "agent shares its namespace",
         companions.own_namespace,
         on=False,
     ),
     ClusterRule(
-        "DS104", _ERROR, False, "no controller selects the pods of another", selectors_apart
+        "DS104", _ERROR, False, "selector matches the pods of another controller", selectors_apart
     ),
     ClusterRule(
         "DS106",
         _WARNING,
         False,
-        "what belongs to an agent finds its pods",
+        "selector of a companion object matches no pods",
         companions.companions_match,
         on=False,
     ),
@@ -179,7 +183,7 @@ RULES: Final = (
         "DS107",
         _INFO,
         False,
-        "no disruption budget for agents",
+        "PodDisruptionBudget has no effect on a DaemonSet",
         companions.budgets_for_others,
         on=False,
     ),
@@ -187,7 +191,7 @@ RULES: Final = (
         "DS108",
         _INFO,
         False,
-        "something collects the metrics of an agent",
+        "metrics of the agent are not scraped",
         companions.monitored,
         on=False,
     ),
@@ -195,75 +199,89 @@ RULES: Final = (
         "DS205",
         _WARNING,
         False,
-        "of nodes that are known, a quarter at most is updated at once",
+        "maxUnavailable covers more than a quarter of the nodes in the snapshot",
         node_rules.few_of_its_nodes,
         classes=_NETWORK,
     ),
     ClusterRule(
-        "DS206", _WARNING, False, "a rollout ends, and within hours", node_rules.ends_today
+        "DS206", _WARNING, False, "rollout takes too long or cannot finish", node_rules.ends_today
     ),
     ClusterRule(
         "DS307",
         _ERROR,
         False,
-        "some node has the labels that an agent asks for",
+        "no node has the required labels",
         node_rules.known_labels,
     ),
     ClusterRule(
         "DS309",
         _WARNING,
         False,
-        "an agent says which platform it is for",
+        "nodes have several platforms and the agent selects none",
         node_rules.one_platform,
         on=False,
     ),
     ClusterRule(
-        "DS313", _ERROR, False, "priorities are there", priority_classes.known, certain=True
+        "DS313", _ERROR, False, "PriorityClass not found", priority_classes.known, certain=True
     ),
     ClusterRule(
         "DS316",
         _WARNING,
         False,
-        "an agent's priority does not hold it back",
+        "PriorityClass is below other pods or never preempts",
         priority_classes.held_back,
     ),
     ClusterRule(
-        "DS416", _WARNING, False, "what pods need is in the repository", known_references, on=False
+        "DS416",
+        _WARNING,
+        False,
+        "referenced object not found in the repository",
+        known_references,
+        on=False,
     ),
-    ClusterRule("DS421", _ERROR, False, "keys that pods need are there", known_keys, certain=True),
+    ClusterRule(
+        "DS421", _ERROR, False, "key not found in ConfigMap or Secret", known_keys, certain=True
+    ),
     ClusterRule(
         "DS417",
         _ERROR,
         False,
-        "no volume for one node is asked for on all",
+        "volume for a single node is used on all nodes",
         shared_claims,
         on=False,
     ),
-    ClusterRule("DS516", _ERROR, False, "the namespace takes the pods", admitted, on=False),
+    ClusterRule(
+        "DS516",
+        _ERROR,
+        False,
+        "pod violates the namespace's Pod Security level",
+        admitted,
+        on=False,
+    ),
     ClusterRule(
         "DS601",
         _ERROR,
         False,
-        "no two agents take the same port of a node",
+        "host port conflict between agents",
         node_conflicts.ports_apart,
     ),
-    ClusterRule("DS602", _ERROR, False, "no node runs an agent twice", node_rules.variants_apart),
+    ClusterRule("DS602", _ERROR, False, "agent runs twice on a node", node_rules.variants_apart),
     ClusterRule(
         "DS603",
         _ERROR,
         False,
-        "every node that an agent counts on has it",
+        "expected node has no pod of the agent",
         node_rules.variants_everywhere,
     ),
-    ClusterRule("DS604", _ERROR, False, "every agent is wanted on some node", node_rules.some_node),
+    ClusterRule("DS604", _ERROR, False, "agent matches no node", node_rules.some_node),
     ClusterRule(
-        "DS605", _ERROR, False, "agents have room on their nodes", node_capacity.fits, on=False
+        "DS605", _ERROR, False, "agent does not fit on its nodes", node_capacity.fits, on=False
     ),
     ClusterRule(
         "DS607",
         _WARNING,
         False,
-        "agents leave most of a node to others",
+        "agents use most of a node",
         node_capacity.leaves_room,
         on=False,
     ),
@@ -271,7 +289,7 @@ RULES: Final = (
         "DS608",
         _WARNING,
         False,
-        "no two agents write to the same path of a node",
+        "agents write to the same host path",
         node_conflicts.paths_apart,
         on=False,
     ),

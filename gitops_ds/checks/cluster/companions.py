@@ -60,7 +60,8 @@ def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
             )
             if meant is not None:
                 message = (
-                    f"no pods here have these labels any more, those of {meant.key} neither: "
+                    f"no pods in the repository match the selector, including those of "
+                    f"{meant.key}: "
                     f"{_effect(kind)}"
                 )
                 yield Violation(path, message, object=manifest.key, related=meant.key)
@@ -95,7 +96,8 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]
         return
     if not any(label_selector.all_match(selector, _labels(service.body)) for service in near):
         message = (
-            f"no Service here has these labels any more, {near[0].key} neither: nothing is scraped"
+            f"no Service in the repository matches the selector, including {near[0].key}: nothing "
+            f"is scraped"
         )
         yield Violation(("spec", "selector"), message, object=monitor.key, related=near[0].key)
 
@@ -104,7 +106,7 @@ def _effect(kind: tuple[str, str]) -> str:
     return (
         "it has no effect"
         if kind[1] in ("PodDisruptionBudget", "NetworkPolicy")
-        else "it finds nothing to talk to"
+        else "it has no endpoints"
     )
 
 
@@ -120,13 +122,13 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
         if namespace in _SHARED:
             yield Violation(
                 ("metadata", "namespace"),
-                f"{namespace} is Kubernetes' own: give the agent a namespace of its own",
+                f"{namespace} is reserved for Kubernetes: use a dedicated namespace",
                 object=manifest.key,
             )
         elif one is not manifest and not (one.agent and one.agent == manifest.agent):
             message = (
-                f"{one.key} is in the namespace {namespace} as well: what may do something there "
-                "may do it to both"
+                f"{one.key} is in the namespace {namespace} as well: permissions in it apply to "
+                f"both"
             )
             yield Violation(
                 ("metadata", "namespace"), message, object=manifest.key, related=one.key

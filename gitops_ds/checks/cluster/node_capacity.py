@@ -56,9 +56,9 @@ class Misfit:
     surging: bool = False
 
     def said(self, census: Census) -> str:
-        """`does not fit on 6 nodes of pool small: node-a, node-b and 4 more (Insufficient memory)`."""
+        """`does not fit on 6 nodes of pool small: node-a and 5 more (Insufficient memory)`."""
         when = (
-            "has no room for a second pod while it is updated (maxSurge)"
+            "does not fit a second time during an update (maxSurge)"
             if self.surging
             else "does not fit"
         )
@@ -103,7 +103,7 @@ def fits(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS607: all agents together leave most of the smallest node to the pods that it is there for."""
+    """DS607: all agents together leave most of the smallest node to workloads."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
         for resource in ("cpu", "memory", "pods"):
@@ -122,8 +122,8 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
         )
         if most is not None and fleet.census is not None:
             where = node_groups.said(nodes, fleet.census)
-            tenancy = counted(len(tenants), "agent takes", "agents together take")
-            message = f"{tenancy} {share}% of the {resource} of {where}; this one asks for the most"
+            tenancy = counted(len(tenants), "agent requests", "agents together request")
+            message = f"{tenancy} {share}% of the {resource} of {where}; this one requests the most"
             yield Violation(_CONTAINERS, message, object=most.key)
 
 

@@ -48,7 +48,7 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
         if shared and nodes:
             where = node_groups.said(nodes, fleet.census)
             message = (
-                f"{other.key} takes the same port {shared[2]}/{shared[0]}, and one of the two "
+                f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
             )
             yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
@@ -68,8 +68,8 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
             if nodes:
                 where = node_groups.said(nodes, fleet.census)
                 message = (
-                    f"{other.key} writes to {path} of the same node as well, on {where}: give "
-                    "each a path of its own"
+                    f"{other.key} writes to the host path {path} as well, on {where}: use separate "
+                    f"paths"
                 )
                 yield Violation(
                     (*POD, "volumes", index, "hostPath"), message, object=one.key, related=other.key

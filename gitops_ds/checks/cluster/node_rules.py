@@ -50,7 +50,7 @@ def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
         at_once = share.of(len(nodes))
         if at_once > 1 and at_once * 100 > most * len(nodes):
             message = (
-                f"maxUnavailable {_shown(share)} takes the agent from "
+                f"maxUnavailable {_shown(share)} removes the agent from "
                 f"{min(at_once, len(nodes)):,} of its"
                 f" {counted(len(nodes), 'node')} at once, "
                 f"{min(at_once * 100 // len(nodes), 100)}%; write {min(most, 10)}% or less"
@@ -78,8 +78,8 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
         if broken and not surge and unavailable <= len(broken):
             message = (
                 f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by "
-                f"{node_groups.said(broken, fleet.census)}, not ready:"
-                " no update would go on; write more"
+                f"{node_groups.said(broken, fleet.census)}, which are not ready: no update would "
+                f"continue; increase it"
             )
             enough = _enough(manifest, len(nodes), len(broken))
             fix = _written(_MAX_UNAVAILABLE, enough) if enough else None
@@ -93,8 +93,8 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
             message = (
                 f"{surge or unavailable} at a time, "
                 f"{counted(len(nodes), 'node takes', 'nodes take')} about"
-                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s "
-                "to stop); write more, 10%"
+                f" {seconds / 3600:.0f} hours (if a pod takes {_START} s to start and {_STOP} s to "
+                f"stop); increase it to 10%"
             )
             path = _MAX_SURGE if surge else _MAX_UNAVAILABLE
             quicker = len(nodes) > 10 * (surge or unavailable)
@@ -156,14 +156,14 @@ def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix
         value = phrases.nearest(values[0], held) if len(values) == 1 else None
         return (
             Fix(
-                f"ask for {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)
+                f"require {key}: {value}", (Mend(path if by_name else (*path, "values", 0), value),)
             )
             if value
             else None
         )
     name = phrases.nearest(key, {label for node in census.nodes for label in node.labels})
     mend = Mend(path, key=name or "") if by_name else Mend((*path, "key"), name)
-    return Fix(f"ask for {name}", (mend,)) if name else None
+    return Fix(f"require {name}", (mend,)) if name else None
 
 
 def _asked(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
@@ -216,8 +216,8 @@ def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
             if len(kinds) > 1 and key not in asked:
                 path: Path = (*POD, "nodeSelector")
                 message = (
-                    f"its nodes are {' and '.join(kinds)}: say which {what} it is for with a "
-                    f"nodeSelector {key}"
+                    f"its nodes are {' and '.join(kinds)}: select the {what} with the nodeSelector "
+                    f"{key}"
                 )
                 # Which processors an image is made for is not known here.
                 linux = (
@@ -250,7 +250,7 @@ def _apart(one: Manifest, other: Manifest, where: str) -> Violation:
 
 
 _TWICE: Final = (
-    "{} is the same agent, and both take {}: leave them out of one, with NotIn in its affinity"
+    "{} is the same agent, and both run on {}: exclude them from one with NotIn in its affinity"
 )
 
 
@@ -288,14 +288,12 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
         )
     )
     if not terms:
-        return Fix(
-            f"leave out the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),)
-        )
+        return Fix(f"exclude the nodes with {key}", (Mend(_TERMS, [{"matchExpressions": [out]}]),))
     mends = (
         Mend((*_TERMS, index, "matchExpressions"), [*items(term.get("matchExpressions")), out])
         for index, term in enumerate(terms)
     )
-    return Fix(f"leave out the nodes with {key}", tuple(mends))
+    return Fix(f"exclude the nodes with {key}", tuple(mends))
 
 
 def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
@@ -339,8 +337,8 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
         if missed:
             where = node_groups.said(missed, fleet.census)
             message = (
-                f"agent {agent} counts on {where}, and no variant may run there: mend the "
-                "variants, or tolerate the taints"
+                f"agent {agent} expects pods on {where}, and no variant can run there: change the "
+                f"variants, or tolerate the taints"
             )
             yield Violation(POD, message, object=members[-1].key)
 
@@ -356,7 +354,7 @@ def some_node(fleet: ClusterContext) -> Iterator[Violation]:
     for manifest, nodes in fleet.placed():
         if not nodes:
             message = (
-                f"none of the {_known(fleet.census)} may run it: its rollout succeeds with no pod "
-                "at all"
+                f"none of the {_known(fleet.census)} can run it: its rollout succeeds without any "
+                f"pod"
             )
             yield Violation(POD, message, object=manifest.key)

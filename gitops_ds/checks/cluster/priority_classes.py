@@ -51,7 +51,7 @@ def known(fleet: ClusterContext) -> Iterator[Violation]:
         hint = phrases.did_you_mean(name, choice) or f": {whose} {phrases.one_of(sorted(choice))}"
         yield Violation(
             _PATH,
-            f"there is no PriorityClass {name}{hint}; without it no pod can be made",
+            f"PriorityClass {name} not found{hint}; without it no pod can be created",
             object=manifest.key,
         )
 
@@ -70,8 +70,8 @@ def held_back(fleet: ClusterContext) -> Iterator[Violation]:
         found = []
         if isinstance(value, int) and value < 0:
             found.append(
-                f"has the value {value}: pods without any class are scheduled first, and evict "
-                "this agent"
+                f"has the value {value}: pods without a class are scheduled first, and preempt "
+                f"this agent"
             )
         if body.get("preemptionPolicy") == "Never":
             found.append("never preempts: on a full node the agent stays Pending")

@@ -14,50 +14,51 @@ from gitops_ds.checks.schema import custom_rules, parse_rules
 
 _HEAD = """# Rules
 
-`gitops-ds check --explain DS202` prints a rule's page: why, what is wrong, what is right, and who says so. A finding of a rule that
-is *refused* keeps a commit from being deployed: it can't be rendered as it is meant, or the API server, or the creation of every
-pod, would refuse it. *Advice* never does. The severity is what is printed; much advice is an error for agents with a class, or with
-`profile: strict`.
+`gitops-ds check --explain DS202` prints the page of a rule: the reason, wrong and right examples,
+and the sources. A finding of a *blocking* rule prevents the deployment of a commit: the commit
+cannot be rendered as intended, or the API server, or the creation of every pod, refuses it.
+*Advice* never blocks. The severity is the printed one; much advice is an error for agents with a
+class, or with `profile: strict`.
 
-`rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` switches advice on and off. For leaving single
-findings alone see [DS902](../gitops_ds/checks/pages/DS902.md).
+`rules: {DS411: true, DS405: false}` in `gitops-ds.yaml` enables and disables advice. To suppress
+single findings see [DS902](../gitops_ds/checks/pages/DS902.md).
 
-The table says what has to hold; a finding says where it does not. A rule whose parts weigh differently has a line for each.
+A rule whose cases differ in severity has a line for each.
 
-| rule | what has to hold | kind | severity | on |
+| rule | violation | kind | severity | on |
 |---|---|---|---|---|
 """
 
 
-# What reading a repository's files tells (gitops_ds/source), before there is anything for a rule to
-# look at.
+# Findings of reading a repository's files (gitops_ds/git), before any rule runs.
 OF_FILES: Final[Mapping[str, str]] = {
-    "SRC001": "a symbolic link is not followed: put the file itself there",
-    "SRC002": "a submodule is not read: put its files into the repository, or manage it as a "
+    "SRC001": "a symbolic link is not followed: replace it by the file",
+    "SRC002": "a submodule is not read: add its files to the repository, or manage it as a "
     "repository of its own",
-    "SRC003": "a file is larger than what is read: move it away",
-    "SRC004": "a name is no plain UTF-8 path inside the repository, or is of no ordinary file: "
+    "SRC003": "a file exceeds the size limit: remove it from the repository",
+    "SRC004": "a name is not a valid UTF-8 path inside the repository, or not a regular file: "
     "rename or remove it",
-    "SRC005": "more files or bytes than are read: name a smaller directory (`repository.path`) or "
-    "raise `repository.limits`",
+    "SRC005": "the repository exceeds the limit of files or bytes: set a smaller directory "
+    "(`repository.path`) or raise `repository.limits`",
     "SRC010": "neither kustomize nor kubectl is installed: install one, or commit the output of "
     "`kustomize build`",
-    "SRC011": "a kustomization names something that is somewhere else, and nothing is fetched: "
-    "commit a copy, and name that",
-    "SRC012": "a kustomization names something that is not there: name what is there",
-    "SRC013": "kustomize refuses a kustomization: mend what it says",
-    "SRC014": "a kustomization is no single mapping, or wants a chart: name charts under `helm:` "
+    "SRC011": "a kustomization refers to a remote resource, and nothing is downloaded: commit a "
+    "copy and refer to it",
+    "SRC012": "a kustomization refers to a file that does not exist: correct the path",
+    "SRC013": "kustomize rejects a kustomization: fix the reported error",
+    "SRC014": "a kustomization is not a single object, or has a chart: list charts under `helm:` "
     "of the agent's `source.yaml`",
-    "SRC015": "preparing a commit takes more time or memory than there is: make it smaller, or "
+    "SRC015": "preparing a commit exceeds the limit of time or memory: make the commit smaller, or "
     "give the pod more memory",
 }
 
 _FILES = """
 ## Reading files
 
-What is told before any rule can look. It can't be switched off. It is refused; for files that no rule looks at it is a warning.
+Findings of reading the repository, before any rule runs. They cannot be disabled. They are
+blocking; for files that no rule checks they are warnings.
 
-| finding | what is so, and what to do |
+| finding | cause and solution |
 |---|---|
 """
 

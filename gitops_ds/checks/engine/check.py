@@ -1,4 +1,4 @@
-"""The check of a bundle and its source files: every violation as a finding, at the line to change."""
+"""The check of a bundle and its sources: every violation as a finding, at the line to change."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _finding(
     bundle: Bundle,
     sources: Files,
 ) -> Finding:
-    """The finding of a violation, at the source of the value and with the related object's place."""
+    """The finding of a violation, at the source of the value."""
     start, end = lookup.locate_span(manifest.origin, violation.path, sources)
     return Finding(
         rule.id,
@@ -214,7 +214,7 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
-    """The findings of the rules over a change. A deleted object has no place in the head's files."""
+    """The findings of the rules over a change. A deleted object has no place."""
     from gitops_ds.checks.change import object_changes
 
     sources = lookup.sources(snapshot)

@@ -1,4 +1,4 @@
-"""The few phrases that every message shares."""
+"""Phrases that all messages share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant: the same but for case, else the most similar one that
-    is similar enough.
-    """
+    """The most similar known word: equal but for case, else similar enough; None without one."""
     words = sorted(set(known))
     same = [one for one in words if one.lower() == word.lower()]
     if same:
@@ -20,9 +18,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def distance(word: str, other: str) -> int:
-    """How many letters must be changed, added or taken away to make one word of the other; upper
-    and lower case are the same.
-    """
+    """The edit distance of two words (letters changed, added or removed), ignoring case."""
     row = list(range(len(other) + 1))
     for mine in word.lower():
         before, row[0] = row[0], row[0] + 1
@@ -41,7 +37,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(values: Iterable[Any]) -> str:
-    """`a, b or c`, with an empty text left out."""
+    """`a, b or c`, without empty strings."""
     words = [str(value) for value in values if value != ""]
     return (
         words[0]
@@ -53,7 +49,7 @@ def one_of(values: Iterable[Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a message names it: short, with its sort."""
+    """A value for a message: short, with its type."""
     match value:
         case None:
             return "null"
@@ -62,25 +58,25 @@ def shown(value: Any) -> str:
         case int() | float():
             return f"the number {value}"
         case str():
-            return f'the text "{value if len(value) <= 60 else value[:57] + "..."}"'
+            return f'the string "{value if len(value) <= 60 else value[:57] + "..."}"'
         case list():
             return "a list"
         case _:
-            return "a mapping"
+            return "an object"
 
 
 def wanted(kind: Any) -> str:
-    """The sort of value that a schema's `type` asks for."""
+    """The name of a schema's `type`."""
     kinds = kind if isinstance(kind, list) else [kind]
-    return " or ".join(_SORTS.get(one, str(one)) for one in kinds)
+    return " or ".join(_TYPES.get(one, str(one)) for one in kinds)
 
 
-_SORTS = {
-    "string": "a text",
-    "integer": "a whole number",
+_TYPES = {
+    "string": "a string",
+    "integer": "an integer",
     "number": "a number",
-    "boolean": "true or false",
+    "boolean": "a boolean",
     "array": "a list",
-    "object": "a mapping",
+    "object": "an object",
     "null": "null",
 }

@@ -16,34 +16,34 @@ from gitops_ds.model.snapshot import Snapshot
 SAME_TWICE: Final[ObjectRule] = advice(
     "DS805",
     Severity.ERROR,
-    "a commit renders to the same objects each time",
+    "rendering is not reproducible",
     no_violations,
     on=False,
 )
 _HAS_A_CLUSTER: Final[ObjectRule] = advice(
-    "DS806", Severity.ERROR, "an environment has a cluster", no_violations, on=False
+    "DS806", Severity.ERROR, "environment has no cluster", no_violations, on=False
 )
 
 # What is refused here, DS016 and DS804 is found while rendering (gitops_ds/render).
 RULES: Final[tuple[ObjectRule, ...]] = (
-    refused("DS602", "the variants of an agent share no node, whatever its labels", no_violations),
+    refused("DS602", "variants of an agent can share a node", no_violations),
     refused(
         "DS603",
-        "the variants of an agent leave out no node that it counts on, whatever its labels",
+        "variants of an agent can leave out an expected node",
         no_violations,
     ),
-    refused("DS801", "what the repository means can be rendered", no_violations),
-    refused("DS802", "names that are used are known", no_violations),
-    refused("DS803", "what is written for something finds it", no_violations),
-    advice("DS804", Severity.INFO, "what is there is used", no_violations),
+    refused("DS801", "repository cannot be rendered", no_violations),
+    refused("DS802", "name is not defined", no_violations),
+    refused("DS803", "override or patch matches nothing", no_violations),
+    advice("DS804", Severity.INFO, "file is never used", no_violations),
     advice(
-        "DS804", Severity.WARNING, "something in the repository is for a cluster", no_violations
+        "DS804", Severity.WARNING, "no object of the repository is for a cluster", no_violations
     ),
     SAME_TWICE,
-    refused("DS806", "the environment of a cluster is there", no_violations),
+    refused("DS806", "environment not found", no_violations),
     _HAS_A_CLUSTER,
-    refused("DS807", "nothing is written that is not implemented yet", no_violations),
-    advice("DS016", Severity.WARNING, "a file holds whole objects", no_violations),
+    refused("DS807", "field is not implemented", no_violations),
+    advice("DS016", Severity.WARNING, "object has no apiVersion and kind", no_violations),
 )
 
 
@@ -62,8 +62,8 @@ def check(bundles: Sequence[Bundle], snapshot: Snapshot) -> Iterator[tuple[Objec
             and path.stem not in named
         ):
             message = (
-                f"no cluster is in the environment {path.stem}: name it under `environment:` of a "
-                "cluster, or remove it"
+                f"environment {path.stem} has no cluster: set it as `environment:` of a cluster, "
+                f"or remove it"
             )
             yield _HAS_A_CLUSTER, Place(str(path), 1, 1), message
 
@@ -75,14 +75,15 @@ def differences(one: Bundle, again: Bundle) -> Iterator[Violation]:
         if first is None or second is None:
             yield Violation(
                 (),
-                f"{key} is made at one time and not at another: a commit must always mean the same",
+                f"{key} is rendered in one run and not in another: a commit must always render to "
+                f"the same objects",
                 object=key,
             )
         elif first.digest != second.digest:
             message = (
-                "it comes out otherwise each time, so that every check sees a change and pods "
-                "restart for nothing"
+                "the rendered object differs in each run, so that every check reports a change and "
+                "pods restart without need"
             )
             yield Violation(
-                (), f"{message}: look for random values and dates in what makes it", object=key
+                (), f"{message}: look for random values and dates in its template", object=key
             )

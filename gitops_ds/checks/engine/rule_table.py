@@ -39,169 +39,182 @@ from gitops_ds.checks.engine.rule import (
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body
 
-CRASHED: Final[ObjectRule] = advice(
-    "DS904", Severity.ERROR, "every rule comes to its end", no_violations
-)
+CRASHED: Final[ObjectRule] = advice("DS904", Severity.ERROR, "rule failed", no_violations)
 
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 RULES: Final[tuple[ObjectRule, ...]] = (
-    refused("DS005", "what is required is there", all_kinds.missing),
-    refused("DS006", "values are among those that are allowed", all_kinds.values),
-    refused("DS010", "quantities can be read", pod_resources.amounts),
-    refused("DS011", "names, labels and annotations can be kept", all_kinds.names),
-    advice(
-        "DS012", Severity.ERROR, "every place of a template is filled in", unrendered_text.filled_in
-    ),
+    refused("DS005", "required field is missing", all_kinds.missing),
+    refused("DS006", "value is not allowed", all_kinds.values),
+    refused("DS010", "quantity is invalid", pod_resources.amounts),
+    refused("DS011", "name, label or annotation is invalid", all_kinds.names),
+    advice("DS012", Severity.ERROR, "placeholder was not rendered", unrendered_text.filled_in),
     advice(
         "DS013",
         Severity.WARNING,
-        "only what is wanted, nothing that the cluster writes",
+        "manifest has fields that the cluster writes",
         unrendered_text.only_what_is_wanted,
     ),
-    advice(
-        "DS014", Severity.WARNING, "objects lie in a namespace of their own", identity.own_namespace
-    ),
-    advice("DS015", Severity.INFO, "agents have the recommended labels", identity.common_labels),
-    refused("DS101", "the selector matches the pod template", workloads.selector_matches),
-    refused("DS102", "the selector is not empty", workloads.selector_is_said),
-    advice(
-        "DS105", Severity.WARNING, "the selector holds on to what stays", identity.lasting_selector
-    ),
-    refused("DS201", "maxUnavailable and maxSurge are not both 0", workloads.rollout_moves),
-    refused("DS202", "maxSurge comes with maxUnavailable 0", workloads.one_budget),
-    advice("DS203", Severity.ERROR, "a surge has the ports it needs", rollout.surge_has_room),
-    refused("DS204", "rollout numbers are counts or per cent", workloads.rollout_numbers),
+    advice("DS014", Severity.WARNING, "object is in the default namespace", identity.own_namespace),
+    advice("DS015", Severity.INFO, "recommended labels are missing", identity.common_labels),
+    refused("DS101", "selector must match template labels", workloads.selector_matches),
+    refused("DS102", "selector is empty", workloads.selector_is_said),
+    advice("DS105", Severity.WARNING, "selector has labels that change", identity.lasting_selector),
+    refused("DS201", "maxUnavailable and maxSurge are both 0", workloads.rollout_moves),
+    refused("DS202", "maxSurge requires maxUnavailable 0", workloads.one_budget),
+    advice("DS203", Severity.ERROR, "host ports conflict during a surge", rollout.surge_has_room),
+    refused("DS204", "maxUnavailable or maxSurge is invalid", workloads.rollout_numbers),
     advice(
         "DS205",
         Severity.ERROR,
-        "only a part of the nodes is updated at once",
+        "maxUnavailable covers too many nodes",
         rollout.few_at_a_time,
     ),
-    advice(
-        "DS207", Severity.WARNING, "a change reaches the nodes by itself", rollout.rolls_by_itself
-    ),
+    advice("DS207", Severity.WARNING, "updateStrategy is OnDelete", rollout.rolls_by_itself),
     advice(
         "DS208",
         Severity.WARNING,
-        "a pod is ready for some seconds before it counts",
+        "minReadySeconds is not set",
         rollout.waits_after_ready,
     ),
-    advice("DS209", Severity.ERROR, "something stops a bad rollout", rollout.something_stops_it),
-    refused("DS210", "a hook's sleep fits into the time to end", rollout.sleeps_end_in_time),
     advice(
-        "DS210", Severity.WARNING, "pods have time to end, but not minutes", rollout.time_to_end
+        "DS209",
+        Severity.ERROR,
+        "no readiness check stops a bad rollout",
+        rollout.something_stops_it,
     ),
-    advice("DS211", Severity.WARNING, "there is a revision to go back to", rollout.way_back),
+    refused(
+        "DS210", "preStop sleep exceeds the termination grace period", rollout.sleeps_end_in_time
+    ),
     advice(
-        "DS212", Severity.WARNING, "a rollout can end in its time", rollout.ends_in_time, on=False
+        "DS210",
+        Severity.WARNING,
+        "termination grace period is too short or too long",
+        rollout.time_to_end,
+    ),
+    advice("DS211", Severity.WARNING, "revisionHistoryLimit is 0", rollout.way_back),
+    advice(
+        "DS212",
+        Severity.WARNING,
+        "readiness delay of each batch exceeds ten minutes",
+        rollout.ends_in_time,
+        on=False,
     ),
     advice(
         "DS301",
         Severity.WARNING,
-        "agents for every node run on the control plane too",
+        "control plane taint is not tolerated",
         scheduling.control_plane,
     ),
+    advice("DS302", Severity.WARNING, "every taint is tolerated", scheduling.some_taints_hold),
     advice(
-        "DS302", Severity.WARNING, "some taints keep an agent away", scheduling.some_taints_hold
+        "DS303",
+        Severity.WARNING,
+        "control plane label or taint is outdated",
+        scheduling.new_role_name,
     ),
-    advice(
-        "DS303", Severity.WARNING, "the control plane by the name it has", scheduling.new_role_name
-    ),
-    refused("DS304", "tolerations can be meant", pod_resources.tolerations),
+    refused("DS304", "toleration is invalid", pod_resources.tolerations),
     advice(
         "DS305",
         Severity.INFO,
-        "no toleration that the controller adds",
+        "toleration is redundant",
         scheduling.only_own_tolerations,
     ),
-    refused("DS306", "node affinity can be meant", affinity.terms_can_be_meant),
-    advice("DS306", Severity.WARNING, "node affinity can be met", affinity.terms_can_be_met),
+    refused("DS306", "node affinity is invalid", affinity.terms_can_be_meant),
+    advice("DS306", Severity.WARNING, "node affinity matches no node", affinity.terms_can_be_met),
     advice(
         "DS308",
         Severity.WARNING,
-        "labels of nodes by the names that stay",
+        "node label is deprecated",
         scheduling.current_labels,
     ),
     advice(
-        "DS310", Severity.WARNING, "no conditions among pods", scheduling.no_pod_affinity, on=False
+        "DS310",
+        Severity.WARNING,
+        "pod affinity on a DaemonSet",
+        scheduling.no_pod_affinity,
+        on=False,
     ),
     advice(
-        "DS311", Severity.INFO, "what is meant of nodes is required", scheduling.no_wishes, on=False
+        "DS311",
+        Severity.INFO,
+        "preferred node affinity has no effect",
+        scheduling.no_wishes,
+        on=False,
     ),
-    advice("DS312", Severity.WARNING, "agents have a priority", scheduling.priority),
+    advice("DS312", Severity.WARNING, "priorityClassName is not set", scheduling.priority),
     advice(
         "DS314",
         Severity.ERROR,
-        "an agent is not for a single node",
+        "agent selects a single node",
         scheduling.no_single_node,
         on=False,
     ),
     advice(
         "DS315",
         Severity.WARNING,
-        "the service account by its name's field",
+        "serviceAccount is deprecated",
         scheduling.account_by_its_name,
     ),
     advice(
         "DS317",
         Severity.INFO,
-        "an agent requires only what it can't do without",
+        "required node label can exclude nodes",
         scheduling.hard_limits,
         on=False,
     ),
-    advice(
-        "DS318", Severity.ERROR, "names of nodes are matched as a field", affinity.names_are_fields
-    ),
+    advice("DS318", Severity.ERROR, "node name is matched as a label", affinity.names_are_fields),
     advice(
         "DS319",
         Severity.INFO,
-        "work that comes at times is no agent's",
+        "container runs a periodic job",
         containers.periodic_work,
         on=False,
     ),
     advice(
         "DS320",
         Severity.WARNING,
-        "the scheduler is the one that is there",
+        "schedulerName names another scheduler",
         scheduling.known_scheduler,
         on=False,
     ),
-    advice("DS401", Severity.WARNING, "containers ask for CPU and memory", containers.requests),
-    advice("DS402", Severity.WARNING, "containers have a memory limit", containers.memory_limits),
-    refused("DS403", "requests keep within limits", resources.requests_within_limits),
+    advice(
+        "DS401", Severity.WARNING, "container has no CPU or memory request", containers.requests
+    ),
+    advice("DS402", Severity.WARNING, "container has no memory limit", containers.memory_limits),
+    refused("DS403", "request exceeds its limit", resources.requests_within_limits),
     advice(
         "DS404",
         Severity.INFO,
-        "no CPU limit for what others wait for",
+        "container has a CPU limit",
         containers.no_cpu_limit,
         on=False,
     ),
-    advice("DS405", Severity.WARNING, "agents tell when they are ready", containers.readiness),
-    advice("DS406", Severity.INFO, "what hangs is started again", containers.liveness, on=False),
+    advice("DS405", Severity.WARNING, "no container has a readiness probe", containers.readiness),
+    advice("DS406", Severity.INFO, "liveness probe is missing", containers.liveness, on=False),
     advice(
         "DS407",
         Severity.WARNING,
-        "liveness waits longer than readiness",
+        "liveness probe fails as early as the readiness probe",
         containers.probes_differ,
         on=False,
     ),
-    certain("DS408", "probes ask ports that have the name", containers.named_ports),
-    advice("DS408", Severity.INFO, "probes ask ports that are declared", containers.numbered_ports),
-    refused("DS409", "liveness asks for one success", containers.one_success),
+    certain("DS408", "probe port name not found", containers.named_ports),
+    advice("DS408", Severity.INFO, "probe port is not declared", containers.numbered_ports),
+    refused("DS409", "successThreshold of a liveness probe must be 1", containers.one_success),
     advice(
         "DS409",
         Severity.WARNING,
-        "probes end within their period",
+        "probe timeout exceeds its period",
         containers.timeouts_within_periods,
         on=False,
     ),
-    advice("DS410", Severity.ERROR, "images name their version", images.one_version),
-    advice("DS411", Severity.INFO, "images name their digest", images.by_digest, on=False),
+    advice("DS410", Severity.ERROR, "image has no version", images.one_version),
+    advice("DS411", Severity.INFO, "image has no digest", images.by_digest, on=False),
     advice(
         "DS412",
         Severity.INFO,
-        "images that can't change are pulled once",
+        "imagePullPolicy is Always for an immutable image",
         images.pulled_once,
         on=False,
     ),
@@ -209,21 +222,23 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         advice(
             "DS413",
             Severity.WARNING,
-            "images come from registries that are known",
+            "image registry is not allowed",
             images.named_registry,
             on=False,
         ),
         images.from_registries,
     ),
-    refused("DS414", "names, ports and places are there once", pod_resources.once),
-    refused("DS415", "mounts have a volume, volumes have one source", pod_resources.volumes),
-    advice("DS415", Severity.INFO, "volumes are mounted", containers.used_volumes),
-    refused("DS418", "pods that are kept running restart always", workloads.always_restarts),
-    refused("DS419", "no deadline for pods that are kept running", workloads.no_deadline),
+    refused("DS414", "duplicate name, port or mount path", pod_resources.once),
+    refused(
+        "DS415", "mount without a volume, or volume with several sources", pod_resources.volumes
+    ),
+    advice("DS415", Severity.INFO, "volume is not mounted", containers.used_volumes),
+    refused("DS418", "restartPolicy must be Always", workloads.always_restarts),
+    refused("DS419", "activeDeadlineSeconds is not allowed", workloads.no_deadline),
     advice(
         "DS420",
         Severity.WARNING,
-        "volumes in memory have a bound",
+        "emptyDir in memory has no sizeLimit",
         containers.bounded_memory_volumes,
         on=False,
     ),
@@ -232,7 +247,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     advice(
         "DS501",
         Severity.ERROR,
-        "no container is privileged",
+        "container is privileged",
         security.privileged,
         cni=_WARNING,
         csi=_WARNING,
@@ -243,7 +258,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     advice(
         "DS502",
         Severity.WARNING,
-        "pods have a network of their own",
+        "hostNetwork is set",
         host_access.host_network,
         cni=_INFO,
         dns=_INFO,
@@ -251,17 +266,17 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     advice(
         "DS503",
         Severity.WARNING,
-        "pods know the cluster's names",
+        "dnsPolicy ignores the cluster DNS on the host network",
         host_access.cluster_names,
         cni=_INFO,
         dns=_INFO,
     ),
-    advice("DS504", Severity.WARNING, "pods see their own processes", host_access.host_processes),
-    advice("DS504", Severity.ERROR, "pods see their own shared memory", host_access.host_ipc),
+    advice("DS504", Severity.WARNING, "hostPID is set", host_access.host_processes),
+    advice("DS504", Severity.ERROR, "hostIPC is set", host_access.host_ipc),
     advice(
         "DS505",
         Severity.ERROR,
-        "no sensitive paths of the host",
+        "sensitive host path is mounted",
         host_access.sensitive_paths,
         cni=_WARNING,
         csi=_WARNING,
@@ -270,49 +285,49 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         security=_WARNING,
         gpu=_WARNING,
     ),
-    advice(
-        "DS506", Severity.WARNING, "paths of the host are only read", host_access.writable_paths
-    ),
-    advice("DS507", Severity.INFO, "paths of the host have a type", host_access.typed_paths),
+    advice("DS506", Severity.WARNING, "host path is writable", host_access.writable_paths),
+    advice("DS507", Severity.INFO, "hostPath has no type", host_access.typed_paths),
     advice(
         "DS508",
         Severity.WARNING,
-        "nobody gets more rights than the container",
+        "privilege escalation is allowed",
         security.no_escalation,
         on=False,
     ),
-    advice(
-        "DS509", Severity.INFO, "it is said who a container runs as", security.no_root, on=False
-    ),
+    advice("DS509", Severity.INFO, "container may run as root", security.no_root, on=False),
     advice(
         "DS510",
         Severity.INFO,
-        "containers can't change themselves",
+        "root file system is writable",
         security.read_only_root,
         on=False,
     ),
     advice(
         "DS511",
         Severity.WARNING,
-        "no capabilities close to root",
+        "dangerous capability is added",
         security.few_capabilities,
         on=False,
     ),
     advice(
-        "DS511", Severity.INFO, "capabilities are dropped", security.dropped_capabilities, on=False
+        "DS511",
+        Severity.INFO,
+        "capabilities are not dropped",
+        security.dropped_capabilities,
+        on=False,
     ),
-    advice("DS512", Severity.INFO, "system calls are filtered", security.seccomp, on=False),
-    advice("DS513", Severity.INFO, "no token that nobody needs", security.no_token, on=False),
-    advice("DS514", Severity.ERROR, "no secrets written out", hardcoded_secrets.no_secrets),
+    advice("DS512", Severity.INFO, "seccomp profile is not set", security.seccomp, on=False),
+    advice("DS513", Severity.INFO, "service account token is mounted", security.no_token, on=False),
+    advice("DS514", Severity.ERROR, "secret in plain text", hardcoded_secrets.no_secrets),
     advice(
         "DS609",
         Severity.WARNING,
-        "ports of a node's services are left to them",
+        "host port belongs to a service of the node",
         node_ports.free_of_services,
         on=False,
     ),
     refused(
-        "DS515", "hostPort is the container's port on the host's network", pod_resources.host_ports
+        "DS515", "hostPort must equal containerPort with hostNetwork", pod_resources.host_ports
     ),
 )
 

@@ -24,9 +24,9 @@ from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
-UNUSED: Final = advice("DS902", Severity.WARNING, "what is left alone is there", no_violations)
+UNUSED: Final = advice("DS902", Severity.WARNING, "suppression has no effect", no_violations)
 UNANSWERED: Final = advice(
-    "DS903", Severity.WARNING, "what is left alone has a reason, and its time", no_violations
+    "DS903", Severity.WARNING, "suppression has no reason or has expired", no_violations
 )
 RULES: Final = (UNUSED, UNANSWERED)
 
@@ -54,21 +54,17 @@ class Suppression:
     def fault(self, today: date) -> str:
         """What keeps it from being one; empty for a good one. The day that it names is its last."""
         if not self.rule:
-            return (
-                f'"{self.reason}" can not be read: write DS505=reason, or DS505=reason; '
-                "until=2030-12-31"
-            )
+            hint = "DS505=reason, or DS505=reason; until=2030-12-31"
+            return f'"{self.reason}" is not a valid suppression: write {hint}'
         if not self.reason:
-            return (
-                f"{self.rule} is to be left alone without a reason: write why; until then it is "
-                "told"
-            )
+            return f"the suppression of {self.rule} has no reason and no effect: add a reason"
         try:
             over = bool(self.until) and date.fromisoformat(self.until) < today
         except ValueError:
-            return f'"{self.until}" is no day: write it as 2030-12-31'
+            return f'"{self.until}" is not a valid date: write it as 2030-12-31'
         return (
-            f"{self.rule} was left alone until {self.until}: mend it, or write a new day"
+            f"the suppression of {self.rule} expired on {self.until}: fix the finding, or set a "
+            f"new date"
             if over
             else ""
         )
@@ -117,12 +113,12 @@ def apply(
             told.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
         elif one in refused:
             message = (
-                f"{one.rule} is refused here, and a reason does not change that: mend it, and "
-                "remove this"
+                f"{one.rule} is blocking and cannot be suppressed: fix it, and remove the "
+                f"suppression"
             )
             told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
         elif one not in covering and all_looked and judged(one.rule):
-            message = f"{one.rule} has nothing against this any more: remove it"
+            message = f"the suppression of {one.rule} matches no finding: remove it"
             told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
     return Answered(tuple(told), tuple(suppressed))
 

@@ -15,7 +15,7 @@ from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import show_path
 
 RULE: Final[ObjectRule] = advice(
-    "DS901", Severity.ERROR, "objects meet the repository's own rules", no_violations
+    "DS901", Severity.ERROR, "object violates a custom rule", no_violations
 )
 _MOST_COMPLAINTS: Final = 5
 

@@ -103,7 +103,7 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
         hint = f": write {value}, without quotes"
         plain = value == "true" if value in ("true", "false") else int(value)
         fix = (
-            Fix("take its quotes away", (Mend(path, plain),), safe=True)
+            Fix("remove the quotes", (Mend(path, plain),), safe=True)
             if as_text(plain) == value
             else None
         )
@@ -124,7 +124,7 @@ def quoted(path: Path, text: str, *, safe: bool) -> Fix:
     """A text in quotes, where without them it is something else. The words don't repeat it: it may
     be a secret.
     """
-    return Fix("put quotes around it", (Mend(path, text),), safe)
+    return Fix("quote it", (Mend(path, text),), safe)
 
 
 def _reads_as(text: str) -> set[str]:
@@ -301,10 +301,10 @@ def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator
     if isinstance(instance, str):
         if name == "date-time" and not fastcheck.is_time(instance):
             yield _error(
-                f"is no point in time: {phrases.shown(instance)}; write 2026-01-31T12:00:00Z"
+                f"is not a valid date-time: {phrases.shown(instance)}; write 2026-01-31T12:00:00Z"
             )
         if name == "byte" and not fastcheck.is_base64(instance):
-            yield _error("is no base64: encode it, or use stringData")
+            yield _error("is not valid base64: encode it, or use stringData")
     elif (
         isinstance(instance, int)
         and name in ("int32", "int64")
@@ -323,7 +323,7 @@ def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[A
                 else str(entry)
             )
             yield _error(
-                f"{named} is here a second time, as in entry {first}",
+                f"{named} is duplicated, as in entry {first}",
                 validator="twin",
                 path=(again,),
             )

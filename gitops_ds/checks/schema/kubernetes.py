@@ -1,4 +1,4 @@
-"""The strict schemas of Kubernetes: compiled for a fast look; the data is apimachinery/openapi.py."""
+"""The strict schemas of Kubernetes, compiled for speed; the data is apimachinery/openapi.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gitops_ds.checks.schema import fastcheck
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """One version: definitions by name, and the name of the definition of each `apiVersion/kind`."""
+    """A version: definitions by name, and the definition's name of each `apiVersion/kind`."""
 
     version: str
     definitions: Mapping[str, Any]

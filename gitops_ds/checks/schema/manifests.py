@@ -125,12 +125,12 @@ def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> Schema
         return latest
     message = (
         f"{latest.message} (in Kubernetes {phrases.one_of(having)}; "
-        f"{phrases.one_of(set(by_version) - set(having))} takes it)"
+        f"{phrases.one_of(set(by_version) - set(having))} accepts it)"
     )
     if latest.rule == error_messages.UNKNOWN:
         takers = phrases.one_of(sorted(set(by_version) - set(having)))
         message = (
-            f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" there; {takers} has'
+            f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" here; {takers} has'
         )
     return replace(latest, rule=ELSEWHERE, message=message, fix=None)
 
@@ -153,8 +153,8 @@ def _unserved(body: Body, schemas: kubernetes.Schemas) -> SchemaViolation:
     at: Path = ("apiVersion",)
     if (api_version, kind) in _GONE:
         version, instead = _GONE[api_version, kind]
-        hint = f"use {instead}" if instead else "remove it; Pod Security Admission took its place"
-        message = f"{kind} of {api_version} is gone since Kubernetes {version}: {hint}"
+        hint = f"use {instead}" if instead else "remove it; Pod Security Admission replaces it"
+        message = f"{kind} of {api_version} was removed in Kubernetes {version}: {hint}"
         return SchemaViolation(API_VERSION, at, message, fix=_newer(body, instead, schemas))
     pairs = [known.rsplit("/", 1) for known in schemas.kinds]
     group = group_of({"apiVersion": api_version})

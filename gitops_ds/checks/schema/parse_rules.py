@@ -10,11 +10,11 @@ from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refu
 from gitops_ds.model.finding import Severity
 
 RULES: Final[tuple[ObjectRule, ...]] = (
-    refused("DS001", "a file can be read as YAML", no_violations),
-    refused("DS002", "a key stands once in a mapping", no_violations),
-    refused("DS003", "fields are those that the kind has", no_violations),
-    refused("DS004", "values are of the sort that the field takes", no_violations),
-    advice("DS007", Severity.WARNING, "every reader reads the same", no_violations),
-    refused("DS008", "the kind is served in this version of its API", no_violations),
-    refused("DS009", "every declared version of Kubernetes has the field", no_violations),
+    refused("DS001", "file is not valid YAML", no_violations),
+    refused("DS002", "duplicate key in an object", no_violations),
+    refused("DS003", "unknown field", no_violations),
+    refused("DS004", "value has the wrong type", no_violations),
+    advice("DS007", Severity.WARNING, "value is ambiguous in YAML", no_violations),
+    refused("DS008", "API version is not served", no_violations),
+    refused("DS009", "field is missing in a declared Kubernetes version", no_violations),
 )

@@ -180,7 +180,7 @@ def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
             yield from _told(_nearest(error))
         case "pattern" | "format":
             meant = error.schema.get(
-                "description", f"a text that matches {error.schema.get('pattern')}"
+                "description", f"a string that matches {error.schema.get('pattern')}"
             )
             yield error_messages.SchemaViolation(
                 error_messages.VALUE,
