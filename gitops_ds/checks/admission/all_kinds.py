@@ -21,9 +21,7 @@ from gitops_ds.model.objects import Body
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: an empty text is an absent field to the API server, and some fields are asked for by
-    others.
-    """
+    """DS005: an empty string is an absent field for the API server, and some fields require others."""
     yield from companions.missing(body)
     yield from rbac_subjects.accounts_have_a_namespace(body)
     if pod_path(body) is not None:

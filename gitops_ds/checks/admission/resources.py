@@ -1,4 +1,4 @@
-"""What containers and pods may ask for: names of resources, whole amounts, huge pages, claims, a
+"""Resources of containers and pods: names of resources, whole amounts, huge pages, claims, a
 pod's own bounds.
 
 validateResourceRequirements and validatePodResources in pkg/apis/core/validation/validation.go of

@@ -1,5 +1,4 @@
-"""Advice about containers: what they ask for, how they tell that they are ready, which volumes they
-use.
+"""Advice about containers: resources, probes, volumes.
 
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ and
 https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/

@@ -38,7 +38,7 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
 def _asked(body: Body, resource: str) -> int:
     try:
         return capacity.requested(pod(body)).get(resource, 0)
-    except ValueError:  # DS010 tells of what is no quantity
+    except ValueError:  # DS010 reports invalid quantities
         return 0
 
 

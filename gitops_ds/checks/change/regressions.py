@@ -148,7 +148,7 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[Violation]:
 def _requests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     try:
         old, new = capacity.requested(was), capacity.requested(now)
-    except ValueError:  # DS010 tells of what is no quantity
+    except ValueError:  # DS010 reports invalid quantities
         return
     for resource in ("cpu", "memory"):
         yield resource, old.get(resource, 0), new.get(resource, 0)

@@ -181,5 +181,5 @@ def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, fr
 def _requested(spec: Mapping[str, Any]) -> Amounts:
     try:
         return capacity.requested(spec)
-    except ValueError:  # DS010 tells of what is no quantity
+    except ValueError:  # DS010 reports invalid quantities
         return {"pods": 1000}

@@ -16,8 +16,8 @@ from gitops_ds.model.objects import Body, Key, Path
 class ChangeSides:
     """One cluster before and after.
 
-    `drift` are the fields that are different in the cluster from what the base says, by object, for
-    whoever has asked the cluster.
+    `drift` are the fields in the cluster that differ from the base, by object; empty without a
+    connection to the cluster.
     """
 
     before: ClusterContext
@@ -36,7 +36,7 @@ class ChangeSides:
 
     @property
     def census(self) -> Census | None:
-        """The cluster's nodes, where they are known."""
+        """The nodes of the cluster, if they are known."""
         return self.after.census
 
     def both(self) -> Iterator[tuple[Key, Body, Body]]:

@@ -1,6 +1,4 @@
-"""All objects of a cluster together, and its nodes where they are known: what rules over a fleet
-look at.
-"""
+"""The context of rules over a cluster: all its objects, and its nodes if they are known."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ from gitops_ds.model.objects import Body, Key
 
 @dataclass(frozen=True)
 class ClusterContext:
-    """The manifests of one cluster, and its nodes; None where nobody knows them.
+    """The manifests of a cluster, and its nodes; None if they are unknown.
 
-    `expected` holds by agent the nodes that it counts on, and those that shall get no pod;
-    `ignored` nodes count for nobody. `priorities` are the PriorityClasses of the cluster by name,
-    empty where they were not read: a cluster always has some.
+    `expected` holds by agent the nodes that must run it, and those that must not; `ignored` nodes
+    are left out for every agent. `priorities` are the PriorityClasses of the cluster by name, empty
+    if they were not read: a cluster always has some.
     """
 
     manifests: Mapping[Key, Manifest]
@@ -34,17 +32,17 @@ class ClusterContext:
 
     @cached_property
     def daemonsets(self) -> tuple[Manifest, ...]:
-        """Those that make pods on nodes."""
+        """The DaemonSets of the cluster."""
         return tuple(manifest for key, manifest in self.manifests.items() if key.is_daemonset)
 
     @cached_property
     def placers(self) -> Mapping[Key, Placer]:
-        """By DaemonSet, how it chooses its nodes."""
+        """The node eligibility of each DaemonSet."""
         return {one.key: node_eligibility.read(template(one.body)) for one in self.daemonsets}
 
     @cached_property
     def groups(self) -> node_groups.Groups:
-        """The nodes, those together that no DaemonSet tells apart by their labels and taints."""
+        """The nodes in groups whose labels and taints no DaemonSet distinguishes."""
         return node_groups.groups(
             self.census.nodes if self.census else (), node_groups.keys_of(self.placers.values())
         )
@@ -68,7 +66,7 @@ class ClusterContext:
 
     @cached_property
     def unknown(self) -> frozenset[Key]:
-        """The DaemonSets that ask for labels, or names, of which declared nodes say nothing."""
+        """The DaemonSets that require labels or names that declared nodes do not define."""
         census = self.census
         if census is None or not census.declared:
             return frozenset()
@@ -81,7 +79,7 @@ class ClusterContext:
         )
 
     def placed(self) -> Iterator[tuple[Manifest, frozenset[str]]]:
-        """The DaemonSets with the nodes that shall run them, where that is known."""
+        """The DaemonSets and their eligible nodes, where these are known."""
         return (
             (manifest, self.eligible[manifest.key])
             for manifest in self.daemonsets

@@ -140,7 +140,7 @@ _NONE: Final[Mapping[str, Any]] = {}
 
 def section(value: Any) -> Mapping[str, Any]:
     """A mapping that may be left out or null."""
-    if value is None:  # most of what is asked for is not there
+    if value is None:  # most requested fields are absent
         return _NONE
     return value if isinstance(value, _MAPPING) else _NONE
 

@@ -1,8 +1,7 @@
-"""What somebody answers for: advice that is left alone for a reason, for a time, and is told again
-when either is gone.
+"""Suppressions: advice that is not reported, with a reason and optionally an expiry date.
 
-An annotation on the object, a comment on the line, an exception in gitops-ds.yaml. What an API
-server would refuse can't be left alone: no reason makes it take it.
+An annotation on the object, a comment on the line, or an exception in gitops-ds.yaml. Blocking
+findings cannot be suppressed.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is still to be told, and what somebody has answered for, each with the reason."""
+    """The findings to report, and the suppressed ones with their reasons."""
 
     findings: tuple[Finding, ...]
     suppressed: tuple[tuple[Finding, str], ...]
@@ -84,12 +83,10 @@ def apply(
     today: date,
     judged: Callable[[str], bool],
 ) -> Answered:
-    """Takes the findings away that somebody answers for, and adds what is wrong with the answers
-    themselves.
+    """Removes suppressed findings, and adds findings about invalid and unused suppressions.
 
-    `judged`: whether a rule has looked at everything, so that an answer for it that covers nothing
-    is not needed any more. Where anything was refused some rules have not looked, and nothing is
-    said of answers that cover nothing.
+    `judged`: whether a rule has run on every object, so that a suppression of it without a match is
+    unused. With a blocking finding some rules have not run: unused suppressions are not reported.
     """
     given = list(answers)
     by_rule: dict[str, list[Suppression]] = {}

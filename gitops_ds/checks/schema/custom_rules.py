@@ -1,5 +1,5 @@
-"""Rules of a repository's own (DS901): a JSON Schema that objects have to meet. Nothing is ever
-fetched for one.
+"""Custom rules of a repository (DS901): a JSON Schema for objects. Remote references are not
+downloaded.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MOST_COMPLAINTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A repository's rules, each with what judges by it; `faults` are those that nobody can judge
-    by, each with why.
+    """The custom rules of a repository, each with its validator; `faults` are unusable rules, each
+    with the reason.
     """
 
     ready: tuple[tuple[Custom, Any], ...]

@@ -1,6 +1,4 @@
-"""The words for what fastcheck found suspicious: jsonschema says what is wrong, and this says it so
-that one can mend it.
-"""
+"""Messages and fixes for the violations that jsonschema reports."""
 
 from __future__ import annotations
 

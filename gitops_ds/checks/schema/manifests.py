@@ -1,4 +1,4 @@
-"""What the strict schema of each declared version of Kubernetes has against an object."""
+"""The violations of the strict schema of each declared Kubernetes version."""
 
 from __future__ import annotations
 
@@ -81,12 +81,10 @@ _GONE: Final[dict[tuple[str, str], tuple[str, str]]] = {
 
 
 def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]:
-    """What an API server of each version would refuse in an object's shape; without versions the
-    newest one is asked.
+    """The shape violations that an API server of each version would reject; default the newest one.
 
-    A field or value that only some of the versions lack is DS009; the rest is told once. A kind
-    that no schema describes gets one complaint of severity info, or is refused where it can only be
-    a slip of the pen.
+    A field or value that only some versions lack is DS009; others are reported once. A kind without
+    a schema yields one violation of severity info, or a blocking one if it can only be a typo.
     """
     wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (
         kubernetes_versions.NEWEST,

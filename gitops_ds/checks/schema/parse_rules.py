@@ -1,5 +1,5 @@
-"""Rules without a function of their own: what reading a file (yaml/parser.py) and its schemas
-(manifests.py) tell.
+"""Rules without a check: their findings come from the parser (yaml/parser.py) and the schemas
+(manifests.py).
 """
 
 from __future__ import annotations
