@@ -1,5 +1,5 @@
-"""The command line: parse, call, print, exit code. A command is imported when it is called, which keeps
-`--help` fast.
+"""The command line: parse, call, print, exit code. A command is imported when it is called, which
+keeps `--help` fast.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, message="%(version)s")
 def cli() -> None:
-    """GitOps for DaemonSets: deploys them from Git and rolls their pods out, with a check before every
-    change.
+    """GitOps for DaemonSets: deploys them from Git and rolls their pods out, with a check before
+    every change.
     """
 
 

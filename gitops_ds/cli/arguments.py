@@ -1,4 +1,5 @@
-"""The parameters of commands as frozen dataclasses: one for each command, put together from the groups in this module.
+"""The parameters of commands as frozen dataclasses: one for each command, put together from the
+groups in this module.
 
 `options` and `arguments` mirror each other: `options.connection` adds the options that
 `ConnectionArgs` holds.

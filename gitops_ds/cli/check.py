@@ -105,8 +105,8 @@ class CheckArgs(
 @options.common
 @arguments.typed(CheckArgs)
 def check(args: CheckArgs) -> int:
-    """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or above
-    the severity of --fail-on.
+    """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or
+    above the severity of --fail-on.
 
     With FILES, the whole repository is read, and only findings in these files are reported.
     """

@@ -1,5 +1,5 @@
-"""The output of a check: `-o FORMAT[=FILE]`, the step summary of GitHub Actions, and the context of the
-CI job.
+"""The output of a check: `-o FORMAT[=FILE]`, the step summary of GitHub Actions, and the context of
+the CI job.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
 def parsed(
     _: click.Context, __: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; by default `github` in GitHub
-    Actions, else `text`.
+    """Each `FORMAT[=FILE]` as (format, file), the file empty for stdout; by default `github` in
+    GitHub Actions, else `text`.
     """
     outputs = []
     for one in values:
@@ -59,8 +59,8 @@ def parsed(
 def write(
     report: Report, about: ReportContext, outputs: Sequence[tuple[str, str]], *, quiet: bool = False
 ) -> None:
-    """Writes the report in each format. Raises UsageError if a file cannot be written, Refused for a
-    symbolic link.
+    """Writes the report in each format. Raises UsageError if a file cannot be written, Refused for
+    a symbolic link.
     """
     from gitops_ds.report import findings, formats, text
 
@@ -93,8 +93,8 @@ def _into(file: str, text: str) -> None:
 
 
 def _summarize(report: Report, about: ReportContext) -> None:
-    """Appends to the step summary of GitHub Actions, up to its size limit: a summary above the limit is
-    dropped whole.
+    """Appends to the step summary of GitHub Actions, up to its size limit: a summary above the
+    limit is dropped whole.
     """
     from gitops_ds.report import markdown
 
@@ -115,7 +115,9 @@ def _summarize(report: Report, about: ReportContext) -> None:
 
 
 def report_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
-    """Prints on stderr the fixes, the DaemonSets they restart, and the findings left with the reason."""
+    """Prints on stderr the fixes, the DaemonSets they restart, and the findings left with the
+    reason.
+    """
     hidden = _hidden(fixed.checked, [*fixed.done, *(finding for finding, _ in fixed.left)])
 
     def line(finding: Finding) -> str:
@@ -263,8 +265,8 @@ def _with_job(context: ReportContext, commit: str) -> ReportContext:
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:
-    """The texts of rules, for the formats that contain them: building them takes as long as checking some
-    hundred files.
+    """The texts of rules, for the formats that contain them: building them takes as long as
+    checking some hundred files.
     """
     if not {"github", "sarif"}.intersection(formats):
         return {}

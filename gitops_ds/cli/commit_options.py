@@ -75,7 +75,9 @@ class CommitArgs:
     signoff: bool
 
     def proposal(self, forge: NamedForge | None = None) -> Proposal:
-        """The commit to write; with a forge a pull request. Raises UsageError where options contradict each other."""
+        """The commit to write; with a forge a pull request. Raises UsageError where options
+        contradict each other.
+        """
         from gitops_ds.commands.git_commit import Proposal
 
         if (self.push or forge) and self.only_print:
@@ -121,8 +123,8 @@ class OutputArgs(Protocol):
 
 
 def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -> None:
-    """Prints the commit as a patch, or a line about its push; with `-o json` a document of that kind, with
-    `more` in it.
+    """Prints the commit as a patch, or a line about its push; with `-o json` a document of that
+    kind, with `more` in it.
     """
     if args.output == "json":
         pushed = args.push and not done.pull_request

@@ -39,8 +39,8 @@ class DemoArgs(arguments.CommonArgs):
 @options.common
 @arguments.typed(DemoArgs)
 def demo(args: DemoArgs) -> int:
-    """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a live
-    table on a terminal, else lines.
+    """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a
+    live table on a terminal, else lines.
     """
     from gitops_ds.commands.demo import script as story
 

@@ -32,8 +32,8 @@ class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(DoctorArgs)
 def doctor(args: DoctorArgs) -> int:
-    """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a check
-    fails.
+    """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a
+    check fails.
     """
     return options.run(_doctor(args))
 

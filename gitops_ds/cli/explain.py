@@ -48,8 +48,8 @@ class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(ExplainArgs)
 def explain(args: ExplainArgs) -> int:
-    """Print a parameter or manifest path of AGENT, and every file and line that sets it, the effective
-    one first.
+    """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
+    effective one first.
     """
     return options.run(_explain(args))
 

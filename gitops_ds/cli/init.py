@@ -24,8 +24,8 @@ class InitArgs(arguments.CommonArgs):
 @options.common
 @arguments.typed(InitArgs)
 def init(args: InitArgs) -> int:
-    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit hook;
-    overwrites no file.
+    """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
+    hook; overwrites no file.
     """
     from gitops_ds.commands import init as commands_init
 

@@ -1,5 +1,5 @@
-"""Options shared by several commands, each with its environment variable; running a command, and its
-output.
+"""Options shared by several commands, each with its environment variable; running a command, and
+its output.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def output(*formats: str) -> Callable[[Command], Command]:
 def run(
     work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> T:
-    """The result of a command's coroutine, run in an event loop of asyncio or of `loop`. Ctrl-C cancels
-    it.
+    """The result of a command's coroutine, run in an event loop of asyncio or of `loop`. Ctrl-C
+    cancels it.
     """
     # a short process creates more objects than it drops: garbage collection would take a fifth of
     # the time of a check

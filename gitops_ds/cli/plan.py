@@ -50,7 +50,8 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
 @options.common
 @arguments.typed(PlanArgs)
 def plan(args: PlanArgs) -> int:
-    """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the plan.
+    """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the
+    plan.
 
     Reads the files of the work tree, as `check` does, or the commit of --revision; `apply` takes
     commits only.

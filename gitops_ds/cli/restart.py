@@ -25,8 +25,8 @@ class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, argumen
 @options.common
 @arguments.typed(RestartArgs)
 def restart(args: RestartArgs) -> int:
-    """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push print it
-    only.
+    """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
+    print it only.
     """
     return options.run(_restart(args))
 

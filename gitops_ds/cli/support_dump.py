@@ -39,8 +39,8 @@ class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(SupportDumpArgs)
 def support_dump(args: SupportDumpArgs) -> int:
-    """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug report;
-    secrets are redacted.
+    """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
+    report; secrets are redacted.
     """
     return options.run(_support_dump(args))
 

@@ -31,8 +31,8 @@ class SuspendArgs(service_options.ServiceArgs):
 @service_options.service
 @arguments.typed(SuspendArgs)
 def suspend(args: SuspendArgs) -> int:
-    """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes are
-    still reported.
+    """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
+    are still reported.
     """
     return options.run(_suspend(args, suspended=True))
 

@@ -50,8 +50,8 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
 
 
 def apart(agents: Sequence[Agent]) -> list[str]:
-    """One line per reason why agents of a followed repository are not in sync; `wide` has it in each
-    row.
+    """One line per reason why agents of a followed repository are not in sync; `wide` has it in
+    each row.
     """
     found: dict[tuple[str, str], int] = {}
     for one in agents:

@@ -45,8 +45,8 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.common
 @arguments.typed(WaitArgs)
 def wait(args: WaitArgs) -> int:
-    """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every eligible
-    node, 1 if the rollout failed or timed out.
+    """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
+    eligible node, 1 if the rollout failed or timed out.
     """
     return options.run(_wait(args))
 

@@ -31,8 +31,8 @@ from gitops_ds.redaction import report
 
 @dataclass(frozen=True, slots=True)
 class ApplyTarget:
-    """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take the
-    place of a connection.
+    """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take
+    the place of a connection.
 
     `force_local`: apply even if a running service follows another commit.
     """

@@ -1,9 +1,9 @@
-"""Waits for rollouts on watches: of one DaemonSet by its health (`wait`, `status --watch`), and of the
-DaemonSets of a plan by their status (`apply --wait`).
+"""Waits for rollouts on watches: of one DaemonSet by its health (`wait`, `status --watch`), and of
+the DaemonSets of a plan by their status (`apply --wait`).
 
-A rollout is done when `apimachinery.rollout_status` reports it, as `kubectl rollout status` does. Health
-adds what the status does not contain: nodes that only join, and failures of the template, which end a
-wait at once.
+A rollout is done when `apimachinery.rollout_status` reports it, as `kubectl rollout status` does.
+Health adds what the status does not contain: nodes that only join, and failures of the template,
+which end a wait at once.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ POLL_SECONDS = 2.0  # between two reads of the deployer's state, until it has ap
 
 @dataclass(frozen=True, slots=True)
 class WaitOptions:
-    """The DaemonSet (`ds/NAME`), the commit (an ID or its prefix; empty: any commit) and the time limit in
-    seconds.
+    """The DaemonSet (`ds/NAME`), the commit (an ID or its prefix; empty: any commit) and the time
+    limit in seconds.
 
-    `includes` returns whether a commit contains the awaited one; None without a repository. `clock` returns
-    seconds since 1970.
+    `includes` returns whether a commit contains the awaited one; None without a repository. `clock`
+    returns seconds since 1970.
     """
 
     name: str
@@ -259,7 +259,9 @@ async def _missing(
     wanted: tuple[WaitOptions, _Includes],
     standings: StatusTracker,
 ) -> str:
-    """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was applied."""
+    """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
+    applied.
+    """
     options, includes = wanted
     try:
         agent = agents.find(standings.agents(), options.name, options.namespace)
@@ -305,8 +307,8 @@ async def _rolled_out(
 async def wait_for_rollouts(
     cluster: Cluster, keys: Sequence[Key], seconds: float, report: Callable[[str], None]
 ) -> None:
-    """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried are
-    reported.
+    """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried
+    are reported.
 
     Raises TimedOut with what is missing, and ClusterError for an error that does not pass.
     """
@@ -342,8 +344,8 @@ async def wait_for_rollouts(
 
 
 class _PendingRollouts:
-    """DaemonSets whose rollout is not done, each with the last message; `done` completes with the last
-    rollout, or fails.
+    """DaemonSets whose rollout is not done, each with the last message; `done` completes with the
+    last rollout, or fails.
     """
 
     def __init__(self, keys: Sequence[Key], report: Callable[[str], None]) -> None:

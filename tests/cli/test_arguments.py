@@ -1,4 +1,6 @@
-"""Every command gets its parameters as one frozen dataclass, whose fields are the command's parameters."""
+"""Every command gets its parameters as one frozen dataclass, whose fields are the command's
+parameters.
+"""
 
 from __future__ import annotations
 

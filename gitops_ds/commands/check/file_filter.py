@@ -1,5 +1,5 @@
-"""Files passed beside a repository, as pre-commit does: the whole repository is read, and findings in
-these files are reported.
+"""Files passed beside a repository, as pre-commit does: the whole repository is read, and findings
+in these files are reported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A check of many files by two processes: the other one judges the later part, and what it has
 nothing against is known here.
 
-It changes no result, and the check does not wait for it: what it has not judged in time, or because it died,
-is judged here. Where it can't be (one processor, threads that a fork would lose, another system
-than Linux), the check is as it always was.
+It changes no result, and the check does not wait for it: what it has not judged in time, or because
+it died, is judged here. Where it can't be (one processor, threads that a fork would lose, another
+system than Linux), the check is as it always was.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ _NO_SECRETS: Final = ReportSecrets()
 
 @dataclass(frozen=True, slots=True)
 class CachedReport:
-    """The report of a work tree; `inputs` are all inputs of the report other than the files, the day included."""
+    """The report of a work tree; `inputs` are all inputs of the report other than the files, the
+    day included.
+    """
 
     cache: ResultCache
     inputs: tuple[str, ...]

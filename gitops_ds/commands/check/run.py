@@ -38,8 +38,8 @@ class CheckOptions:
     change, what is known of nodes.
 
     `base_from` is the address at which the base is read; empty: in the repository itself.
-    `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is how
-    to reach the clusters without a snapshot; None: they are not read. `require_live`: a cluster
+    `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is
+    how to reach the clusters without a snapshot; None: they are not read. `require_live`: a cluster
     that can't be read is an error. `known` is what earlier runs found out.
     """
 
@@ -77,8 +77,8 @@ class BaseDrift:
 class CheckResult:
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
-    `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's objects
-    are known. `unread` names clusters that could not be read, with the error.
+    `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's
+    objects are known. `unread` names clusters that could not be read, with the error.
     """
 
     snapshot: Snapshot
@@ -96,8 +96,8 @@ class CheckInput:
     is known of each cluster.
 
     `live` has the empty name for what holds for every cluster. `again` is the head read a second
-    time, for a rule that compares two reads. `unread` names clusters that could not be read, with the
-    error.
+    time, for a rule that compares two reads. `unread` names clusters that could not be read, with
+    the error.
     """
 
     head: Snapshot

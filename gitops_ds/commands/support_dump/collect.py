@@ -1,7 +1,7 @@
 """`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
 
-Everything is read and nothing written. Parts that cannot be read are listed in the archive. No Secret
-is read; parts that may contain one pass through `redaction`.
+Everything is read and nothing written. Parts that cannot be read are listed in the archive. No
+Secret is read; parts that may contain one pass through `redaction`.
 """
 
 from __future__ import annotations
@@ -403,7 +403,9 @@ def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
 
 
 def _written(veil: Veil, part: Any, most: int) -> tuple[bytes, str]:
-    """A part within its limit, and what was cut: the last items of a list, the first lines of a text."""
+    """A part within its limit, and what was cut: the last items of a list, the first lines of a
+    text.
+    """
     if isinstance(part, str):
         data = veil.text(part).encode()
         return (
