@@ -1,7 +1,6 @@
-"""The door of the web server: so many connections and no more, and none that stays open without
-asking for anything.
+"""Limits of the web server: the number of connections, and the time that one may be idle.
 
-aiohttp waits for ever for the end of a request's head, and counts no connections:
+aiohttp waits indefinitely for the end of a request's head, and has no limit of connections:
 https://github.com/aio-libs/aiohttp/issues/5386
 """
 
@@ -58,9 +57,7 @@ class ConnectionLimiter:
 
     @property
     def middleware(self) -> typedefs.Middleware:
-        """Tells the door that a request goes on, however long that takes: the events of a page go
-        on for days.
-        """
+        """Suspends the idle timeout during a request: the event stream of a page lasts for days."""
 
         @web.middleware
         async def busy(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
@@ -94,7 +91,7 @@ class Site(web.BaseSite):
 
     @property
     def port(self) -> int:
-        """The one that it got, where any was asked for."""
+        """The port; of port 0 the assigned one."""
         found = getattr(self._server, "sockets", None)  # uvloop's servers are no asyncio.Server
         return int(found[0].getsockname()[1]) if found else self._port
 
@@ -108,7 +105,7 @@ class Site(web.BaseSite):
 
 
 class _Guarded(asyncio.Protocol):
-    """One connection: what aiohttp's own protocol does, and an end when no request comes."""
+    """One connection: aiohttp's protocol plus an idle timeout."""
 
     def __init__(self, inner: asyncio.Protocol, door: ConnectionLimiter) -> None:
         self._inner, self._door = inner, door
@@ -128,7 +125,7 @@ class _Guarded(asyncio.Protocol):
             self._end = asyncio.get_running_loop().call_later(self._door.head_seconds, self._close)
 
     def _close(self) -> None:
-        """Lets go of an answer that is still read, but not for ever."""
+        """Closes the connection; a response that is still being read is aborted after a timeout."""
         assert self._transport is not None
         self._transport.close()
         self._end = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._transport.abort)

@@ -1,7 +1,7 @@
-"""What a forge sends when somebody pushed: whether it is signed by our secret, and what it tells.
+"""The webhook payloads of forges: verification of their signatures, and the push they announce.
 Pure.
 
-A delivery says no more than "look now": the repositories that it names are compared with ours, and
+A delivery only triggers a poll: the repositories that it names are compared with ours, and
 the commit is a hint for how long to look. What each forge signs, and in which header:
 
 - GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -39,9 +39,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """That a delivery is by somebody who knows the secret. `seen_as` are the words by which a
-    replay of it is known.
-    """
+    """A verified signature of a delivery. `seen_as` are the identifiers that detect a replay."""
 
     forge: str
     seen_as: tuple[str, ...]
@@ -49,9 +47,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class PushEvent:
-    """What a delivery tells: addresses and names of the repository, the commit that a ref now is,
-    if any; or just that it works.
-    """
+    """A push: addresses and names of the repository, the ref and its new commit, if any; or a ping."""
 
     repositories: tuple[str, ...] = ()
     commit: CommitId | None = None
@@ -128,13 +124,13 @@ def proof(
     """
     digests = body if isinstance(body, Digests) else Digests(body)
     for known in _SIGNATURES:
-        told = headers.get(known.header, "")
-        if not told.startswith(known.prefix) or not _DIGEST.fullmatch(
-            told.removeprefix(known.prefix)
+        value = headers.get(known.header, "")
+        if not value.startswith(known.prefix) or not _DIGEST.fullmatch(
+            value.removeprefix(known.prefix)
         ):
             continue
         if any(
-            _same(told.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets
+            _same(value.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets
         ):
             ids = (
                 named
@@ -145,7 +141,7 @@ def proof(
                 known.forge,
                 (
                     *(f"id {known.forge} {id}" for id in ids),
-                    f"signature {told.removeprefix(known.prefix).lower()}",
+                    f"signature {value.removeprefix(known.prefix).lower()}",
                 ),
             )
     return _standard(headers, digests, secrets, now) or _token(headers, digests.body, secrets)
@@ -169,7 +165,7 @@ def _standard(
         wanted = base64.b64encode(
             digests.of(_standard_key(secret), f"{id}.{at}.".encode())
         ).decode()
-        if any(_same(told.removeprefix("v1,"), wanted) for told in signatures):
+        if any(_same(value.removeprefix("v1,"), wanted) for value in signatures):
             return Proof("gitlab", (f"id gitlab {id}",))
     return None
 
@@ -190,11 +186,11 @@ def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) ->
     where it has none.
     """
     bearer = headers.get("Authorization", "")
-    said = {
+    tokens = {
         "gitlab": (headers.get("X-Gitlab-Token", ""), ("X-Gitlab-Event-UUID", "Idempotency-Key")),
         "generic": (bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", ("X-Delivery",)),
     }
-    for forge, (token, known_by) in said.items():
+    for forge, (token, known_by) in tokens.items():
         if token and any(_same(token, secret) for secret in secrets):
             ids = [
                 headers[header] for header in known_by if _NAMED.fullmatch(headers.get(header, ""))
@@ -207,33 +203,33 @@ def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) ->
     return None
 
 
-def _same(told: str, wanted: bytes | str) -> bool:
+def _same(value: str, wanted: bytes | str) -> bool:
     right = wanted if isinstance(wanted, bytes) else wanted.encode()
-    return hmac.compare_digest(told.encode("utf-8", "surrogateescape"), right)
+    return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), right)
 
 
 def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
-    """What a body of any forge tells. Raises Malformed where it is no JSON object, or a field is
-    not what every forge sends.
+    """The push in a body of any forge. Raises Malformed for a body that is not a JSON object, or a
+    field of another type.
     """
     if any(headers.get(header, "").lower() in words for header, words in _PINGS.items()):
         return PushEvent(ping=True)
     try:
-        told = orjson.loads(body) if body.strip() else {}
+        payload = orjson.loads(body) if body.strip() else {}
     except orjson.JSONDecodeError as error:
         raise Malformed(f"the body is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(payload, dict):
         raise Malformed("the body is no JSON object")
-    repository, project = told.get("repository"), _object(told, "project")
+    repository, project = payload.get("repository"), _object(payload, "project")
     named = (
         [repository]
         if isinstance(repository, str)
-        else [*_names(_object(told, "repository")), *_names(project)]
+        else [*_names(_object(payload, "repository")), *_names(project)]
     )
     default = _text(project, "default_branch") or (
         _text(repository, "default_branch") if isinstance(repository, dict) else ""
     )
-    ref, commit = _pushed(told)
+    ref, commit = _pushed(payload)
     return PushEvent(tuple(dict.fromkeys(name for name in named if name)), commit, ref, default)
 
 
@@ -263,15 +259,15 @@ def _names(repository: Mapping[str, Any]) -> Iterator[str]:
         yield _text(link, "href") if isinstance(link, dict) else ""
 
 
-def _pushed(told: Mapping[str, Any]) -> tuple[str, CommitId | None]:
+def _pushed(payload: Mapping[str, Any]) -> tuple[str, CommitId | None]:
     """The ref and its commit; of a ref that was deleted no commit."""
     ref, commits = (
-        _text(told, "ref"),
-        [_text(told, name) for name in ("after", "checkout_sha", "commit_id")],
+        _text(payload, "ref"),
+        [_text(payload, name) for name in ("after", "checkout_sha", "commit_id")],
     )
-    if isinstance(told.get("commit"), str):  # the generic form; elsewhere an object
-        commits.append(told["commit"])
-    for change in [*_list(_object(told, "push"), "changes"), *_list(told, "changes")][:1]:
+    if isinstance(payload.get("commit"), str):  # the generic form; elsewhere an object
+        commits.append(payload["commit"])
+    for change in [*_list(_object(payload, "push"), "changes"), *_list(payload, "changes")][:1]:
         if not isinstance(change, dict):
             raise Malformed("changes holds something else than objects")
         new = change.get("new")
@@ -285,22 +281,22 @@ def _pushed(told: Mapping[str, Any]) -> tuple[str, CommitId | None]:
     return ref, next((CommitId(commit) for commit in known if commit.strip("0")), None)
 
 
-def _object(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = told.get(name)
+def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = payload.get(name)
     if found is not None and not isinstance(found, dict):
         raise Malformed(f"{name} is no object")
     return found or {}
 
 
-def _list(told: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = told.get(name)
+def _list(payload: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = payload.get(name)
     if found is not None and not isinstance(found, list | dict):
         raise Malformed(f"{name} is no list")
     return found if isinstance(found, list) else ()  # GitLab's merge requests have an object there
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    found = told.get(name)
+def _text(payload: Mapping[str, Any], name: str) -> str:
+    found = payload.get(name)
     if found is not None and not isinstance(found, str):
         raise Malformed(f"{name} is no text")
     return found or ""
@@ -311,8 +307,8 @@ def means(news: PushEvent, addresses: Iterable[str]) -> bool:
     that is the path.
     """
     ours = [_place(address) for address in addresses]
-    for told in news.repositories:
-        host, path = _place(told)
+    for address in news.repositories:
+        host, path = _place(address)
         if path and any(
             path == our_path and (not host or host == our_host) for our_host, our_path in ours
         ):

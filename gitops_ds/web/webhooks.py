@@ -1,8 +1,8 @@
-"""POST /hook: a forge says that somebody pushed, and the repository is looked at now.
+"""POST /hook: a forge announces a push, which triggers a poll of the repository.
 
-Anybody may send here, so everything is bounded before anything is believed: how many requests there
-are in a second and at once, how long a body is and how long it takes. Then the signature over the
-raw bytes, then its meaning. A body never says where to look.
+The endpoint is public, so limits come before authentication: requests per second and in parallel,
+the size of a body and the time of its transfer. The signature over the raw bytes is verified next,
+and then the body is parsed. A body never names the address that is polled.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeliveryLog:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def is_new(self, words: Sequence[str], now: float) -> bool:
-        """Whether none of the words was heard before; they are from now on."""
+        """Whether the delivery is no replay; its identifiers are recorded."""
         while self._seen and (
             len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR
         ):
@@ -73,7 +73,7 @@ class WebhookResponse:
 
 
 class Hooks:
-    """The webhook of all repositories. `targets` is asked for each delivery; `clock` counts seconds
+    """The webhook of all repositories. `targets` is called for each delivery; `clock` counts seconds
     since 1970.
     """
 
@@ -89,9 +89,8 @@ class Hooks:
         self._targets, self._tell, self._clock = targets, tell, clock
         self._max_bytes, self._body_seconds = max_bytes, body_seconds
         self._memory = DeliveryLog()
-        # Whoever has no secret can only empty the first bucket; then the schedule finds what is
-        # pushed.
-        self._anybody, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
+        # A client without a secret can empty the first bucket only; polling still finds pushes then.
+        self._unauthenticated, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
         self._bytes = TokenBucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
 
@@ -100,29 +99,29 @@ class Hooks:
         return [web.post(path, self.handle), web.post(f"{path}/{{id}}", self.handle)]
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answers one request, and tells what became of it."""
+        """Answers one request, and publishes its result."""
         try:
-            said = await self._read(request)
+            response = await self._read(request)
         except _Refused as refused:
-            said = refused.answer
-        self._tell(WebhookReceived(self._clock(), said.result, said.forge, said.woken))
+            response = refused.answer
+        self._tell(WebhookReceived(self._clock(), response.result, response.forge, response.woken))
         body = {
-            "result": said.result.value,
-            "message": said.words,
-            **({"woken": said.woken} if said.woken else {}),
+            "result": response.result.value,
+            "message": response.words,
+            **({"woken": response.woken} if response.woken else {}),
         }
         reply = web.Response(
-            status=said.status, body=orjson.dumps(body) + b"\n", content_type="application/json"
+            status=response.status, body=orjson.dumps(body) + b"\n", content_type="application/json"
         )
-        if said.status in (429, 503):
+        if response.status in (429, 503):
             reply.headers["Retry-After"] = "30"
-        reply.force_close()  # what is left of a body is nobody's next request
+        reply.force_close()  # the rest of a body must not be read as the next request
         return reply
 
     async def _read(self, request: web.Request) -> WebhookResponse:
         if self.at_once >= AT_ONCE:
             return WebhookResponse(503, WebhookResult.LIMITED, "too many requests at once")
-        if not self._anybody.take(self._clock()):
+        if not self._unauthenticated.take(self._clock()):
             return WebhookResponse(429, WebhookResult.LIMITED, "too many requests")
         self.at_once += 1
         try:
@@ -202,10 +201,10 @@ class Hooks:
             return WebhookResponse(400, WebhookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
             return WebhookResponse(
-                409, WebhookResult.REPLAYED, "this delivery was here before", proof.forge
+                409, WebhookResult.REPLAYED, "this delivery is a replay", proof.forge
             )
         if news.ping:
-            return WebhookResponse(202, WebhookResult.PING, "well received", proof.forge)
+            return WebhookResponse(202, WebhookResult.PING, "ping received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
         meant = [
             target for target in believers if webhook_payloads.means(news, target.addresses)
@@ -217,7 +216,7 @@ class Hooks:
         return WebhookResponse(
             202,
             WebhookResult.ACCEPTED,
-            "looking now",
+            "poll requested",
             proof.forge,
             tuple(target.id for target in meant),
         )

@@ -1,4 +1,4 @@
-"""Who may look: anybody on this machine, whoever has the token, or whom a trusted proxy names.
+"""Access to the page: open on loopback, with the token, or for the user that a trusted proxy names.
 
 The page changes nothing, so there is nothing to forge. What is not a GET (sign in, sign out) must
 come from the page itself.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.model.decision import HealthState
 
-# A state is never told by colour alone.
+# A state is never shown by colour alone.
 GLYPHS: Mapping[str, str] = {
     HealthState.HEALTHY: "✓",
     HealthState.PROGRESSING: "↻",

@@ -62,7 +62,7 @@ class NodeGroup:
 
     @property
     def meant(self) -> int:
-        """How many shall run the agent."""
+        """The number of nodes that should run the agent."""
         return len(self.cells) - self.states.get("n", 0)
 
     @property
@@ -112,7 +112,7 @@ def places(nodes: Sequence[Node], pools: Sequence[Pool]) -> Mapping[str, tuple[s
 
 
 def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
-    """The agent's map; `where` is what `places` told.
+    """The agent's map; `where` is the result of `places`.
 
     Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
     """

@@ -1,5 +1,5 @@
-"""All pages by their path: what a request and a stream ask for. A page is drawn once for each
-version of the view.
+"""All pages by their path, for requests and streams. A page is rendered once for each version of
+the view.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ class Book:
         self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = (
             OrderedDict()
         )
-        self._epoch = secrets.token_hex(4)  # another process counts its versions anew
+        self._epoch = secrets.token_hex(4)  # another process has its own count of versions
 
     def token(self, version: int) -> str:
-        """Names a version of this process, for a stream that goes on where a page was."""
+        """Names a version of this process, for a stream that continues from a page."""
         return f"{self._epoch}-{version}"
 
-    async def page(self, path: str, asked: Mapping[str, str]) -> Drawn:
+    async def page(self, path: str, parameters: Mapping[str, str]) -> Drawn:
         """The page at a path without its first slash. Raises NoMatch."""
-        name = (path, tuple(sorted(asked.items())))
+        name = (path, tuple(sorted(parameters.items())))
         version = self.view.version
         kept = self._drawn.get(name)
         if kept is None or kept[0] != version:
-            template, told = await self._contents(path, asked)
-            query = "?" + urlencode(asked) if asked else ""
+            template, contents = await self._contents(path, parameters)
+            query = "?" + urlencode(parameters) if parameters else ""
             live = f"{root_of(path)}live?" + urlencode(
                 {"of": path + query, "since": self.token(version)}
             )
-            given = {
+            values = {
                 "live": live,
                 "refresh": rendering.REFRESH,
                 "may_leave": self._may_leave,
-                **told,
+                **contents,
             }
-            kept = self._drawn[name] = (version, self._pages.draw(template, root_of(path), given))
+            kept = self._drawn[name] = (version, self._pages.draw(template, root_of(path), values))
         self._drawn.move_to_end(name)
         while len(self._drawn) > _KEPT:
             self._drawn.popitem(last=False)
         return kept[1]
 
-    def plain(self, template: str, told: Mapping[str, Any], path: str = "") -> Drawn:
-        """A page that doesn't live: signing in, an error."""
-        return self._pages.draw(template, root_of(path), told)
+    def plain(self, template: str, values: Mapping[str, Any], path: str = "") -> Drawn:
+        """A page without live updates: sign-in, an error."""
+        return self._pages.draw(template, root_of(path), values)
 
-    async def _contents(self, path: str, asked: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    async def _contents(
+        self, path: str, parameters: Mapping[str, str]
+    ) -> tuple[str, dict[str, Any]]:
         match path.split("/"):
             case [""]:
-                return "overview.html", view_models.overview(self.view, asked)
+                return "overview.html", view_models.overview(self.view, parameters)
             case ["agents", namespace, name]:
                 return "agent.html", await view_models.agent(
                     self.view, self._pages, self._agent(namespace, name)
@@ -72,16 +74,16 @@ class Book:
             case ["agents", namespace, name, "nodes"]:
                 found = self._agent(namespace, name)
                 return "agent_nodes.html", view_models.agent_nodes(
-                    self._pages, found, asked, self.view.cluster
+                    self._pages, found, parameters, self.view.cluster
                 )
             case ["nodes"]:
-                return "nodes.html", view_models.nodes(self.view, asked)
+                return "nodes.html", view_models.nodes(self.view, parameters)
             case ["nodes", name]:
                 return "node.html", view_models.node(self.view, name)
             case ["commits", *parts] if parts:
                 return "commit.html", await view_models.commit(self.view, "/".join(parts))
             case ["events"]:
-                return "events.html", view_models.events(self.view, asked)
+                return "events.html", view_models.events(self.view, parameters)
             case _:
                 raise errors.NoMatch("page not found")
 

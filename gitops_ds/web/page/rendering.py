@@ -35,8 +35,8 @@ REFRESH = 15  # seconds between two looks of a browser without scripts
 class Drawn:
     """A page: its HTML, its live pieces by id, and the codes of its map's cells.
 
-    `shape` is what has to be the same for pieces and codes to tell the whole difference; `words`
-    say it to who doesn't see it.
+    `shape` must be equal for pieces and codes to be the whole difference; `words` describe it for
+    screen readers.
     """
 
     html: bytes

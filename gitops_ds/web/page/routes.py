@@ -250,7 +250,7 @@ def _html(request: web.Request, drawn: Drawn, status: int = 200) -> web.Response
 
 
 async def _asset(request: web.Request) -> web.StreamResponse:
-    """The same for everybody, so nobody has to sign in for it."""
+    """The same for all users, so without sign-in."""
     asset = ASSETS[request.path.removeprefix("/")]
     headers = {
         **HEADERS,

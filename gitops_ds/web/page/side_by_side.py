@@ -33,23 +33,19 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """The rows of the diff, and the paths of secret values that differ: these are told, and not
-    shown.
-    """
+    """The rows of the diff, and the paths of secret values that differ, whose values are hidden."""
 
     rows: tuple[DiffRow, ...]
     secret: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
-        """Whether everything is as it is wanted."""
+        """Whether live and wanted are in sync."""
         return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
 
 
 def pair(live: Body, wanted: Body) -> SideBySide:
-    """Live on the left, wanted on the right. Fields that Git does not set are left out: they are
-    nobody's business.
-    """
+    """Live on the left, wanted on the right. Fields that Git does not set are omitted."""
     stored = _within(defaults.defaulted(wanted), wanted)
     mine = {key: value for key, value in stored.items() if key != "status"}
     theirs = _within(live, mine)

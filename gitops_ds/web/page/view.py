@@ -1,6 +1,4 @@
-"""What the page is given to show: the contract between it and whoever looks at the cluster and at
-Git.
-"""
+"""The data of the page: the contract between it and the observers of the cluster and of Git."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ class View(Protocol):
         """Every DaemonSet, sorted by namespace and name."""
 
     def wanted(self, key: Key) -> Body | None:
-        """The manifest that Git wants; None where nobody knows it."""
+        """The manifest in Git; None where it is unknown."""
 
     def pools(self) -> Sequence[Pool]:
         """The pools that the cluster's file names."""

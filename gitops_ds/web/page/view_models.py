@@ -1,5 +1,5 @@
-"""What each page tells, as values for its template: rows, counts, runs of a commit. Pure but for
-the wait for Git.
+"""The values of each page's template: rows, counts, runs of a commit. Pure except for the wait for
+Git.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ _SORTS: Mapping[str, Any] = {
 }
 
 
-def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """All agents by cluster, those in trouble first."""
     everything = [row(agent, view.cluster) for agent in view.agents()]
     states = Counter(one.health.state for one in everything)
-    query, only = asked.get("q", ""), asked.get("health", "")
-    sort, down = asked.get("sort", "health"), asked.get("down") == "1"
+    query, only = parameters.get("q", ""), parameters.get("health", "")
+    sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
     sort = sort if sort in _SORTS else "health"
     shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
     shown.sort(key=_SORTS[sort], reverse=down)
@@ -132,16 +132,16 @@ def overview(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
     for one in shown:
         clusters.setdefault(one.cluster, []).append(one)
     counts = [(state, states[state]) for state in _URGENCY]
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "query": query,
         "only": only,
         "sort": sort,
         "down": down,
         "total": len(everything),
     }
-    told["sources"] = [source(status) for status in view.sources()]
-    told["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
-    return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **told}
+    values["sources"] = [source(status) for status in view.sources()]
+    values["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
+    return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,9 @@ def _share(share: Share) -> str:
 
 def steering(found: Agent) -> list[tuple[str, str, str]]:
     """What holds the agent or its repository, in words, and the command that ends it."""
-    annotations, key, told = found.seen.daemonset.annotations, found.key, []
+    annotations, key, notices = found.seen.daemonset.annotations, found.key, []
     if found.seen.daemonset.suspended:
-        told.append(
+        notices.append(
             (
                 "Suspended",
                 "its rollouts are paused.",
@@ -232,8 +232,8 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
         )
     if annotations.get(names.HOLD):
         undo = f"kubectl annotate -n {key.namespace} ds/{key.name} {names.HOLD}-"
-        told.append(("Held", "nothing is applied to it while its annotation says so.", undo))
-    told += [
+        notices.append(("Held", "nothing is applied to it while its annotation says so.", undo))
+    notices += [
         (
             "Commit held",
             f"{short(held.commit)}: {held.reason}.",
@@ -241,7 +241,7 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
         )
         for held in found.state.held
     ]
-    return told
+    return notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +287,10 @@ async def _history(view: View, found: Agent) -> list[HistoryEntry]:
 
 
 def agent_nodes(
-    pages: Pages, found: Agent, asked: Mapping[str, str], cluster: str
+    pages: Pages, found: Agent, parameters: Mapping[str, str], cluster: str
 ) -> dict[str, Any]:
     """Every node of an agent as a table, or those of one reason, a part at a time."""
-    drawn, reason, first = pages.map_of(found), asked.get("reason", ""), _first(asked)
+    drawn, reason, first = pages.map_of(found), parameters.get("reason", ""), _first(parameters)
     all_cells = [cell for group in drawn.groups for cell in group.cells]
     if reason:
         all_cells = [cell for why, _, some in drawn.troubles if why == reason for cell in some]
@@ -301,20 +301,20 @@ def agent_nodes(
         "cells": all_cells[first - 1 : first - 1 + PART],
         "count": len(all_cells),
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
-        **_part(first, asked),
+        **_part(first, parameters),
     }
 
 
-def _part(first: int, asked: Mapping[str, str]) -> dict[str, Any]:
+def _part(first: int, parameters: Mapping[str, str]) -> dict[str, Any]:
     return {
         "first": first,
         "size": PART,
-        "asked": {key: asked[key] for key in ("q", "reason") if asked.get(key)},
+        "asked": {key: parameters[key] for key in ("q", "reason") if parameters.get(key)},
     }
 
 
-def _first(asked: Mapping[str, str]) -> int:
-    text = asked.get("first", "1")
+def _first(parameters: Mapping[str, str]) -> int:
+    text = parameters.get("first", "1")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
@@ -330,9 +330,9 @@ class NodeRow:
     troubles: tuple[tuple[Key, str], ...]
 
 
-def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Every node, a part at a time."""
-    agents, query, first = view.agents(), asked.get("q", ""), _first(asked)
+    agents, query, first = view.agents(), parameters.get("q", ""), _first(parameters)
     found = agents[0].seen.nodes if agents else ()
     where = node_map.places(found, view.pools())
     terms = query.lower().split()
@@ -365,7 +365,7 @@ def nodes(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
         "rows": rows,
         "count": len(shown),
         "query": query,
-        **_part(first, asked),
+        **_part(first, parameters),
     }
 
 
@@ -445,10 +445,10 @@ async def commit(view: View, id: str) -> dict[str, Any]:
                 )
             )
     known = (await view.commits([id])).get(id)
-    told: list[PageEvent] = [event for event in view.events() if event.commit == id]
-    if not runs and known is None and not told:
+    events_of_commit: list[PageEvent] = [event for event in view.events() if event.commit == id]
+    if not runs and known is None and not events_of_commit:
         raise errors.NoMatch(f"no commit {id[:40]} is known here")
-    return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": told}
+    return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": events_of_commit}
 
 
 def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, str, str], ...]:
@@ -465,9 +465,9 @@ def _told(value: Any) -> str:
     return value if isinstance(value, str) else side_by_side.text(value)
 
 
-def events(view: View, asked: Mapping[str, str]) -> dict[str, Any]:
+def events(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """What happened, newest first."""
-    query, found = asked.get("q", ""), view.events()
+    query, found = parameters.get("q", ""), view.events()
     terms = query.lower().split()
     shown = [
         event
