@@ -17,10 +17,11 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.change import Change, Operation, Skipped
 from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import (
     apply_order,
     drift,
@@ -49,7 +50,7 @@ class ApplyOutcome:
     """What became of a plan's changes."""
 
     written: list[AppliedObject] = field(default_factory=list)
-    refused: list[tuple[Change, Refusal]] = field(default_factory=list)
+    refused: list[tuple[Change, Skipped]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Applier:
         if who is None:
             return self.cluster
         found = who.of(key, agent)
-        if isinstance(found, Refusal):
+        if isinstance(found, Skipped):
             raise errors.NotPermitted(found.message)
         return self.cluster.acting_as(found)
 
@@ -217,7 +218,12 @@ async def perform(
                 missing[needed] = await waits.agents(needed)
             if missing[needed]:
                 outcome.refused.append(
-                    (change, Refusal("waits", f"{change.key} waits: {missing[needed]}", change.key))
+                    (
+                        change,
+                        Skipped(
+                            SkipReason.WAITS, f"{change.key} waits: {missing[needed]}", change.key
+                        ),
+                    )
                 )
             else:
                 free.append(change)
@@ -249,7 +255,12 @@ async def _in_stages(
     while left:
         if missing := await waits.ends(ending):
             outcome.refused += [
-                (change, Refusal("waits", f"{change.key} is deleted later: {missing}", change.key))
+                (
+                    change,
+                    Skipped(
+                        SkipReason.WAITS, f"{change.key} is deleted later: {missing}", change.key
+                    ),
+                )
                 for change in left
             ]
             return
@@ -262,9 +273,9 @@ async def _in_stages(
         ending = [change.key for change in stage if change.nodes.lost]
 
 
-def _kept(key: Key) -> Refusal:
+def _kept(key: Key) -> Skipped:
     """What left Git may be replaced by what was not applied."""
-    return Refusal("waits", f"{key} is not deleted before everything else is applied", key)
+    return Skipped(SkipReason.WAITS, f"{key} is not deleted before everything else is applied", key)
 
 
 async def _together(
@@ -293,7 +304,9 @@ async def _together(
                 outcome.refused.append(
                     (
                         change,
-                        Refusal("refused", f"{change.key}: {error}{_advice(error)}", change.key),
+                        Skipped(
+                            SkipReason.REFUSED, f"{change.key}: {error}{_advice(error)}", change.key
+                        ),
                     )
                 )
             else:
@@ -308,12 +321,12 @@ async def _together(
             raise error
 
 
-def _lost(key: Key, error: errors.Conflict) -> Refusal:
+def _lost(key: Key, error: errors.Conflict) -> Skipped:
     """A conflict over fields, or an object that moved since it was looked at."""
     if conflicts := conflicts_of(error):
         return planner.conflict(key, conflicts)
-    return Refusal(
-        "conflict",
+    return Skipped(
+        SkipReason.CONFLICT,
         f"{key} was changed while it was being written ({error}): the next pass looks again",
         key,
     )

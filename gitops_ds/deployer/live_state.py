@@ -24,7 +24,7 @@ from gitops_ds.apimachinery import (
 from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
@@ -39,6 +39,7 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.plan import prune
 
@@ -53,7 +54,7 @@ class LocatedBundle:
 
     bundle: Bundle
     resources: Mapping[Key, Resource]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Skipped, ...] = ()
     commit: CommitInfo | None = None
 
 
@@ -68,7 +69,7 @@ async def locate(
 
 async def resources_of(
     cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
-) -> tuple[Mapping[Key, Resource], list[Refusal]]:
+) -> tuple[Mapping[Key, Resource], list[Skipped]]:
     """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't
     serve.
 
@@ -77,7 +78,7 @@ async def resources_of(
     CustomResourceDefinition is in the bundle is known by that.
     """
     found: dict[Key, Resource] = {}
-    refused: list[Refusal] = []
+    refused: list[Skipped] = []
     known = {**_defined(bundle), **builtin_resources.RESOURCES}
     others = tuple(others)
     known |= await _served(
@@ -88,16 +89,16 @@ async def resources_of(
         if resource is None:
             what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
             refused.append(
-                Refusal(
-                    "unknown-kind",
+                Skipped(
+                    SkipReason.UNKNOWN_KIND,
                     f"{manifest.key}: the cluster serves no {what}; is its definition installed?",
                     manifest.key,
                 )
             )
         elif resource.namespaced and not manifest.key.namespace:
             refused.append(
-                Refusal(
-                    "no-namespace",
+                Skipped(
+                    SkipReason.NO_NAMESPACE,
                     f"{manifest.key} needs a namespace: write metadata.namespace",
                     manifest.key,
                 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
 
@@ -126,7 +126,7 @@ class PlanApplied:
     tip: CommitId
     generation: int
     writes: int
-    refusals: Sequence[Refusal]
+    refusals: Sequence[Skipped]
     compare_due_unix: float
     chance: float
 

@@ -68,12 +68,12 @@ from gitops_ds.deployer.loop_inputs import (
     Wake,
     Woken,
 )
-from gitops_ds.model import guards
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import drift_damping
 
 LONGEST_RETRY = 300.0  # seconds
@@ -129,7 +129,7 @@ class SkippedRetry:
     attempts: int = 0
     due: float = math.inf
     not_before: float = 0.0
-    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
+    deferred: Mapping[Key, Skipped] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,22 +392,24 @@ def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> Skipp
     deferred = {
         refusal.key: refusal
         for refusal in refusals
-        if refusal.key and refusal.guard in ("refused", "conflict")
+        if refusal.key and refusal.reason.effect.deferrable
     }
     if now.loop < before.not_before and deferred.keys() <= before.deferred.keys():
         # Something else caused the reconciliation: the refused objects were not tried.
         return replace(before, due=before.not_before)
-    retryable = any(guards.of(refusal.guard).retried for refusal in refusals)
+    retryable = any(refusal.reason.effect.retryable for refusal in refusals)
     attempts = before.attempts + 1 if retryable else 0
-    due, not_before, kept = before.due, 0.0, dict[Key, Refusal]()
+    due, not_before, kept = before.due, 0.0, dict[Key, Skipped]()
     if attempts:
         due = now.loop + state.retry.delay(attempts, applied.chance)
         if attempts > 1:
             not_before, kept = due, deferred
-    elif any(refusal.guard == "waits" for refusal in refusals):
+    elif any(refusal.reason is SkipReason.WAITS for refusal in refusals):
         due = now.loop + state.retry.first
     contested = [
-        refusal.key for refusal in refusals if refusal.guard == "contested" and refusal.key
+        refusal.key
+        for refusal in refusals
+        if refusal.reason is SkipReason.CONTESTED and refusal.key
     ]
     due = min(due, drift_damping.due(state.drift, contested))
     return SkippedRetry(attempts, due, not_before, kept)
@@ -436,7 +438,7 @@ def comparison_is_due(state: LoopState, now_unix: float) -> bool:
     return not state.compared_unix <= now_unix < state.compare_due_unix
 
 
-def deferred(state: LoopState, now: float) -> Mapping[Key, Refusal]:
+def deferred(state: LoopState, now: float) -> Mapping[Key, Skipped]:
     """The refusals of the API server that are not tried again now."""
     return state.skipped.deferred if now < state.skipped.not_before else {}
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from gitops_ds import errors
 from gitops_ds.apimachinery import rollout_status
 from gitops_ds.deployer import applier, deletion_contents, live_state, state_store
-from gitops_ds.model import guards, names
+from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Skipped
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState, Generation
 from gitops_ds.model.events.base import Emit
@@ -76,7 +76,7 @@ class ApplyOptions:
     neighbours: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
-    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
+    deferred: Mapping[Key, Skipped] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,7 @@ async def _missing(cluster: Cluster, key: Key) -> str:
     return "" if told.done else f"{key}: {told.message}"
 
 
-def _without(changes: Sequence[Change], refused: Sequence[Refusal]) -> tuple[Change, ...]:
+def _without(changes: Sequence[Change], refused: Sequence[Skipped]) -> tuple[Change, ...]:
     left_out = {refusal.key for refusal in refused}
     return tuple(change for change in changes if change.key not in left_out)
 
@@ -311,9 +311,7 @@ async def compare(
 
 def _suspended(made: Plan) -> frozenset[Key]:
     return frozenset(
-        refusal.key
-        for refusal in made.refusals
-        if refusal.key and refusal.guard == suspension.GUARD
+        refusal.key for refusal in made.refusals if refusal.key and refusal.reason.effect.suspended
     )
 
 
@@ -367,7 +365,9 @@ def _remembered(
     terms = ready.writer.terms
     standing = drift.standing(made.drifted, terms.left, terms.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
-    clean = not outcome.refused and all(guards.of(refusal.guard).good for refusal in made.refusals)
+    clean = not outcome.refused and all(
+        refusal.reason.effect.keeps_commit_good for refusal in made.refusals
+    )
     return replace(
         old,
         repository=place.repository,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.change import Plan, Skipped
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.deployer import (
@@ -19,6 +19,7 @@ from gitops_ds.model.events.deployer import (
 from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
+from gitops_ds.model.skip_reasons import SkipReason
 
 
 class LeaderEmitter:
@@ -43,8 +44,8 @@ class DeduplicatingEmitter:
         """Nothing was."""
         self._emit, self._clock = emit, clock
         self._suspended: Suspended | None = None
-        self._withheld: frozenset[Refusal] = frozenset()
-        self._left: frozenset[Refusal] = frozenset()
+        self._withheld: frozenset[Skipped] = frozenset()
+        self._left: frozenset[Skipped] = frozenset()
 
     def handle(self, told: Event) -> None:
         """Tells what a pass tells, but not again what the pass before left undone for the same
@@ -78,10 +79,10 @@ class DeduplicatingEmitter:
             self._emit(Resumed(self._clock()))
             self._suspended = None
 
-    def withheld(self, refusals: Sequence[Refusal]) -> None:
+    def withheld(self, refusals: Sequence[Skipped]) -> None:
         """Tells each refusal once, as long as it stands; drift is told by who finds it."""
         for refusal in refusals:
-            if refusal not in self._withheld and refusal.guard != "drift":
+            if refusal not in self._withheld and refusal.reason is not SkipReason.DRIFT:
                 self._emit(ChangeSkipped(self._clock(), refusal))
         self._withheld = frozenset(refusals)
 

@@ -18,7 +18,7 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import guards, names
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
@@ -75,7 +75,7 @@ def judge(facts: Facts) -> tuple[Condition, str]:
             f"suspended: {counted(facts.waiting, 'change')} of commit {tip} not applied",
         )
     failed, waiting = (ended.failed, ended.suspended) if ended else ((), ())
-    if failed and not any(guards.of(refusal.guard).stuck for refusal in failed):
+    if failed and not any(refusal.reason.effect.notifies for refusal in failed):
         return Condition.PROGRESSING, f"commit {tip} is being applied: {failed[0].message}"
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

@@ -13,9 +13,10 @@ from pathlib import PurePosixPath
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest, ManifestOrigin
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CONFIG_MAP, SECRET, Body, CommitId, Key, Resource
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 
@@ -84,7 +85,7 @@ class Taken:
     """
 
     manifests: Mapping[Key, Manifest]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Skipped, ...] = ()
     broken: tuple[Finding, ...] = ()
 
     @property
@@ -144,7 +145,7 @@ def render(held: Held, chosen: Chosen) -> Taken:
         if finding.refused
     )
     unread = tuple(
-        Refusal("no-text", f"{held.source}/{key} is left out: templates are text")
+        Skipped(SkipReason.NO_TEXT, f"{held.source}/{key} is left out: templates are text")
         for key in held.unread
         if key.endswith(_SUFFIXES)
     )
@@ -176,12 +177,12 @@ def _may_name(key: Key, held: Held, chosen: Chosen) -> bool:
     return chosen.anywhere or held.namespace in (chosen.home, key.namespace)
 
 
-def _outside(key: Key, held: Held) -> Refusal:
+def _outside(key: Key, held: Held) -> Skipped:
     what = (
         f"{held.source} may name only objects of its own namespace (templates.anywhere permits "
         "others)"
     )
-    return Refusal("not-allowed", f"{key} is not allowed: {what}", key)
+    return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {what}", key)
 
 
 def _placed(finding: Finding, named: Mapping[PurePosixPath, str], *, secret: bool) -> Finding:

@@ -23,11 +23,12 @@ from gitops_ds.deployer.template_object import Chosen, Held, Taken
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.events.deployer import CommitRejected
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.plural import counted
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction.events import Discreet
@@ -136,7 +137,7 @@ class Templates:
 
     def _merged(self, snapshot: Snapshot, all_taken: list[tuple[Held, Taken]]) -> Prepared:
         manifests: dict[Key, Manifest] = {}
-        refusals: list[Refusal] = []
+        refusals: list[Skipped] = []
         for held, taken in all_taken:
             refusals += taken.refusals
             for key, manifest in taken.manifests.items():
@@ -144,8 +145,8 @@ class Templates:
                 if first is not manifest:
                     elder = first.origin.base.file.rpartition("/")[0]
                     refusals.append(
-                        Refusal(
-                            "named-twice",
+                        Skipped(
+                            SkipReason.NAMED_TWICE,
                             f"{key} is named by {elder} and by {held.source}: the older one counts",
                             key,
                         )

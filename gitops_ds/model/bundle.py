@@ -11,7 +11,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 
 if TYPE_CHECKING:
-    from gitops_ds.model.change import DriftPolicy, Refusal
+    from gitops_ds.model.change import DriftPolicy, Skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +161,5 @@ class Bundle:
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
     custom: tuple[Custom, ...] = ()
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Skipped, ...] = ()
     kept: frozenset[str] = frozenset()

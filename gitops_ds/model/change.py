@@ -10,6 +10,7 @@ from typing import Any
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
+from gitops_ds.model.skip_reasons import SkipReason
 
 
 class Operation(StrEnum):
@@ -70,14 +71,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Something that the apply will not do, by which guard, and what to do about it. `key` is None
-    for the plan as a whole.
-
-    `held` are the objects that a refusal of the plan as a whole holds back.
+class Skipped:
+    """A part of the plan that is not applied, its reason, and in the message what to do about it.
+    `key` is None for the plan as a whole; then `held` are the objects that wait.
     """
 
-    guard: str
+    reason: SkipReason
     message: str
     key: Key | None = None
     held: tuple[Key, ...] = ()
@@ -124,9 +123,6 @@ class Drifted:
     contested: bool = False
 
 
-UNKNOWN_NODES = "unknown-nodes"  # the guard of a plan that moves pods where nodes may not be listed
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything an apply of one commit to one cluster would do, in the order it would be done.
@@ -140,7 +136,7 @@ class Plan:
     commit: CommitId | None
     cluster: str
     changes: tuple[Change, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Skipped, ...]
     hash: str
     drifted: Mapping[Key, Drifted] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
@@ -152,8 +148,11 @@ class Plan:
         return tuple(c for c in self.changes if c.operation is not Operation.KEEP)
 
     @property
-    def unknown_nodes(self) -> Refusal | None:
+    def unknown_nodes(self) -> Skipped | None:
         """Why the effect on nodes is unknown: then no change names nodes, and the plan is not
         applied. None where it is known.
         """
-        return next((refusal for refusal in self.refusals if refusal.guard == UNKNOWN_NODES), None)
+        return next(
+            (refusal for refusal in self.refusals if refusal.reason is SkipReason.UNKNOWN_NODES),
+            None,
+        )

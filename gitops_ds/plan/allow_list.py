@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.objects import Key
+from gitops_ds.model.skip_reasons import SkipReason
 
-GUARD = "not-allowed"
 # what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
 _OURS = "gitops-ds"
 _RIGHTS = "rbac.authorization.k8s.io"
@@ -38,12 +38,12 @@ class AllowList:
 EVERYTHING = AllowList()
 
 
-def why_not(key: Key, allowed: AllowList) -> Refusal | None:
+def why_not(key: Key, allowed: AllowList) -> Skipped | None:
     """The refusal for an object that is not allowed. A key without a namespace is that of a
     cluster-scoped object.
     """
     if reason := _own(key, allowed) or _listed(key, allowed):
-        return Refusal(GUARD, f"{key} is not allowed: {reason}", key)
+        return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {reason}", key)
     return None
 
 

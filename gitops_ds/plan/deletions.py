@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import (
     allow_list,
     impersonation,
@@ -59,10 +60,10 @@ def to_list(found: Mapping[Key, Leaving], live: Live, terms: PlanContext) -> tup
 
 def of(
     bundle: Bundle, live: Live, terms: PlanContext
-) -> tuple[Mapping[Key, Leaving], list[Refusal]]:
+) -> tuple[Mapping[Key, Leaving], list[Skipped]]:
     """Objects of ours that Git no longer names, and why some of them are out of reach."""
     found: dict[Key, Leaving] = {}
-    refused: list[Refusal] = []
+    refused: list[Skipped] = []
     for key, body in sorted(live.objects.items()):
         if key in bundle.manifests or key in terms.neighbours.heirs:
             continue
@@ -70,8 +71,8 @@ def of(
             refused += _left_alone(key, body, terms)
         elif not terms.neighbours.complete:
             refused.append(
-                Refusal(
-                    "waits",
+                Skipped(
+                    SkipReason.WAITS,
                     f"{key} is not deleted before everything that may name it was read",
                     key,
                 )
@@ -83,7 +84,7 @@ def of(
     return found, refused
 
 
-def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Refusal]:
+def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Skipped]:
     """A word about what we applied once and the inventory does not hold; a copy of ours is nothing
     to us.
     """
@@ -100,10 +101,10 @@ def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Refusal]:
         f"{key} left Git and is kept: the inventory does not hold it. Delete it by hand, or put "
         "it into Git and take it out again"
     )
-    return [Refusal("not-in-inventory", told, key)]
+    return [Skipped(SkipReason.NOT_IN_INVENTORY, told, key)]
 
 
-def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> Refusal | None:
+def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> Skipped | None:
     reach = (
         terms.deferred.get(key)
         or allow_list.why_not(key, terms.allowed)
@@ -169,15 +170,15 @@ def in_use(
     return found
 
 
-def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Refusal | None:
+def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Skipped | None:
     """Where the object was made by a source that is to be left as it is, unless that source itself
     names it still.
     """
     source = source_of(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
     if source not in bundle.kept or source == by:
         return None
-    return Refusal(
-        "quarantined",
+    return Skipped(
+        SkipReason.QUARANTINED,
         f"{key} stays as it is: something is wrong with {source}, where it comes from",
         key,
     )

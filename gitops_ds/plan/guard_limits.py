@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model import names
-from gitops_ds.model.change import UNKNOWN_NODES, Change, Operation, Refusal
+from gitops_ds.model.change import Change, Operation, Skipped
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import approval, prune
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan.deletions import Leaving, is_container
@@ -18,8 +19,6 @@ from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 
 SHOWN = 10  # objects in a message; the plan names all
-
-NARROWS = "loses-nodes"  # the guard of an update that takes agents from nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Losses:
         )
 
 
-def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Refusal, ...]:
+def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Skipped, ...]:
     """Why objects that left Git are kept, and updates are not made; each names what it holds back.
 
     A plan that a person approved by its hash passes every guard but `prune: disabled`, pruning
@@ -53,8 +52,8 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
     guards, leaving = terms.guards, losses.leaving
     protected = [key for key, one in leaving.items() if one.policy is Policy.DISABLED]
     said = [
-        Refusal(
-            "prune-disabled",
+        Skipped(
+            SkipReason.PRUNE_DISABLED,
             f"{key} left Git; its annotation {names.PRUNE}: disabled keeps it",
             key,
         )
@@ -65,7 +64,9 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
     approved = approval.covers(terms.approved, hash)
     if not guards.prune:
         said += [
-            Refusal("prune-off", f"{key} left Git and is kept: pruning is off (--prune)", key)
+            Skipped(
+                SkipReason.PRUNE_OFF, f"{key} left Git and is kept: pruning is off (--prune)", key
+            )
             for key in rest
         ]
         return (*said, *(() if approved else _nodes_lost(losses, [], live, terms, advice)))
@@ -83,7 +84,7 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
     return (*said, *_nodes_lost(losses, new, live, terms, advice))
 
 
-def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Refusal, ...]:
+def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Skipped, ...]:
     """The refusal of a plan that moves pods, where nodes may not be listed: how many lose an agent
     cannot be checked.
     """
@@ -98,7 +99,7 @@ def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Refusal, ...]:
         f"the effect on nodes is unknown: {live.unlisted}; `apply` needs that right, to check "
         "maxNodesLost"
     )
-    return (Refusal(UNKNOWN_NODES, told, held=moving),)
+    return (Skipped(SkipReason.UNKNOWN_NODES, told, held=moving),)
 
 
 def _may_move(change: Change) -> bool:
@@ -109,7 +110,7 @@ def _may_move(change: Change) -> bool:
 
 def _too_much(
     losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
-) -> Iterable[Refusal]:
+) -> Iterable[Skipped]:
     """By what is deleted, whatever it means for nodes."""
     guards, held = terms.guards, tuple(new)
     if losses.empty and guards.empty:
@@ -117,7 +118,7 @@ def _too_much(
             f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
             f"Is the path right? If so, {advice}"
         )
-        yield Refusal("empty-render", told, held=held)
+        yield Skipped(SkipReason.EMPTY_RENDER, told, held=held)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
     owner, inventory = terms.stamp.owner, terms.inventory
     ours = [
@@ -130,12 +131,12 @@ def _too_much(
             f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: "
             f"{shown(sorted(gone))}; {advice}"
         )
-        yield Refusal("too-many-deletes", told, held=held)
+        yield Skipped(SkipReason.TOO_MANY_DELETES, told, held=held)
 
 
 def _nodes_lost(
     losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
-) -> Iterable[Refusal]:
+) -> Iterable[Skipped]:
     """By the nodes that lose an agent, through deletions and updates together."""
     by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(
         losses.narrowed
@@ -146,11 +147,13 @@ def _nodes_lost(
         return
     told = f"{len(losing)} of {total} nodes would lose an agent, more than {limit}"
     if new and any(key in by for key in new):
-        yield Refusal("share-of-nodes", f"{told}: {shown(by)}; {advice}", held=tuple(new))
+        yield Skipped(SkipReason.SHARE_OF_NODES, f"{told}: {shown(by)}; {advice}", held=tuple(new))
     for key, nodes in losses.narrowed.items():
         where = shown(nodes)
-        yield Refusal(
-            NARROWS, f"{key} is not updated: it would leave {where}, and {told}: {advice}", key
+        yield Skipped(
+            SkipReason.LOSES_NODES,
+            f"{key} is not updated: it would leave {where}, and {told}: {advice}",
+            key,
         )
 
 
@@ -158,7 +161,7 @@ def _is_container_of_others(key: Key, one: Leaving, rest: Sequence[Key]) -> bool
     return bool(one.unlisted or set(one.takes) - set(rest))
 
 
-def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Refusal:
+def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Skipped:
     others = [other for other in one.takes if other not in rest]
     holds = [f"it holds {shown(others)}, which would be deleted with it"] if others else []
     holds += (
@@ -166,19 +169,19 @@ def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Refu
         if one.unlisted
         else []
     )
-    return Refusal(
-        "not-empty",
+    return Skipped(
+        SkipReason.NOT_EMPTY,
         f"{key} left Git and is kept: {'; '.join(holds)}. Remove them first, or {advice}",
         key,
     )
 
 
-def _in_use(key: Key, still: Sequence[Key]) -> Refusal:
+def _in_use(key: Key, still: Sequence[Key]) -> Skipped:
     told = (
         f"{key} left Git and is kept: {shown(still)} would be deleted with it and "
         f"{'is' if len(still) == 1 else 'are'} still in Git"
     )
-    return Refusal("in-use", f"{told}. Put it back into Git, or take these out too", key)
+    return Skipped(SkipReason.IN_USE, f"{told}. Put it back into Git, or take these out too", key)
 
 
 def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
+from gitops_ds.model.skip_reasons import SkipReason
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -33,7 +34,7 @@ class Impersonation:
     agents: Mapping[str, str] = field(default_factory=dict)
     cross_namespace: bool = False
 
-    def of(self, key: Key, agent: str = "") -> Identity | Refusal:
+    def of(self, key: Key, agent: str = "") -> Identity | Skipped:
         """As whom the object is applied or deleted, or why by nobody."""
         if self.user:
             return Identity(self.user, self.groups)
@@ -46,7 +47,9 @@ class Impersonation:
         where = namespace if slash else key.namespace
         if name and _LABEL.fullmatch(where):
             return Identity(f"system:serviceaccount:{where}:{name}")
-        return Refusal("impersonation", f"{key} is applied by nobody: {self._advice(key)}", key)
+        return Skipped(
+            SkipReason.IMPERSONATION, f"{key} is applied by nobody: {self._advice(key)}", key
+        )
 
     def _advice(self, key: Key) -> str:
         setting = "serviceAccount" if key.namespace else "clusterServiceAccount"
@@ -56,19 +59,19 @@ class Impersonation:
         )
 
 
-def why_not(manifest: Manifest, who: Impersonation | None) -> Refusal | None:
+def why_not(manifest: Manifest, who: Impersonation | None) -> Skipped | None:
     """Why the object may not be applied by an account of its own."""
     if who is None:
         return None
     found = who.of(manifest.key, manifest.agent)
-    if isinstance(found, Refusal):
+    if isinstance(found, Skipped):
         return found
     if who.cross_namespace or not manifest.key.namespace:
         return None
     if groups := sorted(_wide_groups(manifest.body, manifest.key)):
         told = f"{manifest.key} names {', '.join(groups)}, which accounts of other namespaces belong to"
-        return Refusal(
-            "cross-namespace", f"{told}: refused (apply.allowCrossNamespace)", manifest.key
+        return Skipped(
+            SkipReason.CROSS_NAMESPACE, f"{told}: refused (apply.allowCrossNamespace)", manifest.key
         )
     others = sorted(_named(manifest.body, manifest.key) - {manifest.key.namespace})
     if not others:
@@ -77,15 +80,15 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Refusal | None:
         f"{manifest.key} refers to namespace {', '.join(others)}: references to other namespaces "
         "are refused"
     )
-    return Refusal("cross-namespace", f"{told} (apply.allowCrossNamespace)", manifest.key)
+    return Skipped(SkipReason.CROSS_NAMESPACE, f"{told} (apply.allowCrossNamespace)", manifest.key)
 
 
-def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Refusal | None:
+def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Skipped | None:
     """Why nobody may delete the object; `agent` by the inventory, for annotations of live objects
     are anybody's.
     """
     found = who.of(key, agent) if who else None
-    return found if isinstance(found, Refusal) else None
+    return found if isinstance(found, Skipped) else None
 
 
 _ACCOUNT = re.compile(r"system:serviceaccounts?:([^:]+)")

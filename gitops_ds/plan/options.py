@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import DriftPolicy, Refusal
+from gitops_ds.model.change import DriftPolicy, Skipped
 from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.objects import Body, Digest, Key
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList
@@ -68,7 +68,7 @@ class PlanContext:
     neighbours: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
-    deferred: Mapping[Key, Refusal] = field(default_factory=dict)
+    deferred: Mapping[Key, Skipped] = field(default_factory=dict)
     inventory: Set[Key] | None = None
     agents: Mapping[Key, str] = field(default_factory=dict)
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Plan, Skipped
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import (
     allow_list,
     apply_order,
@@ -43,7 +44,7 @@ NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 @dataclass(frozen=True, slots=True)
 class _Judged:
     change: Change | None
-    refusal: Refusal | None = None
+    refusal: Skipped | None = None
     drifted: Drifted | None = None
 
 
@@ -150,7 +151,7 @@ class _Deletes:
     """
 
     changes: tuple[Change, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Skipped, ...]
     hash: str
     agreed: frozenset[Key]
     weighed: frozenset[Key]
@@ -189,18 +190,11 @@ def _deletes(
     held_back = frozenset(
         key
         for refusal in guarded
-        if refusal.guard in _APPROVABLE
+        if refusal.reason.effect.approvable
         for key in (refusal.key, *refusal.held)
         if key
     )
     return _Deletes(tuple(changes), (*refused, *guarded), hash, agreed, held_back)
-
-
-# The guards that an approval passes: what they hold back is a part of the plan, so that it can be
-# looked at before.
-_APPROVABLE = frozenset(
-    ("empty-render", "too-many-deletes", "share-of-nodes", "not-empty", guard_limits.NARROWS)
-)
 
 
 def _narrows(change: Change, drifted: Mapping[Key, Drifted]) -> bool:
@@ -230,7 +224,8 @@ def _judge(
         return _judge_missing(manifest, live, terms, answer)
     if answer is not None and answer.refused:
         return _Judged(
-            None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key)
+            None,
+            Skipped(SkipReason.REFUSED, f"{key}: the API server refuses it: {answer.refused}", key),
         )
     if answer is not None and answer.conflicts:
         return _Judged(None, conflict(key, answer.conflicts))
@@ -276,7 +271,8 @@ def _judge_missing(
         return _Judged(Change(Operation.KEEP, key, manifest), _drifted(key, gone, terms), gone)
     if answer is not None and answer.refused:
         return _Judged(
-            None, Refusal("refused", f"{key}: the API server refuses it: {answer.refused}", key)
+            None,
+            Skipped(SkipReason.REFUSED, f"{key}: the API server refuses it: {answer.refused}", key),
         )
     if _is_contested(manifest, terms):
         gone = drift.contested(drift.gone(DriftPolicy.CORRECT))
@@ -290,7 +286,7 @@ def _judge_missing(
 
 def _hindrance(
     manifest: Manifest, bundle: Bundle, old: Body | None, terms: PlanContext
-) -> Refusal | None:
+) -> Skipped | None:
     key = manifest.key
     if (
         refusal := terms.deferred.get(key)
@@ -299,13 +295,15 @@ def _hindrance(
     ):
         return refusal
     if first := terms.neighbours.ahead.get(key):
-        return Refusal(
-            "named-in-git",
+        return Skipped(
+            SkipReason.NAMED_IN_GIT,
             f"{key} is named in Git too (owner {first}), which wins: name it in one place only",
             key,
         )
     if manifest.agent and manifest.agent in bundle.held:
-        return Refusal("held", f"{key} is held by hold: true in {bundle.held[manifest.agent]}", key)
+        return Skipped(
+            SkipReason.HELD, f"{key} is held by hold: true in {bundle.held[manifest.agent]}", key
+        )
     if (
         old is not None
         and manifest.holder
@@ -317,13 +315,15 @@ def _hindrance(
     ):
         return refusal
     if old is not None and prune.is_ending(old):
-        return Refusal("waits", f"{key} is being deleted: it is made anew when it is gone", key)
+        return Skipped(
+            SkipReason.WAITS, f"{key} is being deleted: it is made anew when it is gone", key
+        )
     if old is None or terms.adopt:
         return None
     holder = ownership.holder(old, terms.stamp.owner)
     if holder.hold is Hold.FOREIGN and ownership.owner_of(old) not in terms.neighbours.behind:
-        return Refusal(
-            "owned-by-other",
+        return Skipped(
+            SkipReason.OWNED_BY_OTHER,
             f"{key} belongs to {holder.name}: take it away there first, or take it over with "
             "--adopt",
             key,
@@ -365,11 +365,11 @@ def moving(plan: Plan) -> tuple[Key, ...]:
     )
 
 
-def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Refusal:
+def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Skipped:
     """Which fields others own, and what to do about it."""
     told = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
-    return Refusal(
-        "conflict",
+    return Skipped(
+        SkipReason.CONFLICT,
         f"{key}: {told}. Take the field out of Git, or force it with --force-conflicts",
         key,
     )
@@ -379,17 +379,19 @@ def _is_contested(manifest: Manifest, terms: PlanContext) -> bool:
     return manifest.key in terms.contested and drift.is_drift(manifest, terms)
 
 
-def _contested(key: Key, drifted: Drifted) -> Refusal:
+def _contested(key: Key, drifted: Drifted) -> Skipped:
     told = (
         f"{key} was {drift.words(drifted)}; that comes back after each correction, so the next "
         "one waits"
     )
-    return Refusal(
-        "contested", f"{told}. Stop the other writer, or leave the field to it (apply.ignore)", key
+    return Skipped(
+        SkipReason.CONTESTED,
+        f"{told}. Stop the other writer, or leave the field to it (apply.ignore)",
+        key,
     )
 
 
-def _drifted(key: Key, drifted: Drifted, terms: PlanContext) -> Refusal:
+def _drifted(key: Key, drifted: Drifted, terms: PlanContext) -> Skipped:
     left = terms.left.get(key)
     since = terms.now if left is None or left.choice is not DriftPolicy.HOLD else left.since
     hours = (since + terms.hold_for - terms.now) / 3600
@@ -397,7 +399,7 @@ def _drifted(key: Key, drifted: Drifted, terms: PlanContext) -> Refusal:
     message = (
         f"{key} was {drift.words(drifted)}; it is left so{until}: drift is set to {drifted.choice}"
     )
-    return Refusal("drift", message, key)
+    return Skipped(SkipReason.DRIFT, message, key)
 
 
 def _unchanged(old: Body, answer: Body) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import node_groups
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Refusal, Rollout
+from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout, Skipped
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
@@ -48,10 +48,10 @@ def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
     }
 
 
-def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+def _refusal_json(refusal: Skipped) -> dict[str, Any]:
     about: dict[str, Any] = {"object": reference(refusal.key)} if refusal.key else {}
     held = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
-    return {"guard": refusal.guard, "message": texts.words(refusal.message), **about, **held}
+    return {"guard": refusal.reason, "message": texts.words(refusal.message), **about, **held}
 
 
 def reference(key: Key) -> dict[str, str]:

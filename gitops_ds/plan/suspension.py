@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.change import Change, Operation, Skipped
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import ownership
-
-GUARD = "suspended"
 
 
 def refusals(
     changes: Iterable[Change], live: Mapping[Key, Body], *, live_words: bool = True
-) -> tuple[Refusal, ...]:
+) -> tuple[Skipped, ...]:
     """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the
     agent that it belongs to.
 
@@ -44,7 +43,9 @@ def refusals(
         )
         if by is not None and change.operation is not Operation.KEEP:
             word = f"{change.key} is left as it is: {'it' if by == change.key else by} is suspended"
-            found.append(Refusal(GUARD, f"{word} (`gitops-ds resume {by.name}`)", change.key))
+            found.append(
+                Skipped(SkipReason.SUSPENDED, f"{word} (`gitops-ds resume {by.name}`)", change.key)
+            )
     return tuple(found)
 
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gitops_ds.model.change import Change, FieldChange, Plan, Refusal
+from gitops_ds.model.change import Change, FieldChange, Plan, Skipped
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.patterns import HIDDEN
-
-# The guards whose messages quote what the API server or somebody's fields say.
-_QUOTING = frozenset(("refused", "conflict", "drift"))
 
 
 class Discreet:
@@ -60,11 +57,11 @@ class Discreet:
     def _change(self, change: Change) -> Change:
         return _bare(change) if change.key in self.secret else change
 
-    def _refusal(self, refusal: Refusal) -> Refusal:
-        if refusal.key not in self.secret or refusal.guard not in _QUOTING:
+    def _refusal(self, refusal: Skipped) -> Skipped:
+        if refusal.key not in self.secret or not refusal.reason.effect.quotes_values:
             return refusal
         return replace(
-            refusal, message=f"{refusal.key}: {refusal.guard}; {HIDDEN}, for a Secret holds it"
+            refusal, message=f"{refusal.key}: {refusal.reason}; {HIDDEN}, for a Secret holds it"
         )
 
     def _words(self, told: Any) -> Event:

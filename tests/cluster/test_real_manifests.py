@@ -14,6 +14,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import NAMESPACE, Resource
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner
 from tests.cluster.conftest import Counting, Play
@@ -61,7 +62,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             assert [
                 r
                 for r in first.refusals
-                if r.guard != "unknown-kind" and REFUSED_FOR_THE_CLUSTER not in r.message
+                if r.reason != SkipReason.UNKNOWN_KIND and REFUSED_FOR_THE_CLUSTER not in r.message
             ] == []
             cluster.sent.clear()
             again = await deployer.draft(files, asked=taking)

@@ -82,7 +82,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
 
 def withheld(scene: Scene) -> list[tuple[str, str]]:
     told = (record.refusal for record in scene.heard if isinstance(record, deployer.ChangeSkipped))
-    return [(refusal.guard, str(refusal.key)) for refusal in told]
+    return [(refusal.reason, str(refusal.key)) for refusal in told]
 
 
 def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None:

@@ -53,10 +53,11 @@ from gitops_ds.deployer.loop_state import (
     Phase,
     SkippedRetry,
 )
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.skip_reasons import SkipReason
 
 NOW = Moment(100.0, 1e9)
 A, B = CommitId("a" * 40), CommitId("b" * 40)
@@ -67,14 +68,14 @@ RUNNING = replace(IDLE, phase=Phase.RECONCILING)
 STANDBY = replace(IDLE, leading=False)
 AWAY, REFUSED = errors.ClusterUnreachable("no answer"), errors.Forbidden("no right")
 GIT_AWAY, REWOUND = errors.SourceUnreachable("git is away"), errors.HistoryRewound("went back")
-DENIED = Refusal("refused", "the API server refuses it", KEY)
-DENIED_TOO = Refusal("conflict", "another manager owns it", OTHER)
-WAITS = Refusal("waits", "another agent is not ready", KEY)
-CONTESTED = Refusal("contested", "drift that comes back", KEY)
-OFF = Refusal("prune-off", "pruning is off", KEY)
+DENIED = Skipped(SkipReason.REFUSED, "the API server refuses it", KEY)
+DENIED_TOO = Skipped(SkipReason.CONFLICT, "another manager owns it", OTHER)
+WAITS = Skipped(SkipReason.WAITS, "another agent is not ready", KEY)
+CONTESTED = Skipped(SkipReason.CONTESTED, "drift that comes back", KEY)
+OFF = Skipped(SkipReason.PRUNE_OFF, "pruning is off", KEY)
 
 
-def applied(writes: int, *refusals: Refusal) -> PlanApplied:
+def applied(writes: int, *refusals: Skipped) -> PlanApplied:
     return PlanApplied(A, 0, writes, refusals, 1e9 + 600, 0.0)
 
 

@@ -14,9 +14,9 @@ from gitops_ds.cli import table
 from gitops_ds.commands import apply, sources
 from gitops_ds.deployer import reconcile, source_status_store
 from gitops_ds.fleet import agents
-from gitops_ds.model import guards
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.source_status import EFFECTS, Condition
 from gitops_ds.simulator import virtual_time
@@ -224,11 +224,11 @@ def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:
     assert {effect.tone for effect in EFFECTS.values()} <= {"good", "warn", "bad", "plain"}
     assert {effect.level for effect in EFFECTS.values()} <= set(log_lines.LEVELS)
     undone = {
-        "conflict",
-        "unknown-kind",
-        "no-namespace",
-        "quarantined",
-        "impersonation",
-        "cross-namespace",
+        SkipReason.CONFLICT,
+        SkipReason.UNKNOWN_KIND,
+        SkipReason.NO_NAMESPACE,
+        SkipReason.QUARANTINED,
+        SkipReason.IMPERSONATION,
+        SkipReason.CROSS_NAMESPACE,
     }
-    assert all(guards.GUARDS[name].reason and guards.GUARDS[name].fails for name in undone)
+    assert all(reason.effect.event_reason and reason.effect.fails_commit for reason in undone)

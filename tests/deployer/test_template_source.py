@@ -124,7 +124,7 @@ class Scene:
         told = (
             record.refusal for record in self.heard if isinstance(record, deployer.ChangeSkipped)
         )
-        return [(refusal.guard, str(refusal.key)) for refusal in told]
+        return [(refusal.reason, str(refusal.key)) for refusal in told]
 
     @property
     def log(self) -> str:

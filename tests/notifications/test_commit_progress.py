@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation, Refusal
+from gitops_ds.model.change import Change, Operation, Skipped
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
 from gitops_ds.model.deployment import DeployerState
@@ -27,6 +27,7 @@ from gitops_ds.model.events.deployer import (
 from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles
@@ -68,7 +69,7 @@ def wrote(key: Key) -> Applied:
     return Applied(0.0, Change(Operation.UPDATE, key, None))
 
 
-def ended(commit: CommitId, *refusals: Refusal) -> Reconciled:
+def ended(commit: CommitId, *refusals: Skipped) -> Reconciled:
     return Reconciled(0.0, commit, 1, refusals)
 
 
@@ -197,7 +198,7 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     assert state == "failure"
     assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
     assert token not in words
-    forge.handle(new(TWO), wrote(A), ended(TWO, Refusal("refused", "quota", A)))
+    forge.handle(new(TWO), wrote(A), ended(TWO, Skipped(SkipReason.REFUSED, "quota", A)))
     assert ("2", "failure", "not applied: quota") in forge.look(agent(A, TWO, WELL))
     forge.handle(ended(TWO))
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
@@ -242,7 +243,7 @@ RECORDS = st.one_of(
     st.builds(new, COMMITS),
     st.builds(wrote, st.sampled_from([A, B])),
     st.builds(ended, COMMITS),
-    st.builds(lambda commit: ended(commit, Refusal("refused", "no", A)), COMMITS),
+    st.builds(lambda commit: ended(commit, Skipped(SkipReason.REFUSED, "no", A)), COMMITS),
     st.just(ReconcileFailed(0.0, "no")),
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
     st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),

@@ -52,7 +52,7 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
 def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> None:
     refusal = allow_list.why_not(key, settings)
     assert refusal is not None
-    assert (refusal.guard, refusal.key) == ("not-allowed", key)
+    assert (refusal.reason, refusal.key) == ("not-allowed", key)
 
 
 @pytest.mark.parametrize(

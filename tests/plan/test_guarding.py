@@ -253,7 +253,7 @@ def test_a_pass_that_leaves_something_undone_says_so() -> None:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
         [ended] = [told for told in deployer.records if isinstance(told, Reconciled)]
-        assert [refusal.guard for refusal in ended.failed] == ["impersonation"]
+        assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
         assert report_once.outcome(ended.commit or CommitId(""), ended).startswith(
             "failure: commit"
         )

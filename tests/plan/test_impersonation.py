@@ -77,7 +77,7 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
         heard(client, denied=account("b"))
         world = World(client)
         planned = (await world.draft(FILES, asked=asked(BY_NAMESPACE))).plan
-        assert [refusal.guard for refusal in planned.refusals] == ["refused"]
+        assert [refusal.reason for refusal in planned.refusals] == ["refused"]
         assert account("b") in planned.refusals[0].message
         done = await world.apply(FILES, asked=asked(BY_NAMESPACE))
         assert done.written == ("create DaemonSet a/agent",)

@@ -13,7 +13,7 @@ import orjson
 
 from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, state_store
-from gitops_ds.model.change import Plan, Refusal
+from gitops_ds.model.change import Plan, Skipped
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
@@ -57,13 +57,13 @@ class Pass:
 
     plan: Plan
     writes: int
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Skipped, ...]
     written: tuple[str, ...]
     state: DeployerState
 
     @property
     def guards(self) -> list[str]:
-        return [refusal.guard for refusal in self.refusals]
+        return [refusal.reason for refusal in self.refusals]
 
 
 @dataclass

@@ -14,11 +14,12 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.advice import hardcoded_secrets
-from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Refusal
+from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Skipped
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Veil
@@ -192,7 +193,7 @@ SOMEBODY = Key("apps", "DaemonSet", "default", "agent")
 
 
 def records(text: str) -> Iterator[Event]:
-    refusal = Refusal("refused", text, SOMEBODY)
+    refusal = Skipped(SkipReason.REFUSED, text, SOMEBODY)
     yield deployer.ChangeSkipped(1.0, refusal)
     yield deployer.NewCommit(1.0, CommitId("a" * 40), text, text)
     yield deployer.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)

@@ -15,9 +15,8 @@ from enum import Enum
 from typing import Any
 
 from gitops_ds import errors, model
-from gitops_ds.model import guards
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Skipped
 from gitops_ds.model.decision import (
     Action,
     CreatePod,
@@ -32,6 +31,7 @@ from gitops_ds.model.events import agents, base, deployer, notifications, reques
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.source_status import Condition, SourceStatus
 from tests.daemonset.world import World, daemonset
 
@@ -155,8 +155,8 @@ def _of_deployers() -> Iterator[Event]:
     for operation in Operation:
         manifest = Manifest(AGENT, {}, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
         yield deployer.Applied(1.0, Change(operation, AGENT, manifest))
-    for guard in guards.GUARDS:
-        found = Refusal(guard, "message", SECRET)
+    for reason in SkipReason:
+        found = Skipped(reason, "message", SECRET)
         yield deployer.NotApplied(1.0, found, Change(Operation.UPDATE, SECRET, None))
         yield deployer.ChangeSkipped(1.0, found)
         for writes in (0, 2):

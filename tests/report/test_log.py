@@ -10,11 +10,12 @@ import pytest
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.change import Change, Operation, Plan, Refusal
+from gitops_ds.model.change import Change, Operation, Plan, Skipped
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod, Health, HealthState
 from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.telemetry import kube_events, log_lines
 from tests.daemonset.world import World, daemonset
 
@@ -55,7 +56,7 @@ def mistake() -> Finding:
 
 def facts() -> list[tuple[base.Event, str]]:
     """Facts of every part, about objects that hold a secret, each with its level."""
-    turn, refused = decided(), Refusal("refused", "the API server refuses it")
+    turn, refused = decided(), Skipped(SkipReason.REFUSED, "the API server refuses it")
     action = turn.decision.actions[0]
     error = Forbidden("exceeded quota", 403, "Forbidden")
     return [

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.decision import HealthState, NodeCounts
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.agents import AgentStatus, LossCause, NodeLoss
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.telemetry.metrics import AGENTS, Metrics, MetricsSource
 
 COMMIT = CommitId("a" * 40)
@@ -41,9 +42,9 @@ def scraped(*agents: AgentStatus) -> str:
     metrics.handle(deployer.ReconcileTimed(1.0, 0.2, well=True))
     metrics.handle(deployer.GitTimed(1.0, 0.2, well=False))
     refusals = (
-        Refusal("share-of-nodes", "too many"),
-        Refusal("share-of-nodes", "too many"),
-        Refusal("conflict", "theirs"),
+        Skipped(SkipReason.SHARE_OF_NODES, "too many"),
+        Skipped(SkipReason.SHARE_OF_NODES, "too many"),
+        Skipped(SkipReason.CONFLICT, "theirs"),
     )
     metrics.handle(deployer.Reconciled(1.0, COMMIT, 0, refusals))
     return metrics.text().decode()

@@ -10,11 +10,12 @@ from collections import Counter
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.model.change import Refusal
+from gitops_ds.model.change import Skipped
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, Events
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
@@ -36,17 +37,24 @@ REASONS = [
     (deployer.Reconciled(1.0, COMMIT, 0, ()), None, False),
     (
         deployer.Reconciled(
-            1.0, COMMIT, 0, (Refusal("share-of-nodes", "9 of 10 nodes would lose an agent"),)
+            1.0,
+            COMMIT,
+            0,
+            (Skipped(SkipReason.SHARE_OF_NODES, "9 of 10 nodes would lose an agent"),),
         ),
         "PruneRefused",
         True,
     ),
     (
-        deployer.ChangeSkipped(1.0, Refusal("refused", "the API server refuses it")),
+        deployer.ChangeSkipped(1.0, Skipped(SkipReason.REFUSED, "the API server refuses it")),
         "NotApplied",
         True,
     ),
-    (deployer.ChangeSkipped(1.0, Refusal("waits", "another agent is not ready")), None, False),
+    (
+        deployer.ChangeSkipped(1.0, Skipped(SkipReason.WAITS, "another agent is not ready")),
+        None,
+        False,
+    ),
     (deployer.ReconcileFailed(1.0, "Git is away", 5.0), "PassFailed", True),
     (deployer.Unchanged(1.0, COMMIT), None, False),
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gitops_ds.model import guards
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Refusal
+from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Skipped
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.guards import PRUNING
 from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plural import counted
+from gitops_ds.model.skip_reasons import PRUNING
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"
@@ -190,7 +189,7 @@ def _revision(change: Change) -> str:
 class RefusalEvent(Event):
     """A change that the deployer or the API server refused."""
 
-    refusal: Refusal
+    refusal: Skipped
 
     def text(self) -> str:
         """The line in the log."""
@@ -198,14 +197,14 @@ class RefusalEvent(Event):
 
     @property
     def kube_reason(self) -> str:
-        """By the guard; `Reconciled` reports those that keep objects."""
-        guard = self.refusal.guard
-        return "" if guard in PRUNING else guards.of(guard).reason
+        """By the reason; `Reconciled` reports those that keep objects."""
+        effect = self.refusal.reason.effect
+        return "" if effect.prunes else effect.event_reason
 
     @property
     def kube_warning(self) -> bool:
-        """By the guard."""
-        return guards.of(self.refusal.guard).stuck
+        """By the reason."""
+        return self.refusal.reason.effect.notifies
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -226,9 +225,9 @@ class NotApplied(RefusalEvent):
         return self.change.key
 
     def notice(self) -> Notice | None:
-        """The content of the notification; none for a guard that resolves without a person."""
-        stuck = guards.of(self.refusal.guard).stuck
-        return Notice(Topic.STUCK, key=self.refusal.key) if stuck else None
+        """The content of the notification; none for a reason that resolves without a person."""
+        notifies = self.refusal.reason.effect.notifies
+        return Notice(Topic.STUCK, key=self.refusal.key) if notifies else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +238,14 @@ class ChangeSkipped(RefusalEvent):
 
     @property
     def level(self) -> Level:
-        """By the guard."""
-        return Level.WARNING if guards.of(self.refusal.guard).stuck else Level.INFO
+        """By the reason."""
+        return Level.WARNING if self.refusal.reason.effect.notifies else Level.INFO
 
     def notice(self) -> Notice | None:
-        """The content of the notification; none for a guard that resolves without a person."""
-        if not guards.of(self.refusal.guard).stuck:
+        """The content of the notification; none for a reason that resolves without a person."""
+        if not self.refusal.reason.effect.notifies:
             return None
-        topic = Topic.PRUNE if self.refusal.guard in PRUNING else Topic.STUCK
+        topic = Topic.PRUNE if self.refusal.reason in PRUNING else Topic.STUCK
         return Notice(topic, key=self.refusal.key)
 
 
@@ -384,19 +383,19 @@ class Reconciled(Event):
 
     commit: CommitId | None
     writes: int
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Skipped, ...]
 
     @property
-    def failed(self) -> tuple[Refusal, ...]:
+    def failed(self) -> tuple[Skipped, ...]:
         """The refusals that leave a part of the commit undone; with one of them the commit is
         applied in part.
         """
-        return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).fails)
+        return tuple(refusal for refusal in self.refusals if refusal.reason.effect.fails_commit)
 
     @property
-    def suspended(self) -> tuple[Refusal, ...]:
+    def suspended(self) -> tuple[Skipped, ...]:
         """The changes of the commit that wait because their agent is suspended."""
-        return tuple(refusal for refusal in self.refusals if guards.of(refusal.guard).suspended)
+        return tuple(refusal for refusal in self.refusals if refusal.reason.effect.suspended)
 
     @property
     def whole(self) -> bool:
@@ -404,14 +403,14 @@ class Reconciled(Event):
         return not self.failed and not self.suspended
 
     @property
-    def _pruning(self) -> tuple[Refusal, ...]:
-        return tuple(refusal for refusal in self.refusals if refusal.guard in PRUNING)
+    def _pruning(self) -> tuple[Skipped, ...]:
+        return tuple(refusal for refusal in self.refusals if refusal.reason in PRUNING)
 
     @property
     def level(self) -> Level:
         """Warning where a person is needed, debug without writes and failures."""
         failed = self.failed
-        if any(guards.of(refusal.guard).stuck for refusal in failed):
+        if any(refusal.reason.effect.notifies for refusal in failed):
             return Level.WARNING
         return Level.INFO if self.writes or failed else Level.DEBUG
 
@@ -452,10 +451,10 @@ class Reconciled(Event):
         return (
             Sample(_RECONCILIATIONS, "success" if whole else "partial"),
             *applied,
-            *(Sample("gitopsds_refused", refusal.guard) for refusal in self.refusals),
+            *(Sample("gitopsds_refused", refusal.reason) for refusal in self.refusals),
             *(
                 Sample("gitopsds_prune_refused", guard)
-                for guard in sorted({refusal.guard for refusal in self._pruning})
+                for guard in sorted({refusal.reason for refusal in self._pruning})
             ),
         )
 

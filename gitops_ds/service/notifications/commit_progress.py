@@ -28,6 +28,7 @@ from gitops_ds.model.events.deployer import (
 from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.plural import counted
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.redaction import report
 
 
@@ -133,10 +134,16 @@ class CommitTracker:
     def _ended(self, told: Reconciled, commit: str) -> None:
         written, self._written = self._written, set()
         failing = told.failed
-        waits = next((refusal.message for refusal in failing if refusal.guard == "waits"), "")
+        waits = next(
+            (refusal.message for refusal in failing if refusal.reason is SkipReason.WAITS), ""
+        )
         waits = waits or next((f"suspended: {refusal.message}" for refusal in told.suspended), "")
         trouble = next(
-            (f"not applied: {refusal.message}" for refusal in failing if refusal.guard != "waits"),
+            (
+                f"not applied: {refusal.message}"
+                for refusal in failing
+                if refusal.reason is not SkipReason.WAITS
+            ),
             "",
         )
         self._stands(commit, trouble, waits)

@@ -1,0 +1,114 @@
+"""Why a plan leaves something undone, and what follows from it for the commit, the next
+reconciliation, events and notifications.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class SkipEffect:
+    """What follows from a skipped object.
+
+    `event_reason` is that of the Kubernetes Event on the state; empty where another Event reports
+    it. `fails_commit`: an object of the commit is not in the cluster, so the commit is applied in
+    part. `keeps_commit_good`: the commit counts as the last good one all the same, because waiting
+    or another owner is no fault of it. `retryable`: the reason may end though neither Git nor the
+    watched objects change. `deferrable`: the API server refused the object, and it is sent again
+    with back-off. `prunes`: objects that left Git are kept. `notifies`: people are notified.
+    `suspended`: the change waits until its agent is resumed. `approvable`: the approval of the
+    plan's hash passes it. `quotes_values`: the message quotes the API server or field values.
+    """
+
+    event_reason: str = ""
+    fails_commit: bool = False
+    keeps_commit_good: bool = False
+    retryable: bool = False
+    deferrable: bool = False
+    prunes: bool = False
+    notifies: bool = True
+    suspended: bool = False
+    approvable: bool = False
+    quotes_values: bool = False
+
+
+_NOT_APPLIED = "NotApplied"
+
+
+class SkipReason(StrEnum):
+    """The reason as plans, metrics and Events name it, with its effect."""
+
+    effect: SkipEffect
+
+    def __new__(cls, value: str, effect: SkipEffect) -> SkipReason:
+        """A member is a string, and carries its effect."""
+        reason = str.__new__(cls, value)
+        reason._value_ = value
+        reason.effect = effect
+        return reason
+
+    REFUSED = (
+        "refused",
+        SkipEffect(
+            _NOT_APPLIED, fails_commit=True, retryable=True, quotes_values=True, deferrable=True
+        ),
+    )
+    CONFLICT = (
+        "conflict",
+        SkipEffect(
+            "FieldConflict", fails_commit=True, retryable=True, quotes_values=True, deferrable=True
+        ),
+    )
+    UNKNOWN_KIND = "unknown-kind", SkipEffect("UnknownKind", fails_commit=True, retryable=True)
+    NO_NAMESPACE = "no-namespace", SkipEffect("NamespaceMissing", fails_commit=True)
+    NOT_ALLOWED = "not-allowed", SkipEffect("NotAllowed", fails_commit=True)
+    QUARANTINED = "quarantined", SkipEffect("Quarantined", fails_commit=True)
+    NAMED_IN_GIT = "named-in-git", SkipEffect("NamedTwice", fails_commit=True)
+    NAMED_TWICE = "named-twice", SkipEffect("NamedTwice", fails_commit=True)
+    IMPERSONATION = "impersonation", SkipEffect("ImpersonationRefused", fails_commit=True)
+    CROSS_NAMESPACE = "cross-namespace", SkipEffect("CrossNamespaceRefused", fails_commit=True)
+    LOSES_NODES = "loses-nodes", SkipEffect(_NOT_APPLIED, fails_commit=True, approvable=True)
+    UNKNOWN_NODES = "unknown-nodes", SkipEffect(_NOT_APPLIED, fails_commit=True)
+    OWNED_BY_OTHER = (
+        "owned-by-other",
+        SkipEffect("OwnedByOther", fails_commit=True, keeps_commit_good=True),
+    )
+    WAITS = "waits", SkipEffect(fails_commit=True, keeps_commit_good=True, notifies=False)
+    NO_TEXT = "no-text", SkipEffect(_NOT_APPLIED, keeps_commit_good=True)
+    HELD = "held", SkipEffect(keeps_commit_good=True, notifies=False)
+    SUSPENDED = "suspended", SkipEffect(keeps_commit_good=True, notifies=False, suspended=True)
+    CONTESTED = (
+        "contested",
+        SkipEffect(keeps_commit_good=True, notifies=False),
+    )  # DriftContested reports it
+    DRIFT = (
+        "drift",
+        SkipEffect(keeps_commit_good=True, notifies=False, quotes_values=True),
+    )  # DriftDetected and DriftHeld report it
+    EMPTY_RENDER = (
+        "empty-render",
+        SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True, approvable=True),
+    )
+    SHARE_OF_NODES = (
+        "share-of-nodes",
+        SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True, approvable=True),
+    )
+    TOO_MANY_DELETES = (
+        "too-many-deletes",
+        SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True, approvable=True),
+    )
+    IN_USE = "in-use", SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True)
+    NOT_EMPTY = (
+        "not-empty",
+        SkipEffect(
+            "PruneRefused", keeps_commit_good=True, prunes=True, retryable=True, approvable=True
+        ),
+    )
+    PRUNE_OFF = "prune-off", SkipEffect(keeps_commit_good=True)  # the setting's own effect
+    PRUNE_DISABLED = "prune-disabled", SkipEffect(keeps_commit_good=True)
+    NOT_IN_INVENTORY = "not-in-inventory", SkipEffect("PruneRefused", keeps_commit_good=True)
+
+
+PRUNING = frozenset(reason for reason in SkipReason if reason.effect.prunes)
