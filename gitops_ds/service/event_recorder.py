@@ -87,7 +87,7 @@ class Events:
         await self._cluster.create(EVENT, body)
 
     def _body(self, entry: EventSeries) -> dict[str, Any]:
-        told, about = entry.told, entry.told.about
+        told, about = entry.event, entry.event.about
         named = {
             "apiVersion": about.api_version,
             "kind": about.kind,

@@ -1,7 +1,7 @@
-"""An agent's standing as conditions that other tools read: Ready, Reconciling, Stalled, with the
-reasons that Flux gives. Pure.
+"""The status of an agent as conditions that other tools read: Ready, Reconciling, Stalled, with the
+reasons of Flux. Pure.
 
-`Reconciling` and `Stalled` are there only while they are true.
+`Reconciling` and `Stalled` exist only while they are true.
 https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md and
 https://fluxcd.io/flux/components/kustomize/kustomizations/
 """
@@ -44,20 +44,20 @@ def conditions(
     now: float,
     before: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """The conditions; one that stays as it was in `before` keeps its time.
+    """The conditions; one that is unchanged from `before` keeps its time.
 
     `unapplied` says why the wanted commit is not applied as a whole, else it is empty. `generation`
-    is that of the object that the conditions stand on.
+    is that of the object that has the conditions.
     """
     ready, message = _READY[health.state], health.message
     if unapplied and health.state is HealthState.HEALTHY:
         ready, message = ("False", "ReconciliationFailed"), unapplied
-    told = [("Ready", *ready, message)]
+    found = [("Ready", *ready, message)]
     if health.state in _BESIDE:
         type, reason = _BESIDE[health.state]
-        told.append((type, "True", reason, health.message))
+        found.append((type, "True", reason, health.message))
     elif unapplied:
-        told.append(("Reconciling", "True", RETRYING, unapplied))
+        found.append(("Reconciling", "True", RETRYING, unapplied))
     since = {
         (old.get("type"), old.get("status")): str(old.get("lastTransitionTime") or "")
         for old in before
@@ -71,5 +71,5 @@ def conditions(
             "observedGeneration": generation,
             "lastTransitionTime": since.get((type, status)) or timestamps.text(now),
         }
-        for type, status, reason, message in told
+        for type, status, reason, message in found
     ]

@@ -144,13 +144,13 @@ def _ended(action: DeletePod, about: InvolvedObject) -> KubeEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventSeries:
-    """An event to be written: anew where `count` is 1, else the same again. `first` and `last` are
+    """A Kubernetes event to create where `count` is 1, else to update. `first` and `last` are
     seconds since 1970.
 
-    `id` is its own, and stays the same as it comes again.
+    `id` is unique, and constant in a series.
     """
 
-    told: KubeEvent
+    event: KubeEvent
     id: str
     count: int
     first: float
@@ -159,7 +159,7 @@ class EventSeries:
 
 @dataclass(slots=True)
 class _Alike:
-    """The different messages of one reason about one object, and when the last one came."""
+    """The different messages of one reason about one object, and the time of the last one."""
 
     last: float
     messages: set[str] = field(default_factory=set)
@@ -167,37 +167,37 @@ class _Alike:
 
 @dataclass(slots=True)
 class EventCorrelator:
-    """Joins what is told again and again, and cuts short who talks too much."""
+    """Combines repeated and similar events, and limits the events about one object."""
 
     _alike: dict[tuple[InvolvedObject, str], _Alike] = field(default_factory=dict)
     _entries: dict[KubeEvent, EventSeries] = field(default_factory=dict)
     _full_at: dict[InvolvedObject, float] = field(default_factory=dict)
 
-    def take(self, told: KubeEvent, now: float) -> EventSeries | None:
-        """What to write; None where enough was told about the object."""
-        alike = self._alike.get((told.about, told.reason))
+    def take(self, event: KubeEvent, now: float) -> EventSeries | None:
+        """The event to write; None above the limit of the object."""
+        alike = self._alike.get((event.about, event.reason))
         if alike is None or now - alike.last > ALIKE_WITHIN:
-            alike = _keep(self._alike, (told.about, told.reason), _Alike(now))
+            alike = _keep(self._alike, (event.about, event.reason), _Alike(now))
         alike.last = now
-        known = told
-        if len(alike.messages) >= ALIKE and told.message not in alike.messages:
-            known, told = (
-                replace(told, message=COMBINED),
-                replace(told, message=COMBINED + told.message),
+        known = event
+        if len(alike.messages) >= ALIKE and event.message not in alike.messages:
+            known, event = (
+                replace(event, message=COMBINED),
+                replace(event, message=COMBINED + event.message),
             )
         else:
-            alike.messages.add(told.message)
+            alike.messages.add(event.message)
         before = self._entries.get(known)
         if before is None:
             entry = EventSeries(
-                told, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now
+                event, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now
             )
         else:
-            entry = replace(before, told=told, count=before.count + 1, last=now)
+            entry = replace(before, event=event, count=before.count + 1, last=now)
         _keep(self._entries, known, entry)
-        return entry if self._may_talk(told.about, now) else None
+        return entry if self._allowed(event.about, now) else None
 
-    def _may_talk(self, about: InvolvedObject, now: float) -> bool:
+    def _allowed(self, about: InvolvedObject, now: float) -> bool:
         full_at = max(self._full_at.get(about, now), now) + REFILL
         if full_at - now > BURST * REFILL:
             return False
@@ -210,7 +210,7 @@ V = TypeVar("V")
 
 
 def _keep(memory: dict[K, V], key: K, value: V) -> V:
-    """Remembers it, and forgets what was remembered first when there is too much."""
+    """Adds an entry; above the limit the oldest one is dropped."""
     memory[key] = value
     if len(memory) > REMEMBERED:
         del memory[next(iter(memory))]

@@ -1,8 +1,6 @@
-"""What Prometheus is told: counters folded from records, and how things stand, reckoned when it
-asks.
+"""The metrics of the service: counters of events, and gauges of the state at each scrape.
 
-Never a node's name or a commit's subject is a label, and the number of agents that are told of is
-bounded.
+No label is the name of a node or the subject of a commit, and the number of agents is bounded.
 """
 
 from __future__ import annotations
@@ -23,18 +21,18 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import Sample
 from gitops_ds.model.source_status import Condition, SourceStatus
 
-AGENTS = 2000  # of so many at most
+AGENTS = 2000  # at most
 PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 GIT_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSource:
-    """What is asked of the service itself at each scrape.
+    """The state of the service, read at each scrape.
 
-    `requests` are those to the API server by method and code, `waiting` the agents that wait for a
-    turn, `ages` the seconds since each watch was heard of, by the plural of its kind, `sources` the
-    status of each followed repository.
+    `requests` counts those to the API server by method and code, `waiting` the agents in the work
+    queue, `ages` are the seconds since the last event or bookmark of each watch, by the plural of
+    its kind, `sources` the status of each followed repository.
     """
 
     agents: Callable[[], Iterable[AgentStatus]] = tuple
@@ -45,7 +43,7 @@ class MetricsSource:
 
 
 class _Standing(Collector):
-    """How things stand, at each scrape anew."""
+    """The gauges of the state, computed at each scrape."""
 
     def __init__(self, inside: MetricsSource) -> None:
         self._inside = inside
@@ -56,7 +54,7 @@ class _Standing(Collector):
         yield from _agents(agents[:AGENTS])
         yield GaugeMetricFamily(
             "gitopsds_agents_left_out",
-            "Whether agents are left out, for there are too many.",
+            "Whether agents are left out because of the limit.",
             len(agents) > AGENTS,
         )
         sent = CounterMetricFamily(
@@ -67,11 +65,13 @@ class _Standing(Collector):
         yield sent
         yield GaugeMetricFamily(
             "gitopsds_queue_depth",
-            "Agents that wait for a turn of the controller.",
+            "Agents in the work queue of the controller.",
             self._inside.waiting(),
         )
         ages = GaugeMetricFamily(
-            "gitopsds_watch_age_seconds", "Seconds since a watch was heard of.", labels=["resource"]
+            "gitopsds_watch_age_seconds",
+            "Seconds since the last event or bookmark of a watch.",
+            labels=["resource"],
         )
         for resource, age in sorted(self._inside.ages().items()):
             ages.add_metric([resource], age)
@@ -81,23 +81,23 @@ class _Standing(Collector):
 
 def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     which = ["namespace", "name"]
-    told = [*which, "ready", "health", "sync", "suspended", "revision"]
+    labels = [*which, "ready", "health", "sync", "suspended", "revision"]
     info = GaugeMetricFamily(
-        "gitopsds_resource_info", "How an agent stands, and which commit it is of.", labels=told
+        "gitopsds_resource_info", "The status of an agent, and its commit.", labels=labels
     )
     nodes = GaugeMetricFamily(
         "gitopsds_daemonset_nodes",
-        "The nodes that shall run it, each in one state.",
+        "The nodes that must run the agent, each in one state.",
         labels=[*which, "state"],
     )
     lost = GaugeMetricFamily(
-        *("gitopsds_coverage_lost_nodes", "Nodes that lost it without a commit."),
+        *("gitopsds_coverage_lost_nodes", "Nodes that lost the agent without a commit."),
         labels=[*which, "pool", "cause"],
     )
     for agent in agents:
         name = [agent.namespace, agent.name]
-        told = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended), agent.commit]
-        info.add_metric([*name, *told], 1)
+        values = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended)]
+        info.add_metric([*name, *values, agent.commit], 1)
         for state in NodeCounts.__dataclass_fields__:
             nodes.add_metric([*name, state], getattr(agent.tally, state))
         for (pool, cause), count in sorted(
@@ -109,7 +109,7 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         info,
         nodes,
         lost,
-        GaugeMetricFamily("gitopsds_paused", "How many agents are suspended.", paused),
+        GaugeMetricFamily("gitopsds_paused", "The number of suspended agents.", paused),
     )
 
 
@@ -117,13 +117,13 @@ def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
     condition = GaugeMetricFamily(
         *(
             "gitopsds_source_condition",
-            "The condition of a followed repository: 1 for the one that it has.",
+            "The condition of a followed repository: 1 for the current one.",
         ),
         labels=["repository", "condition"],
     )
     looked = GaugeMetricFamily(
         "gitopsds_source_last_look_timestamp_seconds",
-        "When Git last gave an answer.",
+        "Time of the last response of Git.",
         labels=["repository"],
     )
     for status in found:
@@ -140,7 +140,7 @@ def _bool(value: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """A metric that events change; without buckets a histogram is none."""
+    """A metric that events change; `buckets` are for histograms."""
 
     name: str
     help: str
@@ -159,29 +159,31 @@ class _Definition:
 _DEFINITIONS = (
     _Definition(
         "gitopsds_reconcile_duration_seconds",
-        "How long passes took.",
+        "Duration of reconciliations.",
         type=Histogram,
         buckets=PASS_SECONDS,
     ),
     _Definition(
         "gitopsds_git_fetch_duration_seconds",
-        "How long talks with Git took.",
+        "Duration of requests to Git.",
         "result",
         Histogram,
         GIT_SECONDS,
     ),
-    _Definition("gitopsds_prune_refused", "Passes in which a guard held back deletions.", "guard"),
-    _Definition("gitopsds_reconcile", "Passes of the deployer.", "result"),
+    _Definition(
+        "gitopsds_prune_refused", "Reconciliations in which a guard prevented deletions.", "guard"
+    ),
+    _Definition("gitopsds_reconcile", "Reconciliations of the deployer.", "result"),
     _Definition("gitopsds_applied", "Objects written.", "operation"),
     _Definition("gitopsds_refused", "Objects not written, by guard.", "guard"),
     _Definition(
         "gitopsds_git_last_success_timestamp_seconds",
-        "When a pass last ended well, with an answer of Git.",
+        "Time of the last successful reconciliation with a response of Git.",
         type=Gauge,
     ),
-    _Definition("gitopsds_drift", "Objects that somebody changed in the cluster.", "action"),
-    _Definition("gitopsds_commits_rejected", "Commits whose findings stood in the way."),
-    _Definition("gitopsds_shadow_differences", "What theirs did otherwise.", "what"),
+    _Definition("gitopsds_drift", "Objects that were changed in the cluster.", "action"),
+    _Definition("gitopsds_commits_rejected", "Commits with blocking findings."),
+    _Definition("gitopsds_shadow_differences", "Differences to the built-in controller.", "what"),
     _Definition("gitopsds_shadow_intervals", "Intervals compared.", "result"),
     _Definition(
         "gitopsds_task_restarts", "Background tasks restarted after an internal error.", "task"
@@ -191,7 +193,7 @@ _DEFINITIONS = (
     ),
     _Definition("gitopsds_leader", "Whether this replica leads.", type=Gauge),
     _Definition("gitopsds_webhook_requests", "Requests to the webhook.", "result"),
-    _Definition("gitopsds_news", "Pieces of news for receivers and forges.", "result"),
+    _Definition("gitopsds_news", "Notifications for receivers and forges.", "result"),
 )
 _LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
 
@@ -200,7 +202,7 @@ class Metrics:
     """The service's own metrics in a registry of their own."""
 
     def __init__(self, inside: MetricsSource | None = None) -> None:
-        """All begin at zero."""
+        """All counters start at zero."""
         self._registry = CollectorRegistry()
         self._registry.register(_Standing(inside or MetricsSource()))
         self._metrics = {one.name: one.register(self._registry) for one in _DEFINITIONS}

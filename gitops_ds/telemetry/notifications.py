@@ -1,4 +1,4 @@
-"""Which records people are told of, and how that is written for a chat and for a program. Pure."""
+"""The notifications of events, and their formats for chats and programs. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from gitops_ds.model.events.notifications import Notification
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry import log_lines, rejections
 
-PATIENCE = 300.0  # seconds without a good pass, before people are told of what may pass by itself
-LONGEST = 1_000  # characters of one piece of news
+PATIENCE = 300.0  # seconds without a successful reconciliation before a failure is reported
+LONGEST = 1_000  # characters of one notification
 LINES = 20  # of a message to a chat
 
 
@@ -115,7 +115,7 @@ def _line(item: Notification, cluster: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Nobody is called by a commit's subject, and no link hides behind words."""
+    """Without mentions and links, which the subject of a commit may contain."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,7 +1,6 @@
-"""Where the time of a pass goes: named stretches of work, one inside another, for whoever listens.
-Nobody does unless told to.
+"""Spans of a reconciliation: named and nested. Without a listener they cost nothing.
 
-The listener goes with the context that a task begins in, so that there is nothing global.
+The listener is a context variable, which tasks inherit.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# Begins a stretch with a name, and what is known of it.
+# Starts a span with a name and attributes.
 Begin = Callable[[str, Mapping[str, str]], AbstractContextManager[None]]
 
 listener: ContextVar[Begin | None] = ContextVar("listener", default=None)
@@ -19,7 +18,7 @@ listener: ContextVar[Begin | None] = ContextVar("listener", default=None)
 
 @dataclass(frozen=True, slots=True)
 class EndedSpan:
-    """A stretch that was measured in another process; times in nanoseconds since 1970."""
+    """A span that another process measured; times are in nanoseconds since 1970."""
 
     name: str
     began: int
@@ -30,14 +29,14 @@ recorder: ContextVar[Callable[[EndedSpan], None] | None] = ContextVar("recorder"
 _NOTHING = nullcontext()
 
 
-def span(name: str, **known: str) -> AbstractContextManager[None]:
-    """The stretch that a `with` encloses."""
+def span(name: str, **attributes: str) -> AbstractContextManager[None]:
+    """The span of a `with` block."""
     begin = listener.get()
-    return _NOTHING if begin is None else begin(name, known)
+    return _NOTHING if begin is None else begin(name, attributes)
 
 
-def record(stretches: Iterable[EndedSpan]) -> None:
-    """Passes on stretches that another process measured, inside of the stretch that is under way."""
+def record(spans: Iterable[EndedSpan]) -> None:
+    """Adds spans that another process measured to the current span."""
     if (one := recorder.get()) is not None:
-        for stretch in stretches:
-            one(stretch)
+        for span in spans:
+            one(span)

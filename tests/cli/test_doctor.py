@@ -123,7 +123,7 @@ def test_a_page_that_is_open_to_everybody_is_bad() -> None:
             "room: its files can be read",
         ),
         ("http://chat.example.com/hunter2", "x" * 32, CheckVerdict.WARNING, "over http"),
-        ("chat.example.com/hunter2", "x" * 32, CheckVerdict.BAD, "holds no address"),
+        ("chat.example.com/hunter2", "x" * 32, CheckVerdict.BAD, "must contain an address"),
         (None, "x" * 32, CheckVerdict.BAD, "notify.room.urlFile"),
         ("https://chat.example.com/hunter2", "", CheckVerdict.BAD, "is empty"),
     ],

@@ -306,13 +306,13 @@ class Replicas:
         leads = [
             log
             for log in self.processes
-            if log.read_text().count("leads by lease") > log.read_text().count("leads no more")
+            if log.read_text().count("became leader") > log.read_text().count("lost leadership")
         ]
         (leader,) = [log for log in leads if self.processes[log].poll() is None]
-        before = self.log().count("leads by lease")
+        before = self.log().count("became leader")
         self.processes[leader].terminate()
         assert self.processes[leader].wait(30) == 0
-        self.said("leads by lease", before + 1)
+        self.said("became leader", before + 1)
 
 
 @contextlib.contextmanager
@@ -352,7 +352,7 @@ def service(
             processes[log] = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:
         found = Replicas(processes)
-        found.said("leads by lease")
+        found.said("became leader")
         yield found
     finally:
         for process in processes.values():

@@ -195,7 +195,7 @@ def _approve(plane: controlplane.ControlPlane, service: Replicas) -> None:
 def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> None:
     """The only replica that is left loses the lease, and takes it again when it is free."""
     service.stop_the_leader()
-    before = service.log().count("leads by lease")
+    before = service.log().count("became leader")
     plane.kubectl(
         "-n",
         NAMESPACE,
@@ -207,7 +207,7 @@ def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> No
         '{"spec": {"holderIdentity": "a-thief"}}',
     )
     service.said("a-thief holds it")
-    service.said("leads by lease", before + 1)
+    service.said("became leader", before + 1)
 
 
 def keep(plane: controlplane.ControlPlane, *objects: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
         until(
             lambda: requests(port, "unauthorized") == requests(port, "accepted") >= 1, log.read_text
         )
-        assert "a webhook (gitea) told of a push" in log.read_text()
+        assert "webhook (gitea) reported a push" in log.read_text()
 
         forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -158,10 +158,10 @@ def test_many_alike_become_one() -> None:
     assert len({entry.id for entry in entries if entry}) == 11
     last = entries[-1]
     assert last is not None
-    assert last.told.message == "(combined from similar events): Created pod: 13"
+    assert last.event.message == "(combined from similar events): Created pod: 13"
     later = condenser.take(told("Created pod: later"), 10.0 + kube_events.ALIKE_WITHIN + 1)
     assert later is not None
-    assert later.told.message == "Created pod: later"
+    assert later.event.message == "Created pod: later"
 
 
 def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_own() -> None:

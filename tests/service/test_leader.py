@@ -173,8 +173,8 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
         scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag, began)
         try:
             await scene.until(lambda: watcher.running(image(1)) == NODES)
-            await scene.until(lambda: any(one.says("stands by: ") for one in replicas))
-            if replicas[0].says("stands by: "):
+            await scene.until(lambda: any(one.says("on standby: ") for one in replicas))
+            if replicas[0].says("on standby: "):
                 scene.leader, scene.other = replicas[1], replicas[0]
             containers = [{"name": "agent", "image": image(tag)}]
             await cluster.patch(
@@ -227,10 +227,10 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
             stopped = time.time()
             assert await scene.first_write(scene.other, stopped) < 15
             scene.leader.process.send_signal(signal.SIGCONT)  # still in mid-rollout
-            await scene.until(lambda: scene.leader.says("stands by: "))
+            await scene.until(lambda: scene.leader.says("on standby: "))
             await scene.ends_well()
             assert scene.writes(scene.leader, await scene.lease_taken()) == []
-            assert scene.leader.says("leads no more, and writes nothing") == 1
+            assert scene.leader.says("lost leadership") == 1
             assert scene.leader.process.poll() is None
 
     asyncio.run(play())
@@ -264,9 +264,7 @@ def test_a_leader_whose_lease_is_stolen_stops(
             await scene.until(lambda: scene.leader.says("a-thief holds it"))
             stopped = time.time()
             await scene.until(
-                lambda: (
-                    scene.leader.says("leads by lease") + scene.other.says("leads by lease") >= 2
-                )
+                lambda: scene.leader.says("became leader") + scene.other.says("became leader") >= 2
             )
             led = await scene.lease_taken()
             for replica in (scene.leader, scene.other):

@@ -273,7 +273,7 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
         with running(
             beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)
         ) as (_, log):
-            until(lambda: "stands by: " in log.read_text() and ready(port), log.read_text)
+            until(lambda: "on standby: " in log.read_text() and ready(port), log.read_text)
             commit = scene.upstream.commit(agent(space, 2))
             headers = {"Authorization": "Bearer a long random secret"}
             body = json.dumps({"repository": scene.url, "commit": commit}).encode()
@@ -283,7 +283,7 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
             with urllib.request.urlopen(hook, timeout=60) as reply:
                 assert reply.status == 202
             until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text())
-            assert "another replica was told of a push" in scene.say()
+            assert "another replica received a push" in scene.say()
             assert "Traceback" not in log.read_text()
 
 

@@ -291,8 +291,8 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
         states = [state for state, _ in team.statuses(commit)]
         assert states == sorted(states, key=("pending", "failure", "success").index)
         assert len(set(team.statuses(commit))) == len(states)
-    assert written.count("not told: nobody:") == 1
-    assert "a webhook (gitea) told of a push" in written
+    assert written.count("notification to nobody failed:") == 1
+    assert "webhook (gitea) reported a push" in written
     for secret in (team.token, team.bot, SECRET, "/told"):
         assert secret not in written
 

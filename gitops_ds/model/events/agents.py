@@ -1,6 +1,4 @@
-"""What is told of agents as they stand: how a rollout went, and nodes that lost their agent though
-nobody committed that.
-"""
+"""Events of agents: health, rollouts, and nodes that lost their agent without a commit."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from gitops_ds.model.plural import counted
 
 
 class LossCause(StrEnum):
-    """Why an agent is no longer on a node that is still there."""
+    """Why a node that still exists lost its agent."""
 
     LABEL = "label"
     TAINT = "taint"
@@ -27,8 +25,8 @@ class LossCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """A node that lost its agent: its pool (empty: in none), and the cause, also in words that are
-    the same for alike nodes.
+    """A node that lost its agent: its pool (empty for no pool), and the cause, also in words, which
+    are equal for similar nodes.
     """
 
     node: str
@@ -240,7 +238,7 @@ class RolloutFailed(AgentEvent):
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """What is counted of one agent."""
+    """The status of one agent, for metrics."""
 
     namespace: str
     name: str

@@ -230,7 +230,7 @@ class StatusFailed(ControllerEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"{self.daemonset}: its status was not taken: {self.error}"
+        return f"{self.daemonset}: status update failed: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class WatchFailed(Event):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"the watch of {self.resource.plural} failed: {self.error}; tried again in "
+            f"watch of {self.resource.plural} failed: {self.error}; next attempt in "
             f"{self.retry_in:.0f} s"
         )
 
@@ -277,7 +277,7 @@ class TaskRestarted(Event):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"internal error in the task {self.task!r}: {self.message}; restarted in "
+            f"internal error in task {self.task!r}: {self.message}; restart in "
             f"{self.retry_in:.0f} s"
         )
 
@@ -296,7 +296,7 @@ class JournalFailed(Event):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"the journal can't be written, and work goes on without: {self.message}"
+        return f"journal is not writable, reconciliation continues without it: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,8 @@ class JournalRecovered(Event):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"the journal is written again, in a new file; {counted(self.missing, 'turn')} missing"
+            f"journal is writable again, in a new file; it lacks "
+            f"{counted(self.missing, 'reconciliation')}"
         )
 
 
@@ -344,7 +345,7 @@ class Differed(ControllerEvent):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"warning: {self.daemonset}: the built-in controller did otherwise: ours wants "
+            f"warning: {self.daemonset}: the built-in controller acted differently: ours wants "
             f"{self.ours}; theirs {self.theirs}"
         )
 

@@ -137,7 +137,7 @@ class VerificationFailed(Event):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"{self.message}; the last good commit stays"
+        return f"{self.message}; the last good commit stays applied"
 
     def notice(self) -> Notice | None:
         """The content of the notification."""
@@ -286,7 +286,11 @@ class DriftDetected(DriftEvent):
     def text(self) -> str:
         """The line in the log."""
         choice = self.drifted.choice
-        left = "" if choice is DriftPolicy.CORRECT else f"; left so, for drift is set to {choice}"
+        left = (
+            ""
+            if choice is DriftPolicy.CORRECT
+            else f"; not corrected, because drift is set to {choice}"
+        )
         return f"drift: {self.object} was {self.words}{left}"
 
     def samples(self) -> tuple[Sample, ...]:
@@ -309,7 +313,7 @@ class DriftCorrected(DriftEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"drift: {self.object} is as Git says again"
+        return f"drift on {self.object} corrected"
 
     def samples(self) -> tuple[Sample, ...]:
         """One correction."""
@@ -334,8 +338,8 @@ class DriftContested(DriftEvent):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"drift: {self.object} was {self.words}; that comes back after each correction, so the "
-            "next one waits"
+            f"drift: {self.object} was {self.words}; another writer repeats it after each "
+            "correction, so the next correction waits"
         )
 
     def samples(self) -> tuple[Sample, ...]:
@@ -360,7 +364,7 @@ class DriftPaused(DriftEvent):
     def text(self) -> str:
         """The line in the log."""
         until = datetime.fromtimestamp(int(self.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"drift: {self.object} is held until {until}, then it is corrected"
+        return f"drift: {self.object} is paused until {until}, then corrected"
 
     def samples(self) -> tuple[Sample, ...]:
         """One object."""
@@ -490,7 +494,7 @@ class ReconcileFailed(Event):
         """The line in the log."""
         if self.retry_in is None:
             return f"{self.message}; waiting for a change"
-        return f"{self.message}; tried again in {self.retry_in:.0f} s"
+        return f"{self.message}; next attempt in {self.retry_in:.0f} s"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""

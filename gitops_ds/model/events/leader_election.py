@@ -27,7 +27,7 @@ class StandbyStarted(LeaderElectionEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"stands for election by lease {self.namespace}/{self.lease} as {self.me}"
+        return f"leader election by lease {self.namespace}/{self.lease} as {self.me}"
 
     def samples(self) -> tuple[Sample, ...]:
         """The replica does not lead."""
@@ -44,7 +44,7 @@ class LeaderElected(LeaderElectionEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"leads by lease {self.namespace}/{self.lease}"
+        return f"became leader (lease {self.namespace}/{self.lease})"
 
     def kube_text(self) -> str:
         """As client-go writes it."""
@@ -62,7 +62,7 @@ class LeaderLost(LeaderElectionEvent):
     def text(self) -> str:
         """The line in the log."""
         lease = f"{self.namespace}/{self.lease}"
-        return f"leads no more, and writes nothing: lease {lease}: {self.why}"
+        return f"lost leadership (lease {lease}); writes stopped: {self.why}"
 
     def samples(self) -> tuple[Sample, ...]:
         """The replica does not lead."""
@@ -79,7 +79,7 @@ class LeaderObserved(LeaderElectionEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"stands by: {self.holder} leads"
+        return f"on standby: {self.holder} is the leader"
 
 
 @dataclass(frozen=True, slots=True)

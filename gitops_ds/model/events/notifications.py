@@ -1,4 +1,4 @@
-"""What people are told outside of the cluster, and the facts about telling them."""
+"""Notifications for receivers outside of the cluster, and the events of their delivery."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Topic
 from gitops_ds.model.plural import counted
 
-# what was told; no repository's state can be called so: those begin with `gitops-ds-`
+# the outbox; names of states begin with `gitops-ds-`, so none is equal
 CONFIG_MAP_NAME = "gitops-ds.news"
 
 
-# Somebody should look.
+# The severity of these is warning.
 _LOUD = frozenset(
     (Topic.REJECTED, Topic.FAILED, Topic.DRIFT, Topic.COVERAGE, Topic.STUCK, Topic.PRUNE)
 )
-# A commit is part of these: they happen once, and are never told again.
+# A commit is part of these: they happen once and are never repeated.
 ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Topic.DONE))
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One piece of news, in a sentence; `agent` is NAMESPACE/NAME, and what does not apply is
-    empty.
+    """A sentence for people; `agent` is NAMESPACE/NAME. Fields that do not apply are empty.
 
-    `mark` tells it from another of the same topic, repository, agent and commit.
+    `mark` separates it from others of the same topic, repository, agent and commit.
     """
 
     topic: Topic
@@ -39,12 +38,12 @@ class Notification:
 
     @property
     def loud(self) -> bool:
-        """Whether somebody should look."""
+        """Whether the severity is warning."""
         return self.topic in _LOUD
 
     @property
     def id(self) -> str:
-        """The same for the same news, whichever replica tells it, and when."""
+        """The identity, which is the same on every replica and at every time."""
         whole = "\0".join((self.topic, self.repository, self.agent, self.commit, self.mark))
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
@@ -85,8 +84,8 @@ class NotificationFailed(NotificationEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"not told: {self.receiver}: {self.message}" + (
-            f"; {counted(self.lost, 'notification')} lost" if self.lost else ""
+        return f"notification to {self.receiver} failed: {self.message}" + (
+            f"; {counted(self.lost, 'notification')} dropped" if self.lost else ""
         )
 
     def samples(self) -> tuple[Sample, ...]:

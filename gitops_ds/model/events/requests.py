@@ -50,7 +50,7 @@ class WebhookReceived(RequestEvent):
         """The line in the log."""
         if self.result is not WebhookResult.ACCEPTED:
             return ""
-        return f"a webhook ({self.forge}) told of a push: looking now"
+        return f"webhook ({self.forge}) reported a push: Git is read now"
 
     def samples(self) -> tuple[Sample, ...]:
         """One request with its result."""
@@ -67,7 +67,7 @@ class PushForwarded(RequestEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return "another replica was told of a push: looking now"
+        return "another replica received a push: Git is read now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class CommitHeld(RequestEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"commit {self.commit[:12]} is held ({self.reason}): the last good one stays"
+        return f"commit {self.commit[:12]} is on hold ({self.reason}); the last good commit stays applied"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -115,7 +115,7 @@ class Resumed(RequestEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return "no longer suspended"
+        return "repository is no longer suspended"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -133,4 +133,4 @@ class RequestHandled(RequestEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"the pass that was requested at {self.request} is over: {self.outcome}"
+        return f"reconciliation requested at {self.request} ended: {self.outcome}"

@@ -1,8 +1,8 @@
-"""News on their way to one receiver: bundled, not too often, again and again until they are taken
-or too old.
+"""Delivery of notifications to one receiver: in batches, with a rate limit, and retried until they
+are accepted or too old.
 
-Where a receiver is, is a secret (who has a chat's address may write there), so no word about it
-holds more than its name.
+The address of a receiver is a secret (a chat accepts messages from every holder), so messages
+contain its name only.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry import notifications
 from gitops_ds.telemetry.notifications import NotificationBatch
 
-GATHER = 1.0  # seconds: what belongs together comes close together
+GATHER = 1.0  # seconds: events of one cause are close together
 SECONDS = 10.0  # for one request
 BACKOFF = Backoff(5.0, 600.0, jitter=0.1)
-LONGEST_ASKED = 3600.0  # seconds that a receiver may ask for
+LONGEST_ASKED = 3600.0  # seconds, the maximum of Retry-After
 
 
 class DeliveryFailed(Exception):
-    """Why the receiver did not take it, and after how many seconds it wants to be asked again at
-    the earliest.
-    """
+    """The cause of a failed delivery; `wait` is the minimum delay of the next attempt in seconds."""
 
     def __init__(self, message: str, wait: float = 0.0) -> None:
         super().__init__(message)
@@ -48,9 +46,7 @@ Post = Callable[[ReceiverSettings, NotificationBatch], Awaitable[None]]
 
 
 def target(settings: ReceiverSettings) -> tuple[str, bytes]:
-    """Where the receiver is, and the secret that bodies are signed with (none: empty), as the files
-    say now. Raises NotTaken.
-    """
+    """The address of the receiver, and the secret for signatures (empty for none), read from files. Raises DeliveryFailed."""
     try:
         url = git_auth.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
         secret = b""
@@ -61,20 +57,22 @@ def target(settings: ReceiverSettings) -> tuple[str, bytes]:
     except errors.SettingsError as error:
         raise DeliveryFailed(str(error)) from None
     except UnicodeDecodeError:
-        raise DeliveryFailed(f"{settings.url_file} is no text") from None
+        raise DeliveryFailed(f"{settings.url_file} is not UTF-8 text") from None
     if not _is_address(url):
         raise DeliveryFailed(
-            f"{settings.url_file} holds no address: https://HOST/… or http://HOST/… is expected"
+            f"{settings.url_file} must contain an address: https://HOST/… or http://HOST/…"
         )
     if settings.secret_file and not secret:
-        raise DeliveryFailed(f"{settings.secret_file} is empty, and nothing is sent unsigned")
+        raise DeliveryFailed(
+            f"{settings.secret_file} is empty; unsigned notifications are not sent"
+        )
     return url, secret
 
 
 async def post(
     settings: ReceiverSettings, letter: NotificationBatch, seconds: float = SECONDS
 ) -> None:
-    """Sends it. Raises NotTaken, also for files that can't be read."""
+    """Sends it. Raises DeliveryFailed, also for files that can't be read."""
     url, secret = target(settings)
     body = notifications.body(settings.format, letter)
     headers = {"Content-Type": "application/json", "User-Agent": f"gitops-ds/{__version__}"}
@@ -89,9 +87,9 @@ async def post(
         ):
             _check(reply)
     except TimeoutError:
-        raise DeliveryFailed("no answer in time") from None
+        raise DeliveryFailed("no response in time") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise DeliveryFailed(f"it can't be reached ({_why(error)})") from None
+        raise DeliveryFailed(f"unreachable ({_why(error)})") from None
 
 
 def _is_address(url: str) -> bool:
@@ -105,22 +103,21 @@ def _is_address(url: str) -> bool:
 
 
 def _check(reply: aiohttp.ClientResponse) -> None:
-    """Raises NotTaken unless it was taken."""
+    """Raises DeliveryFailed unless the receiver accepted it."""
     if reply.status < 300:
         return
     if reply.status < 400:
         raise DeliveryFailed(
-            f"it answers with a redirect ({reply.status}), and none is followed: give the new "
-            "address"
+            f"HTTP {reply.status}: redirects are not followed, set the new address"
         )
     raise DeliveryFailed(
-        f"it answers {reply.status}",
+        f"HTTP {reply.status}",
         retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0,
     )
 
 
 def _why(error: Exception) -> str:
-    """Without the address, which an error's own words hold."""
+    """The cause without the address, which the error's text contains."""
     if isinstance(error, aiohttp.ClientSSLError):
         return "its certificate is not trusted, or TLS fails"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
@@ -131,8 +128,8 @@ def _why(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SenderContext:
-    """What all receivers share: which cluster it is, whom to tell how it went, and the time
-    (seconds since 1970).
+    """The context of all receivers: the cluster's name, where events go, and the time (seconds since
+    1970).
     """
 
     cluster: str
@@ -143,7 +140,7 @@ class SenderContext:
 
 
 class Sender:
-    """Tells one receiver, while `run` runs."""
+    """Sends notifications to one receiver while `run` runs."""
 
     def __init__(self, settings: ReceiverSettings, around: SenderContext) -> None:
         """Nothing is sent yet."""
@@ -152,11 +149,11 @@ class Sender:
         self._complaint, self._failures = "", 0
 
     def wake(self) -> None:
-        """There is something to tell."""
+        """Announces new notifications."""
         self._news.set()
 
     async def run(self, memory: Outbox, changed: Callable[[], None]) -> None:
-        """Tells what waits there until it is cancelled; `changed` is called when less waits."""
+        """Sends until it is cancelled; `changed` is called after each change of the queue."""
         waiting = memory.waiting.setdefault(self.settings.name, ReceiverQueue())
         loop = asyncio.get_running_loop()
         gap = 60.0 / self.settings.per_minute
@@ -170,10 +167,10 @@ class Sender:
             await asyncio.sleep(await self._send(waiting, changed))
 
     async def _send(self, waiting: ReceiverQueue, changed: Callable[[], None]) -> float:
-        """One try; seconds until the next one, if it failed."""
+        """One attempt; the seconds until the next one after a failure."""
         around, name = self._around, self.settings.name
         if lost := waiting.forget(around.clock() - GIVE_UP):
-            around.tell(NotificationFailed(around.clock(), name, "too old to be told", lost))
+            around.tell(NotificationFailed(around.clock(), name, "too old", lost))
             changed()
         if not waiting.items:
             return 0.0
