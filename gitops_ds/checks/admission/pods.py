@@ -317,11 +317,13 @@ def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
             if not object_names.qualified(str(key or "")):
                 yield Violation((*place, field, index), f'"{key}" is not a valid label key')
     chosen = section(term.get("labelSelector"))
-    said = {
+    selected = {
         *section(chosen.get("matchLabels")),
         *(one.get("key") for one in items(chosen.get("matchExpressions"))),
     }
-    both = {*(term.get("matchLabelKeys") or ())} & (said | {*(term.get("mismatchLabelKeys") or ())})
+    both = {*(term.get("matchLabelKeys") or ())} & (
+        selected | {*(term.get("mismatchLabelKeys") or ())}
+    )
     if both:
         yield Violation(
             (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is required twice"
@@ -379,15 +381,15 @@ def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
             yield Violation(
                 (*place, "gmsaCredentialSpecName"), f'"{name}" is not a valid object name'
             )
-    said = own.get("hostProcess")
+    host_process = own.get("hostProcess")
     for place, options in each:
-        if said is not None and options.get("hostProcess") not in (None, said):
+        if host_process is not None and options.get("hostProcess") not in (None, host_process):
             yield Violation(
                 (*place, "hostProcess"),
-                f"hostProcess must equal the pod's value, {str(said).lower()}",
+                f"hostProcess must equal the pod's value, {str(host_process).lower()}",
             )
     hosts = [
-        said if options.get("hostProcess") is None else options["hostProcess"]
+        host_process if options.get("hostProcess") is None else options["hostProcess"]
         for _, options in each
     ]
     if any(hosts):

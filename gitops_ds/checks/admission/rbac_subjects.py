@@ -18,9 +18,9 @@ def accounts_have_a_namespace(body: Body) -> Iterator[Violation]:
     if body.get("kind") != "ClusterRoleBinding":
         return
     for at, subject in enumerate(rule.items(body.get("subjects"))):
-        told = rule.section(subject)
-        if told.get("kind") == "ServiceAccount" and not told.get("namespace"):
+        reference = rule.section(subject)
+        if reference.get("kind") == "ServiceAccount" and not reference.get("namespace"):
             yield Violation(
                 ("subjects", at),
-                f'the service account "{told.get("name", "")}" requires a namespace',
+                f'the service account "{reference.get("name", "")}" requires a namespace',
             )

@@ -61,8 +61,8 @@ def _asked(way: Path, resources: Spec) -> Iterator[Violation]:
                     path, f"{name} cannot be overcommitted: set a limit of the same amount"
                 )
         elif wanted > limit:
-            said = resources["requests"][name], resources["limits"][name]
-            yield Violation(path, f"the request of {said[0]} {name} exceeds its limit of {said[1]}")
+            request, limit = resources["requests"][name], resources["limits"][name]
+            yield Violation(path, f"the request of {request} {name} exceeds its limit of {limit}")
         elif whole(name) and wanted != limit:
             yield Violation(
                 path,

@@ -193,11 +193,11 @@ def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path
         probe = container.get(name)
         if probe:
             for handler in ("httpGet", "tcpSocket", "grpc"):
-                told = probe.get(handler)
+                action = probe.get(handler)
                 # Another host has other ports.
                 # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes
-                if told and not told.get("host"):
-                    yield (*way, name, handler, "port"), told.get("port")
+                if action and not action.get("host"):
+                    yield (*way, name, handler, "port"), action.get("port")
 
 
 def one_success(body: Body) -> Iterator[Violation]:
@@ -296,7 +296,7 @@ def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _asked(holder: Mapping[str, Any]) -> set[str]:
-    """The names of what it asks for; a limit is a request where none is said."""
+    """The resources with a request; a limit is the default request."""
     resources = section(holder.get("resources"))
     return {*section(resources.get("requests")), *section(resources.get("limits"))}
 

@@ -67,9 +67,9 @@ def cluster_names(body: Body) -> Iterator[Violation]:
                 "with hostNetwork the pod cannot resolve names of Services: set dnsPolicy: "
                 "ClusterFirstWithHostNet, or Default if it resolves none"
             )
-            said = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
+            place = way if spec.get("dnsPolicy") else (*path, "hostNetwork")
             yield Violation(
-                said,
+                place,
                 message,
                 Fix("use the cluster DNS", (Mend(way, "ClusterFirstWithHostNet"),)),
             )

@@ -133,8 +133,8 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
 @of_daemonsets
 def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS210: time to end in order, and not so much that every node waits for minutes."""
-    said = pod.get("terminationGracePeriodSeconds")
-    grace = _DEFAULT_GRACE if said is None else said
+    period = pod.get("terminationGracePeriodSeconds")
+    grace = _DEFAULT_GRACE if period is None else period
     if grace == 0:
         yield Violation(
             _GRACE,
@@ -151,13 +151,13 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for index, container in enumerate(items(pod.get("containers"))):
         hook = section(section(container.get("lifecycle")).get("preStop"))
         seconds = _sleep(hook)
-        refused = section(hook.get("sleep")) and seconds > grace  # `sleeps_end_in_time` tells
+        refused = section(hook.get("sleep")) and seconds > grace  # `sleeps_end_in_time` reports it
         if seconds >= grace and not refused:
             way = (*POD, "containers", index, "lifecycle", "preStop")
             yield Violation(
                 way,
                 f"the preStop hook sleeps {seconds} of {grace} terminationGracePeriodSeconds: no "
-                f"time is left to terminate",
+                "time is left to terminate",
             )
 
 
@@ -167,8 +167,8 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
     validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
     """
     for _, pod in pod_specs(body):
-        said = pod.get("terminationGracePeriodSeconds")
-        grace = _DEFAULT_GRACE if said is None else said
+        period = pod.get("terminationGracePeriodSeconds")
+        grace = _DEFAULT_GRACE if period is None else period
         for way, container in containers(body):
             lifecycle = section(container.get("lifecycle"))
             for name in ("postStart", "preStop") if lifecycle else ():
@@ -184,8 +184,8 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
 
 def _sleep(hook: Spec) -> int:
     """How long a hook surely sleeps."""
-    if told := section(hook.get("sleep")).get("seconds"):
-        return int(told)
+    if seconds := section(hook.get("sleep")).get("seconds"):
+        return int(seconds)
     found = (
         _SLEEP.search(" ".join(map(str, items(section(hook.get("exec")).get("command")))))
         if hook

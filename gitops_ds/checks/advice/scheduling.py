@@ -73,17 +73,17 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         or not _for_every_node(pod)
     ):
         return
-    told = items(pod.get("tolerations"))
-    if tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
+    pod_tolerations = items(pod.get("tolerations"))
+    if tolerations.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         why = f"its class is {kind}" if kind else f"it is {NODE_CRITICAL}"
         message = (
             f"the agent seems to be for every node ({why}), but does not tolerate the taint of the "
             f"control plane"
         )
         yield Violation(
-            _TOLERATIONS if told else POD,
+            _TOLERATIONS if pod_tolerations else POD,
             message,
-            _tolerate_too(told, f"tolerate {_CONTROL_PLANE}"),
+            _tolerate_too(pod_tolerations, f"tolerate {_CONTROL_PLANE}"),
         )
 
 
@@ -101,15 +101,17 @@ def _for_every_node(pod: Spec) -> bool:
     )
 
 
-def _tolerate_too(told: list[Spec], words: str) -> Fix:
-    return Fix(words, (Mend(_TOLERATIONS, [*told, _TOLERATE_CONTROL_PLANE]),))
+def _tolerate_too(pod_tolerations: list[Spec], words: str) -> Fix:
+    return Fix(words, (Mend(_TOLERATIONS, [*pod_tolerations, _TOLERATE_CONTROL_PLANE]),))
 
 
 @of_daemonsets
 def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS302: some taint keeps the agent away, unless the node is nothing without it."""
-    told = items(pod.get("tolerations"))
-    keyless = [one for one in told if not one.get("key") and one.get("operator") == "Exists"]
+    pod_tolerations = items(pod.get("tolerations"))
+    keyless = [
+        one for one in pod_tolerations if not one.get("key") and one.get("operator") == "Exists"
+    ]
     effects = {one.get("effect") or "" for one in keyless}
     if (
         not ("" in effects or effects >= {tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE})
@@ -120,17 +122,19 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         "it tolerates every taint, and therefore runs on broken, drained and dedicated nodes as "
         "well; tolerate only the intended taints"
     )
-    instead = [one for one in told if one not in keyless]
+    instead = [one for one in pod_tolerations if one not in keyless]
     fix = _tolerate_too(instead, f"tolerate {_CONTROL_PLANE} instead of every taint")
-    yield Violation((*_TOLERATIONS, told.index(keyless[0])), message, fix)
+    yield Violation((*_TOLERATIONS, pod_tolerations.index(keyless[0])), message, fix)
 
 
 @of_daemonsets
 def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS303: `master` has been `control-plane` since Kubernetes 1.24 (label) and 1.25 (taint)."""
-    told = items(pod.get("tolerations"))
-    old = next((index for index, one in enumerate(told) if one.get("key") == _MASTER), None)
-    if old is not None and tolerations.untolerated(told, (_CONTROL_PLANE_TAINT,)):
+    pod_tolerations = items(pod.get("tolerations"))
+    old = next(
+        (index for index, one in enumerate(pod_tolerations) if one.get("key") == _MASTER), None
+    )
+    if old is not None and tolerations.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         message = (
             f"kubeadm no longer sets the taint {_MASTER} since Kubernetes 1.25: tolerate "
             f"{_CONTROL_PLANE} as well"
@@ -138,7 +142,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(
             (*_TOLERATIONS, old, "key"),
             message,
-            _tolerate_too(told, f"tolerate {_CONTROL_PLANE} as well"),
+            _tolerate_too(pod_tolerations, f"tolerate {_CONTROL_PLANE} as well"),
         )
     chosen, gone = (
         section(pod.get("nodeSelector")),
@@ -168,11 +172,11 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violatio
     """DS305: what the controller adds by itself need not be said, and its time limit does not
     count.
     """
-    told = pod.get("tolerations")
-    if not told:
+    pod_tolerations = pod.get("tolerations")
+    if not pod_tolerations:
         return
     added = _ADDED_ON_HOST_NETWORK if pod.get("hostNetwork") else _ADDED
-    for index, one in enumerate(told):
+    for index, one in enumerate(pod_tolerations):
         if (
             not one
             or (one.get("key"), one.get("effect")) not in added
@@ -226,14 +230,14 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS310: with one pod for each node, pod affinity can only leave pods Pending."""
     affinity = section(pod.get("affinity"))
-    for path, said in (
+    for path, terms in (
         *(
             ((*_AFFINITY, field), affinity.get(field))
             for field in ("podAffinity", "podAntiAffinity")
         ),
         ((*POD, "topologySpreadConstraints"), pod.get("topologySpreadConstraints")),
     ):
-        if said:
+        if terms:
             sidecar = "for pods of another workload use a sidecar"
             message = (
                 f"a DaemonSet has one pod on each of its nodes: {path[-1]} can only keep it "
@@ -312,7 +316,7 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS315: serviceAccountName is the field; where both are said it is the one that counts."""
+    """DS315: serviceAccountName is the field; it takes precedence over serviceAccount."""
     old = pod.get("serviceAccount")
     if not old:
         return

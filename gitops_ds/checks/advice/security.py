@@ -52,15 +52,15 @@ def no_escalation(body: Body) -> Iterator[Violation]:
 
 
 def no_root(body: Body) -> Iterator[Violation]:
-    """DS509: it is said who the container runs as."""
+    """DS509: the user of the container is set."""
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
-        said = any(
+        is_set = any(
             one.get(field) is not None
             for one in (own, pod)
             for field in ("runAsNonRoot", "runAsUser")
         )
-        if not said and not windows:
+        if not is_set and not windows:
             path = (*way, "securityContext", "runAsNonRoot")
             message = (
                 f'who "{container.get("name")}" runs as depends on the image, and is often root: '

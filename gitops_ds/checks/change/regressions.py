@@ -62,20 +62,20 @@ def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
             if old.get(name, image) == image:
                 continue
             was, now = images.parse(old[name]), images.parse(image)
-            told = []
+            reasons = []
             if was.registry != now.registry:
-                told.append(
+                reasons.append(
                     f"comes from {now.registry or 'no registry that is named'} instead of "
                     f"{was.registry or 'none named'}"
                 )
             if was.digest and not now.digest:
-                told.append("has lost its digest")
+                reasons.append("has lost its digest")
             if was.repository == now.repository and _older(now.tag, was.tag):
-                told.append(f"goes back from {was.tag} to {now.tag}")
-            if told:
+                reasons.append(f"goes back from {was.tag} to {now.tag}")
+            if reasons:
                 yield Violation(
                     path,
-                    f"the image of {name} {' and '.join(told)}: if that is meant, say so in the "
+                    f"the image of {name} {' and '.join(reasons)}: if that is meant, say so in the "
                     "pull request",
                     object=key,
                 )
@@ -134,7 +134,9 @@ def asks_for_as_much(sides: ChangeSides) -> Iterator[Violation]:
             )
             yield Violation((*POD, "priorityClassName"), message, object=key)
         times = [
-            _GRACE if (said := spec.get("terminationGracePeriodSeconds")) is None else int(said)
+            _GRACE
+            if (seconds := spec.get("terminationGracePeriodSeconds")) is None
+            else int(seconds)
             for spec in (was, now)
         ]
         if times[1] < times[0]:

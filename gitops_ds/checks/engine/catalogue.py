@@ -80,7 +80,7 @@ def rows() -> Iterator[Rule[Any]]:
 
 def as_markdown() -> str:
     """The whole page."""
-    files = "".join(f"| {name} | {said} |\n" for name, said in OF_FILES.items())
+    files = "".join(f"| {name} | {solution} |\n" for name, solution in OF_FILES.items())
     by_id = (tuple(some) for _, some in groupby(rows(), key=lambda rule: rule.id))
     return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 

@@ -92,7 +92,7 @@ def apply(
     by_rule: dict[str, list[Suppression]] = {}
     for one in given:
         by_rule.setdefault(one.rule, []).append(one)
-    told: list[Finding] = []
+    reported: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
     covering: set[Suppression] = set()
     refused: set[Suppression] = set()
@@ -100,24 +100,24 @@ def apply(
         covered = [one for one in by_rule.get(finding.rule, ()) if one.covers(finding)]
         good = next((one for one in covered if not one.fault(today)), None)
         if finding.refused or good is None:
-            told.append(finding)
+            reported.append(finding)
         else:
             suppressed.append((finding, good.reason))
         (refused if finding.refused else covering).update(covered)
-    all_looked = not any(finding.refused for finding in told)
+    all_looked = not any(finding.refused for finding in reported)
     for one in dict.fromkeys(given):
         if fault := one.fault(today):
-            told.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
+            reported.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
         elif one in refused:
             message = (
                 f"{one.rule} is blocking and cannot be suppressed: fix it, and remove the "
                 f"suppression"
             )
-            told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
         elif one not in covering and all_looked and judged(one.rule):
             message = f"the suppression of {one.rule} matches no finding: remove it"
-            told.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
-    return Answered(tuple(told), tuple(suppressed))
+            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+    return Answered(tuple(reported), tuple(suppressed))
 
 
 def of(
@@ -193,14 +193,14 @@ def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppressi
     given = section(parsed[0].value).get("exceptions") if parsed else None
     facts = _Facts(bundles)
     for index, one in enumerate(items(given)):
-        told = {key: str(value) for key, value in section(one).items() if value is not None}
+        conditions = {key: str(value) for key, value in section(one).items() if value is not None}
         place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
         yield Suppression(
-            told.get("rule", ""),
-            told.get("reason", ""),
-            told.get("until", ""),
+            conditions.get("rule", ""),
+            conditions.get("reason", ""),
+            conditions.get("until", ""),
             place,
-            facts.matching(told),
+            facts.matching(conditions),
         )
 
 

@@ -260,10 +260,10 @@ def _validator() -> Any:
     )
 
 
-def _error(message: str, **said: Any) -> Any:
+def _error(message: str, **attributes: Any) -> Any:
     from jsonschema import ValidationError
 
-    return ValidationError(message, **said)
+    return ValidationError(message, **attributes)
 
 
 def _properties(validator: Any, properties: Any, instance: Any, _schema: Any) -> Iterator[Any]:
