@@ -265,7 +265,7 @@ async def _missing(
     options, includes = wanted
     try:
         agent = agents.find(standings.agents(), options.name, options.namespace)
-    except errors.NotFound as error:
+    except errors.NoMatch as error:
         return str(error)
     owner, carries = (
         agents.owner(agent.seen),

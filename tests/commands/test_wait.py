@@ -103,7 +103,7 @@ def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_
 ):
     async def scene() -> None:
         async with stand(3) as there:
-            with pytest.raises(errors.NotFound, match="nobody"):
+            with pytest.raises(errors.NoMatch, match="nobody"):
                 await attend(there, name="ds/nobody")
             with pytest.raises(errors.TimedOut, match="nobody"):
                 await attend(there, name="ds/nobody", commit=NEW, seconds=20)
