@@ -164,9 +164,9 @@ def _requests(plane: ControlPlane) -> dict[str, int]:
     text = _metrics(plane)
     found: dict[str, int] = {}
     for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)", text, re.M):
-        told = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        if told.get("resource") == "daemonsets":
-            verb = told["verb"] + (" (dry run)" if told.get("dry_run") else "")
+        sample = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if sample.get("resource") == "daemonsets":
+            verb = sample["verb"] + (" (dry run)" if sample.get("dry_run") else "")
             found[verb] = found.get(verb, 0) + int(float(count))
     return found
 
