@@ -27,7 +27,7 @@ from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
-from gitops_ds.model.decision import Backoff, Decision, Observation
+from gitops_ds.model.decision import Decision, FailedPodBackoff, Observation
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
 
@@ -43,7 +43,7 @@ class _DaemonSetMemory:
     """
 
     generation: int = 0
-    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    backoffs: dict[str, FailedPodBackoff] = field(default_factory=dict)
     vanished: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -13,7 +13,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
-from gitops_ds.model.decision import Backoff, CreatePod, DeleteCause, DeletePod
+from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds between two deletions of failed pods on one node
 FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off that nobody needed for so long starts again
@@ -39,7 +39,7 @@ class _Settling:
         self.later: list[str] = []
         self.unplaced: dict[str, str] = {}
         self.deletes: list[DeletePod] = []
-        self.backoffs: dict[str, Backoff] = {}
+        self.backoffs: dict[str, FailedPodBackoff] = {}
         self.waits: list[float] = []
 
     def run(self) -> PodChanges:
@@ -164,10 +164,10 @@ class _Settling:
                 )
 
 
-def next_backoff(last: Backoff | None, now: float) -> Backoff:
+def next_backoff(last: FailedPodBackoff | None, now: float) -> FailedPodBackoff:
     """The wait after one more failed pod: doubled up to fifteen minutes; from the start after half
     an hour without.
     """
     if last is None or now - last.since > FORGET_AFTER:
-        return Backoff(now, FIRST_DELAY)
-    return Backoff(now, min(2 * last.delay, LONGEST_DELAY))
+        return FailedPodBackoff(now, FIRST_DELAY)
+    return FailedPodBackoff(now, min(2 * last.delay, LONGEST_DELAY))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Backoff, CreatePod, DeleteCause, DeletePod
+from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 from gitops_ds.model.objects import POD, Key
 
 # Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also
@@ -27,7 +27,7 @@ class PodChanges:
 
     creates: tuple[CreatePod, ...] = ()
     deletes: tuple[DeletePod, ...] = ()
-    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
     wake_at: float | None = None
     unplaced: Mapping[str, str] = field(default_factory=dict)
     later: tuple[str, ...] = ()

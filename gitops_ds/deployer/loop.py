@@ -18,12 +18,12 @@ from gitops_ds.client.supervisor import ended
 from gitops_ds.deployer import loop_inputs, loop_state
 from gitops_ds.deployer.loop_inputs import (
     CancelReconciliation,
-    Effect,
     ForgetDeployerState,
     ForgetReports,
+    LoopEffect,
     Publish,
 )
-from gitops_ds.deployer.loop_state import Phase
+from gitops_ds.deployer.loop_state import LoopPhase
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.deployer.reconcile_schedule import LoopTiming, ReconcileSchedule
@@ -58,7 +58,7 @@ class Loop:
         self._running: asyncio.Task[None] | None = None
         self.first_reconciliation = asyncio.Event()
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: LoopEffect) -> None:
         match effect:
             case CancelReconciliation():
                 self._reconciler.stop_status()
@@ -146,9 +146,9 @@ class Loop:
         """Reconciles until `stop`."""
         self._reconciler.start()
         try:
-            while (phase := await self._schedule.next_phase()) is not Phase.STOPPED:
+            while (phase := await self._schedule.next_phase()) is not LoopPhase.STOPPED:
                 self._emit.progress_at = asyncio.get_running_loop().time()
-                if phase is Phase.RECONCILING:
+                if phase is LoopPhase.RECONCILING:
                     await self._reconcile()
                 else:
                     await self._reconciler.prefetch()

@@ -223,4 +223,4 @@ class Publish:
     event: Event
 
 
-Effect = Wake | SetTimer | CancelReconciliation | ForgetDeployerState | ForgetReports | Publish
+LoopEffect = Wake | SetTimer | CancelReconciliation | ForgetDeployerState | ForgetReports | Publish

@@ -40,7 +40,6 @@ from gitops_ds.deployer.loop_inputs import (
     ClusterChanged,
     CourseInput,
     DriftReverted,
-    Effect,
     ForgetDeployerState,
     ForgetReports,
     GitFailed,
@@ -48,6 +47,7 @@ from gitops_ds.deployer.loop_inputs import (
     LeadershipGained,
     LeadershipLost,
     LookRequested,
+    LoopEffect,
     PlanApplied,
     Prefetched,
     Publish,
@@ -96,7 +96,7 @@ class Moment:
     unix: float
 
 
-class Phase(Enum):
+class LoopPhase(Enum):
     """What the loop does now."""
 
     WAITING = "waiting"
@@ -161,7 +161,7 @@ class LoopState:
 
     retry: Backoff
     damping: Backoff
-    phase: Phase = Phase.WAITING
+    phase: LoopPhase = LoopPhase.WAITING
     leading: bool = True
     stopping: bool = False
     requested: bool = True
@@ -181,7 +181,7 @@ class LoopState:
     @property
     def busy(self) -> bool:
         """Whether a reconciliation or a prefetch runs."""
-        return self.phase in (Phase.RECONCILING, Phase.PREFETCHING)
+        return self.phase in (LoopPhase.RECONCILING, LoopPhase.PREFETCHING)
 
 
 def initial(retry: float, longest_damping: float) -> LoopState:
@@ -198,7 +198,7 @@ class LoopTransition:
     """The next state, and the effects in their order."""
 
     state: LoopState
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[LoopEffect, ...] = ()
 
 
 def step(state: LoopState, input: Input, now: Moment) -> LoopTransition:
@@ -311,16 +311,16 @@ def _cluster_changed(state: LoopState, now: Moment) -> LoopTransition:
 
 def _woken(state: LoopState) -> LoopTransition:
     """The next phase; it serves every request and timer so far."""
-    phase = Phase.RECONCILING if state.leading else Phase.PREFETCHING
-    phase = Phase.STOPPED if state.stopping else phase
+    phase = LoopPhase.RECONCILING if state.leading else LoopPhase.PREFETCHING
+    phase = LoopPhase.STOPPED if state.stopping else phase
     served = replace(state, phase=phase, requested=False, timer=math.inf)
     return LoopTransition(served, (SetTimer(math.inf),))
 
 
 def _ended(state: LoopState, now: Moment) -> LoopTransition:
     """Waits again. The timers that the reconciliation replaced when it began are set again."""
-    waiting = replace(state, phase=Phase.WAITING)
-    if state.phase is not Phase.RECONCILING or not state.leading:
+    waiting = replace(state, phase=LoopPhase.WAITING)
+    if state.phase is not LoopPhase.RECONCILING or not state.leading:
         return LoopTransition(waiting)
     due = [at for at in (state.skipped.due, state.tip_due) if now.loop < at < math.inf]
     return _wake_at(waiting, min(due)) if due else LoopTransition(waiting)
@@ -330,7 +330,7 @@ def _look_again(state: LoopState, tip: CommitId, now: Moment) -> LoopTransition:
     """Another look for a pushed commit, later and later, while the Git server may not show it
     yet.
     """
-    if state.expected is None or state.phase is not Phase.RECONCILING:
+    if state.expected is None or state.phase is not LoopPhase.RECONCILING:
         return LoopTransition(state)
     waited = now.loop - state.expected.since
     if tip == state.expected.commit or waited >= VISIBLE_WITHIN:

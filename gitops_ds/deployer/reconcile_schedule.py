@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitops_ds.deployer import loop_inputs, loop_state
-from gitops_ds.deployer.loop_inputs import Effect, Input, SetTimer, Wake
+from gitops_ds.deployer.loop_inputs import Input, LoopEffect, SetTimer, Wake
 from gitops_ds.deployer.loop_state import LoopState, Moment
 
 
@@ -31,7 +31,7 @@ class ReconcileSchedule:
     """
 
     def __init__(
-        self, state: LoopState, timing: LoopTiming, perform: Callable[[Effect], None]
+        self, state: LoopState, timing: LoopTiming, perform: Callable[[LoopEffect], None]
     ) -> None:
         """The first wake-up is due at once."""
         self.state, self.clock, self.chance = state, timing.clock, timing.chance
@@ -54,7 +54,7 @@ class ReconcileSchedule:
                 case _:
                     self._perform(effect)
 
-    async def next_phase(self) -> loop_state.Phase:
+    async def next_phase(self) -> loop_state.LoopPhase:
         """The phase that follows the next wake-up."""
         await self._wake.wait()
         self._wake.clear()

@@ -14,7 +14,7 @@ from gitops_ds.model.objects import Body, Key
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class FailedPodBackoff:
     """How long to leave a node alone after a pod failed there: `delay` seconds from `since`."""
 
     since: float
@@ -60,7 +60,7 @@ class Observation:
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...] = ()
     revisions: tuple[Revision, ...] = ()
-    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
     vanished: Mapping[str, str] = field(default_factory=dict)
     rooms: Mapping[str, FreeCapacity] | None = None
     own_node: str = ""
@@ -205,7 +205,7 @@ class Decision:
     steps: tuple[tuple[Action, ...], ...] = ()
     status: StatusUpdate | None = None
     wake_after: float | None = None
-    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
     complaint: str = ""
     unplaced: Mapping[str, str] = field(default_factory=dict)
 

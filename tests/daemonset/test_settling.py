@@ -16,11 +16,11 @@ from gitops_ds.daemonset import decide, pod_factory
 from gitops_ds.daemonset import manage as settling
 from gitops_ds.model.decision import (
     Adopt,
-    Backoff,
     CreatePod,
     CreateRevision,
     DeleteCause,
     DeletePod,
+    FailedPodBackoff,
     Release,
 )
 from tests.daemonset.world import World, daemonset, node, rolling
@@ -269,7 +269,7 @@ def test_creates_wait_for_the_watch_and_go_on_after_five_minutes() -> None:
 
 def test_a_back_off_from_the_future_holds_nothing_up() -> None:
     world = with_pod(World(daemonset(), 1), phase="Failed")
-    world.backoffs = {"node-0": Backoff(world.now + 86400, 1.0)}
+    world.backoffs = {"node-0": FailedPodBackoff(world.now + 86400, 1.0)}
     assert [type(action) for action in world.turn().actions if isinstance(action, DeletePod)] == [
         DeletePod
     ]

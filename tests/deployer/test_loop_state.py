@@ -16,7 +16,6 @@ from gitops_ds.deployer.loop_inputs import (
     CancelReconciliation,
     ClusterChanged,
     DriftReverted,
-    Effect,
     ForgetDeployerState,
     ForgetReports,
     GitFailed,
@@ -24,6 +23,7 @@ from gitops_ds.deployer.loop_inputs import (
     LeadershipGained,
     LeadershipLost,
     LookRequested,
+    LoopEffect,
     PlanApplied,
     Prefetched,
     Publish,
@@ -48,9 +48,9 @@ from gitops_ds.deployer.loop_state import (
     ExpectedPush,
     FailureStreak,
     InSync,
+    LoopPhase,
     LoopState,
     Moment,
-    Phase,
     SkippedRetry,
 )
 from gitops_ds.model.change import Skipped
@@ -64,7 +64,7 @@ A, B = CommitId("a" * 40), CommitId("b" * 40)
 KEY, OTHER = (Key("apps", "DaemonSet", "default", name) for name in ("one", "other"))
 NEW = loop_state.initial(5.0, 600.0)
 IDLE = replace(NEW, requested=False, tip_due=math.inf, last_push="", in_sync=InSync(A, 0))
-RUNNING = replace(IDLE, phase=Phase.RECONCILING)
+RUNNING = replace(IDLE, phase=LoopPhase.RECONCILING)
 STANDBY = replace(IDLE, leading=False)
 AWAY, REFUSED = errors.ClusterUnreachable("no answer"), errors.Forbidden("no right")
 GIT_AWAY, REWOUND = errors.SourceUnreachable("git is away"), errors.HistoryRewound("went back")
@@ -96,7 +96,7 @@ COMPARED: dict[str, Any] = {"compared_unix": 1e9, "compare_due_unix": 1e9 + 600}
 SETTLED = {**COMPARED, "in_sync": InSync(A, 0)}
 RETRYING = SkippedRetry(2, 110.0, 110.0, {KEY: DENIED})
 UNTIL_RETRY = replace(RUNNING, skipped=replace(RETRYING, due=math.inf))
-ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[Effect]]] = [
+ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[LoopEffect]]] = [
     # requests
     ("a request reads Git", IDLE, LookRequested(), {"requested": True, "tip_due": 0.0}, [WAKE]),
     ("a late answer needs no look", IDLE, ReconcileRequested(), {"requested": True}, [WAKE]),
@@ -184,43 +184,43 @@ ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[Effect]]] = [
         "a leader reconciles, and that serves every timer",
         replace(IDLE, requested=True, timer=105.0),
         Woken(),
-        {"phase": Phase.RECONCILING, "requested": False, "timer": math.inf},
+        {"phase": LoopPhase.RECONCILING, "requested": False, "timer": math.inf},
         [SetTimer(math.inf)],
     ),
     (
         "a standby prefetches",
         replace(STANDBY, requested=True),
         Woken(),
-        {"phase": Phase.PREFETCHING, "requested": False},
+        {"phase": LoopPhase.PREFETCHING, "requested": False},
         [SetTimer(math.inf)],
     ),
     (
         "a stopped loop ends",
         replace(IDLE, requested=True, stopping=True),
         Woken(),
-        {"phase": Phase.STOPPED, "requested": False},
+        {"phase": LoopPhase.STOPPED, "requested": False},
         [SetTimer(math.inf)],
     ),
-    ("the end", RUNNING, ReconciliationEnded(), {"phase": Phase.WAITING}, []),
+    ("the end", RUNNING, ReconciliationEnded(), {"phase": LoopPhase.WAITING}, []),
     (
         "the end sets the timers again that its beginning replaced",
         replace(RUNNING, tip_due=107.0, skipped=SkippedRetry(1, 105.0)),
         ReconciliationEnded(),
-        {"phase": Phase.WAITING, "timer": 105.0},
+        {"phase": LoopPhase.WAITING, "timer": 105.0},
         [SetTimer(105.0)],
     ),
     (
         "a time that is past sets no timer",
         replace(RUNNING, tip_due=0.0, skipped=SkippedRetry(1, 99.0)),
         ReconciliationEnded(),
-        {"phase": Phase.WAITING},
+        {"phase": LoopPhase.WAITING},
         [],
     ),
     (
         "the end of a prefetch sets no timer",
-        replace(STANDBY, phase=Phase.PREFETCHING, tip_due=107.0),
+        replace(STANDBY, phase=LoopPhase.PREFETCHING, tip_due=107.0),
         ReconciliationEnded(),
-        {"phase": Phase.WAITING},
+        {"phase": LoopPhase.WAITING},
         [],
     ),
     # Git
@@ -257,7 +257,7 @@ ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[Effect]]] = [
     ),
     (
         "a standby expects nothing",
-        replace(STANDBY, phase=Phase.PREFETCHING, expected=ExpectedPush(B, 98.0)),
+        replace(STANDBY, phase=LoopPhase.PREFETCHING, expected=ExpectedPush(B, 98.0)),
         TipReceived(A),
         {},
         [],
@@ -440,7 +440,7 @@ ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[Effect]]] = [
     [pytest.param(*row[1:], id=row[0]) for row in ROWS],
 )
 def test_each_transition(
-    state: LoopState, input: Input, fields: dict[str, Any], effects: list[Effect]
+    state: LoopState, input: Input, fields: dict[str, Any], effects: list[LoopEffect]
 ) -> None:
     transition = loop_state.step(state, input, NOW)
     assert transition.state == replace(state, **fields)
@@ -476,7 +476,7 @@ def test_a_request_is_always_followed_by_a_wake_up(inputs: list[Input], pause: f
         now = Moment(now.loop + pause, now.unix + pause)
     ended = loop_state.step(state, ReconciliationEnded(), now).state
     due = [at for at in (state.skipped.due, state.tip_due) if now.loop < at < math.inf]
-    if state.phase is Phase.RECONCILING and state.leading and due:
+    if state.phase is LoopPhase.RECONCILING and state.leading and due:
         assert ended.timer <= min(due)
 
 

@@ -22,8 +22,8 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import (
     Action,
-    Backoff,
     Decision,
+    FailedPodBackoff,
     FreeCapacity,
     Observation,
     StatusUpdate,
@@ -156,7 +156,12 @@ def _tree(seen: Observation, nodes: JsonTree) -> JsonTree:
     }
 
 
-_PARSED: dict[str, type] = {"nodes": Node, "pods": Pod, "backoffs": Backoff, "rooms": FreeCapacity}
+_PARSED: dict[str, type] = {
+    "nodes": Node,
+    "pods": Pod,
+    "backoffs": FailedPodBackoff,
+    "rooms": FreeCapacity,
+}
 
 
 def _parsed(change: TreeDelta) -> TreeDelta:
@@ -232,7 +237,7 @@ def decoded(told: Mapping[str, Any]) -> Decision:
         steps=tuple(tuple(_action_of(action, first) for action in step) for step in told["steps"]),
         status=msgspec.convert(told["status"], StatusUpdate | None),
         wake_after=msgspec.convert(told["wakeAfter"], float | None),
-        backoffs=msgspec.convert(told["backoffs"], dict[str, Backoff]),
+        backoffs=msgspec.convert(told["backoffs"], dict[str, FailedPodBackoff]),
         complaint=str(told["complaint"]),
         unplaced=msgspec.convert(told.get("unplaced", {}), dict[str, str]),
     )
