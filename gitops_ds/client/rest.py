@@ -377,6 +377,7 @@ class HttpCluster:
                     await self._whole(reply),
                     reply.headers.get("Retry-After"),
                     self._access.who,
+                    dict(self._acting).get("Impersonate-User", ""),
                 )
             if isinstance(said, errors.Unauthorized) and refused is None and authorization:
                 refused = authorization

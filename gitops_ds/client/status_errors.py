@@ -31,8 +31,12 @@ _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
 _MALFORMED = ("failed to create typed patch object", "failed to convert new object")
 
 
-def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> errors.ClusterError:
-    """The error for a reply with a status of 400 or more. `who` names the credentials."""
+def error_for(
+    status: int, body: bytes, retry_after: str | None, who: str, impersonated: str = ""
+) -> errors.ClusterError:
+    """The error for a reply with a status of 400 or more. `who` names the credentials,
+    `impersonated` the user in whose name the request was sent.
+    """
     told = status_object(body)
     reason = str(told.get("reason") or "")
     message = str(
@@ -51,7 +55,7 @@ def error_for(status: int, body: bytes, retry_after: str | None, who: str) -> er
     )
     if kind is None:
         kind = errors.ServerFault if status >= 500 else errors.ClusterError
-    error = kind(_sentence(status, message, who), status, reason, causes)
+    error = kind(_sentence(status, message, who, impersonated), status, reason, causes)
     error.said = message
     if isinstance(error, errors.TooManyRequests | errors.ServerFault):
         seconds = retry_after or details.get("retryAfterSeconds")
@@ -73,7 +77,7 @@ def status_object(body: bytes) -> Mapping[str, Any]:
 _RBAC = re.compile(r'(?:User|user) "[^"]*" cannot |is attempting to grant RBAC permissions')
 
 
-def _sentence(status: int, message: str, who: str) -> str:
+def _sentence(status: int, message: str, who: str, impersonated: str) -> str:
     match status:
         case 401:
             return (
@@ -82,6 +86,8 @@ def _sentence(status: int, message: str, who: str) -> str:
             )
         case 403 if not _RBAC.search(message):
             return f"{message} (403): an admission plugin or policy of the cluster refuses it"
+        case 403 if impersonated and f'"{impersonated}"' in message:
+            return f"{message} (403): grant that to {impersonated}, or name another account"
         case 403:
             return f"{message} (403): grant that to the account of {who}, or use another"
         case 429:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gitops_ds.model.change import Plan, Skipped
 from gitops_ds.model.control_requests import Steering
@@ -46,6 +47,7 @@ class DeduplicatingEmitter:
         self._suspended: Suspended | None = None
         self._withheld: frozenset[Skipped] = frozenset()
         self._left: frozenset[Skipped] = frozenset()
+        self._commit: CommitId | None = None
 
     def handle(self, told: Event) -> None:
         """Tells what a pass tells, but not again what the pass before left undone for the same
@@ -54,7 +56,10 @@ class DeduplicatingEmitter:
         if isinstance(told, NotApplied) and told.refusal in self._left:
             return
         if isinstance(told, Reconciled):
-            self._left = frozenset(told.refusals)
+            left = frozenset(told.refusals)
+            unchanged = (told.commit, left) == (self._commit, self._left)
+            told = replace(told, repeated=unchanged and not told.writes)
+            self._commit, self._left = told.commit, left
         self._emit(told)
 
     def suspended(self, made: Plan) -> str:

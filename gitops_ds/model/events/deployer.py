@@ -373,7 +373,9 @@ class DriftPaused(DriftEvent):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled(Event):
-    """A completed reconciliation; `writes` counts written objects."""
+    """A completed reconciliation; `writes` counts written objects. `repeated`: it wrote nothing, and
+    the same refusals remain as after the previous one of the commit.
+    """
 
     definition = EventDefinition(
         "PassEnded",
@@ -388,6 +390,7 @@ class Reconciled(Event):
     commit: CommitId | None
     writes: int
     refusals: tuple[Skipped, ...]
+    repeated: bool = False
 
     @property
     def failed(self) -> tuple[Skipped, ...]:
@@ -419,9 +422,9 @@ class Reconciled(Event):
         return Level.INFO if self.writes or failed else Level.DEBUG
 
     def text(self) -> str:
-        """The line in the log."""
+        """The line in the log; empty for a repetition."""
         failed = self.failed
-        if not self.writes and not failed:
+        if self.repeated or (not self.writes and not failed):
             return ""
         template = template_of(self.commit or "")
         what = "the state of the templates" if template else f"commit {short(self.commit)}"
