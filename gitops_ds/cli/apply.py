@@ -56,7 +56,7 @@ class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Co
 @options.option("--wait", is_flag=True, help="Wait until every rollout is complete.")
 @options.option(
     "--timeout",
-    type=options.Duration(),
+    type=options.DurationType(),
     default="5m",
     show_default=True,
     help="The time limit of --wait and of waiting for dependencies.",

@@ -12,8 +12,8 @@ import click
 from gitops_ds.cli import arguments, check_output, options
 
 if TYPE_CHECKING:
+    from gitops_ds.commands.check.model import CheckResult
     from gitops_ds.commands.check.result_cache import ResultCache
-    from gitops_ds.commands.check.run import CheckResult
     from gitops_ds.model.snapshot import Snapshot
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.report.findings import Report
@@ -235,10 +235,11 @@ class _CheckRequest:
 async def _evaluate(request: _CheckRequest) -> tuple[Report, Snapshot, list[str]]:
     """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
+    from gitops_ds.commands.check.model import CheckOptions
     from gitops_ds.model.cached_results import CachedResults
 
     args, cache = request.args, request.cache
-    check_options = run.CheckOptions(
+    check_options = CheckOptions(
         args.clusters,
         args.namespace,
         args.base,

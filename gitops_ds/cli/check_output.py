@@ -17,9 +17,8 @@ from gitops_ds.cli import options
 from gitops_ds.model.plural import counted
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check import run
     from gitops_ds.commands.check.autofix import Fixed
-    from gitops_ds.commands.check.run import CheckResult
+    from gitops_ds.commands.check.model import CheckResult, ClusterChange
     from gitops_ds.model.finding import Finding
     from gitops_ds.model.impact import NodeImpact
     from gitops_ds.model.snapshot import Snapshot
@@ -201,7 +200,7 @@ def _drift(checked: CheckResult) -> Sequence[tuple[str, list[str]]]:
     return diff.drift_lines(checked)
 
 
-def _changed(group: run.ClusterChange) -> ReportedChange:
+def _changed(group: ClusterChange) -> ReportedChange:
     from gitops_ds.commands.check import diff
     from gitops_ds.report.findings import ReportedChange
 

@@ -62,7 +62,7 @@ class CommentArgs(arguments.CommonArgs):
 )
 @options.option(
     "--timeout",
-    type=options.Duration(least=1),
+    type=options.DurationType(least=1),
     default="2m",
     show_default=True,
     help="The time limit of the command.",

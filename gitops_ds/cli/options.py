@@ -78,7 +78,7 @@ def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-class Duration(click.ParamType[float]):
+class DurationType(click.ParamType[float]):
     """A duration in seconds, from `90s`, `5m`, `1h30m`, `500ms` or a number of seconds; at least
     `least`.
     """

@@ -27,7 +27,7 @@ class ReconcileArgs(service_options.ServiceArgs):
 @options.option("--wait", is_flag=True, help="Wait for the reconciliation and print its outcome.")
 @options.option(
     "--timeout",
-    type=options.Duration(),
+    type=options.DurationType(),
     default="2m",
     show_default=True,
     help="The time limit of --wait: 90s, 5m.",

@@ -49,7 +49,7 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.allow
 @options.option(
     "--interval",
-    type=options.Duration(least=0.1),
+    type=options.DurationType(least=0.1),
     help="The interval between fetches of the repository: 60s, 5m.",
 )
 @options.option(
@@ -154,7 +154,7 @@ def _repositories(
     """The repositories of the settings, or the one of `-C`, with the options applied."""
     from msgspec.structs import replace
 
-    from gitops_ds.settings.base import Share
+    from gitops_ds.settings.base import Ratio
     from gitops_ds.settings.repository import RepositorySettings
 
     changes: dict[str, Any] = {} if args.branch is None else {"branch": args.branch}
@@ -178,7 +178,7 @@ def _repositories(
             replace(
                 one,
                 interval=every,
-                jitter=Share("10%"),
+                jitter=Ratio("10%"),
                 retry_interval=min(one.retry_interval, every),
             )
             for one in configured

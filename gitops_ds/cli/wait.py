@@ -28,7 +28,7 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 )
 @options.option(
     "--timeout",
-    type=options.Duration(),
+    type=options.DurationType(),
     default="10m",
     show_default=True,
     help="The time limit: 90s, 10m.",

@@ -24,7 +24,6 @@ from gitops_ds.apimachinery import (
 from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
@@ -40,6 +39,7 @@ from gitops_ds.model.objects import (
     key_of,
 )
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.plan import prune
 

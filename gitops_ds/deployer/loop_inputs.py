@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.skipped import Skipped
 
 # Inputs: requests.
 

@@ -69,11 +69,11 @@ from gitops_ds.deployer.loop_inputs import (
     Woken,
 )
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.plan import drift_damping
 
 LONGEST_RETRY = 300.0  # seconds

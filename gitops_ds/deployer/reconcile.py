@@ -18,7 +18,7 @@ from gitops_ds.apimachinery import rollout_status
 from gitops_ds.deployer import applier, deletion_contents, live_state, state_store
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Change, DriftPolicy, Operation, Plan, Skipped
+from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState, Generation
 from gitops_ds.model.events.base import Emit
@@ -31,6 +31,7 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.plan import (
     deletions,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gitops_ds.model.change import Plan, Skipped
+from gitops_ds.model.change import Plan
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.deployer import (
@@ -21,6 +21,7 @@ from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 
 
 class LeaderEmitter:

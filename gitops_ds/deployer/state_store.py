@@ -20,10 +20,10 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.model import names
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployment import DeployerState, Generation, HeldCommit, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
+from gitops_ds.model.skipped import DriftPolicy
 
 CHUNK_BYTES = 512 * 1024
 _KEY = "state.json.gz"

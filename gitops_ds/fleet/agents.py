@@ -17,13 +17,13 @@ from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import failed_create_events, health
 from gitops_ds.model import names
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Health, HealthState, Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 

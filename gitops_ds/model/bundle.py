@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
-
-if TYPE_CHECKING:
-    from gitops_ds.model.change import DriftPolicy, Skipped
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 
 
 class Operation(StrEnum):
@@ -68,28 +69,6 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     rollout: Rollout | None = None
     nodes: NodeImpact = NodeImpact()
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A part of the plan that is not applied, its reason, and in the message what to do about it.
-    `key` is None for the plan as a whole; then `held` are the objects that wait.
-    """
-
-    reason: SkipReason
-    message: str
-    key: Key | None = None
-    held: tuple[Key, ...] = ()
-
-
-class DriftPolicy(StrEnum):
-    """What is done about a change that somebody made in the cluster (annotation
-    `gitops-ds.io/drift`).
-    """
-
-    CORRECT = "correct"
-    REPORT = "report"
-    HOLD = "hold"
 
 
 @dataclass(frozen=True, slots=True)

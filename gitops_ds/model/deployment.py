@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.skipped import DriftPolicy
 
 
 @dataclass(frozen=True, slots=True)

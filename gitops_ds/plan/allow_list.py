@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 
 # what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
 _OURS = "gitops-ds"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.plan import (
     allow_list,
     impersonation,

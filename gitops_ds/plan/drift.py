@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Author, Drifted, DriftPolicy, FieldChange
+from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import field_managers, rollout_impact
 from gitops_ds.plan.options import PlanContext
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation, Skipped
+from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.plan import approval, prune
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan.deletions import Leaving, is_container

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.change import DriftPolicy, Skipped
 from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.objects import Body, Digest, Key
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards

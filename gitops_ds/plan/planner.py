@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Plan, Skipped
+from gitops_ds.model.change import Change, Drifted, Operation, Plan
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan import (
     allow_list,
     apply_order,

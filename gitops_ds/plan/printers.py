@@ -9,11 +9,12 @@ from typing import Any
 
 from gitops_ds.apimachinery import node_groups
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout, Skipped
+from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plural import counted
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}

@@ -14,7 +14,7 @@ from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.selector_coverage import SelectorTerms
 
 if TYPE_CHECKING:
-    from gitops_ds.model.change import DriftPolicy
+    from gitops_ds.model.skipped import DriftPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
     }
     if not policies:
         return {}
-    from gitops_ds.model.change import DriftPolicy
+    from gitops_ds.model.skipped import DriftPolicy
 
     return {name: DriftPolicy(word) for name, word in policies.items() if word in set(DriftPolicy)}
 

@@ -11,12 +11,12 @@ from msgspec import UNSET, UnsetType
 
 from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.change import DriftPolicy
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards, Policy
-from gitops_ds.settings.base import SettingsGroup, Share, Text, default_duration, describe
+from gitops_ds.settings.base import NonEmptyText, Ratio, SettingsGroup, default_duration, describe
 from gitops_ds.settings.durations import Duration
 
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
@@ -39,10 +39,10 @@ class GuardSettings(SettingsGroup, frozen=True):
         bool | UnsetType, describe("Block a commit that renders no object. Default: true.")
     ] = UNSET
     max_deletes: Annotated[
-        Share | UnsetType, describe("The most objects that one apply deletes.")
+        Ratio | UnsetType, describe("The most objects that one apply deletes.")
     ] = UNSET
     max_nodes_lost: Annotated[
-        Share | UnsetType,
+        Ratio | UnsetType,
         describe("The most nodes that may lose an agent in one apply. Default: 20%."),
     ] = UNSET
 
@@ -50,20 +50,20 @@ class GuardSettings(SettingsGroup, frozen=True):
 class ImpersonateSettings(SettingsGroup, frozen=True):
     """The identity that writes objects: a user with groups, or service accounts."""
 
-    user: Annotated[Text, describe("The user who applies every object.")] = ""
-    groups: Annotated[tuple[Text, ...], describe("The groups of that user.")] = ()
+    user: Annotated[NonEmptyText, describe("The user who applies every object.")] = ""
+    groups: Annotated[tuple[NonEmptyText, ...], describe("The groups of that user.")] = ()
     service_account: Annotated[
-        Text,
+        NonEmptyText,
         describe(
             "NAME: the account of that name in the namespace of each object; or NAMESPACE/NAME: "
             "one account for all namespaces."
         ),
     ] = ""
     cluster_service_account: Annotated[
-        Text, describe("NAMESPACE/NAME: the account that applies cluster-scoped objects.")
+        NonEmptyText, describe("NAMESPACE/NAME: the account that applies cluster-scoped objects.")
     ] = ""
     agents: Annotated[
-        dict[str, Text],
+        dict[str, NonEmptyText],
         describe("Other service accounts for the objects of an agent: NAME or NAMESPACE/NAME."),
     ] = msgspec.field(default_factory=dict)
 
@@ -95,9 +95,9 @@ class ImpersonateSettings(SettingsGroup, frozen=True):
 class IgnoreTarget(SettingsGroup, frozen=True):
     """The objects of a rule, as globs."""
 
-    kind: Annotated[Text, describe("The kind.")] = "*"
-    namespace: Annotated[Text, describe("The namespace.")] = "*"
-    name: Annotated[Text, describe("The name.")] = "*"
+    kind: Annotated[NonEmptyText, describe("The kind.")] = "*"
+    namespace: Annotated[NonEmptyText, describe("The namespace.")] = "*"
+    name: Annotated[NonEmptyText, describe("The name.")] = "*"
 
 
 class IgnoreSettings(SettingsGroup, frozen=True):
@@ -109,7 +109,7 @@ class IgnoreSettings(SettingsGroup, frozen=True):
         describe("JSON pointers; a list's item by its name or its index."),
     ] = ()
     managers: Annotated[
-        tuple[Text, ...],
+        tuple[NonEmptyText, ...],
         msgspec.Meta(min_length=1),
         describe("Only the fields that one of these field managers owns."),
     ] = ()
@@ -126,11 +126,11 @@ class IgnoreSettings(SettingsGroup, frozen=True):
 class AllowSettings(SettingsGroup, frozen=True):
     """The objects that may be applied at all; an empty list allows none."""
 
-    namespaces: Annotated[tuple[Text, ...] | None, describe("Their namespaces. Default: all.")] = (
-        None
-    )
+    namespaces: Annotated[
+        tuple[NonEmptyText, ...] | None, describe("Their namespaces. Default: all.")
+    ] = None
     kinds: Annotated[
-        tuple[Text, ...] | None,
+        tuple[NonEmptyText, ...] | None,
         describe("Their kinds, such as DaemonSet or apps/DaemonSet. Default: all."),
     ] = None
     cluster_scoped: Annotated[bool, describe("Whether cluster-scoped objects are allowed.")] = True

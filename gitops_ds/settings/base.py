@@ -12,7 +12,7 @@ from gitops_ds.plan.prune import Limit
 from gitops_ds.settings import durations
 from gitops_ds.settings.durations import Duration
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
+NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -27,7 +27,7 @@ class SettingsGroup(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 T = TypeVar("T", bound=SettingsGroup)
 
 
-class Share:
+class Ratio:
     """A number of things, or a percentage of them such as `5%`."""
 
     __slots__ = ("limit",)
@@ -40,7 +40,7 @@ class Share:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Share) and other.limit == self.limit
+        return isinstance(other, Ratio) and other.limit == self.limit
 
     def __hash__(self) -> int:
         return hash(self.limit)
@@ -61,7 +61,7 @@ def default_duration(text: str) -> Any:
 
 def default_share(value: int | str) -> Any:
     """A field with this default share."""
-    return msgspec.field(default_factory=lambda: Share(value))
+    return msgspec.field(default_factory=lambda: Ratio(value))
 
 
 def decode(kind: type[T], document: Mapping[str, Any]) -> T:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from gitops_ds.settings import durations
-from gitops_ds.settings.base import SettingsGroup, Share
+from gitops_ds.settings.base import Ratio, SettingsGroup
 from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.service import SettingsFile
 
@@ -39,7 +39,7 @@ _DEFINITIONS = {
         ],
     },
 }
-_OWN_TYPES = {Duration: "duration", Share: "share"}
+_OWN_TYPES = {Duration: "duration", Ratio: "share"}
 
 
 def document() -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _complete(schema: dict[str, Any], group: type[SettingsGroup]) -> None:
             value = field.default_factory()
             if isinstance(value, Duration):
                 entry["default"] = durations.text(value)
-            elif isinstance(value, Share):
+            elif isinstance(value, Ratio):
                 entry["default"] = str(value)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.model.events.definition import Topic
-from gitops_ds.settings.base import Positive, SettingsGroup, Text, describe
+from gitops_ds.settings.base import NonEmptyText, Positive, SettingsGroup, describe
 from gitops_ds.telemetry.notifications import MessageFormat
 
 
@@ -32,7 +32,9 @@ class ForgeSettings(SettingsGroup, frozen=True):
     """The forge of a repository; unset keys follow from the repository's address."""
 
     kind: Annotated[ForgeKind, describe("Its kind.")]
-    token_file: Annotated[Text, describe("A file with a token that may set the status of commits.")]
+    token_file: Annotated[
+        NonEmptyText, describe("A file with a token that may set the status of commits.")
+    ]
     url: Annotated[
         str, describe("Its address, or that of its API. Default: that of the repository.")
     ] = ""

@@ -12,10 +12,10 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
 from gitops_ds.settings.base import (
+    NonEmptyText,
     Positive,
+    Ratio,
     SettingsGroup,
-    Share,
-    Text,
     default_duration,
     default_share,
     describe,
@@ -40,7 +40,7 @@ class LimitSettings(SettingsGroup, frozen=True):
 class SecretReference(SettingsGroup, frozen=True):
     """A Secret of the cluster with credentials, in the keys that Flux uses."""
 
-    name: Annotated[Text, describe("Its name.")]
+    name: Annotated[NonEmptyText, describe("Its name.")]
     namespace: Annotated[str, describe("Its namespace. Default: that of the service.")] = ""
 
 
@@ -53,7 +53,9 @@ class GithubAppSettings(SettingsGroup, frozen=True):
     installation_id: Annotated[str | int, describe("The id of its installation.")] = msgspec.field(
         name="installationID"
     )
-    private_key_file: Annotated[Text, describe("A file with the private key that GitHub created.")]
+    private_key_file: Annotated[
+        NonEmptyText, describe("A file with the private key that GitHub created.")
+    ]
     api_url: Annotated[str, describe("The address of the API, if not the usual one.")] = (
         msgspec.field(name="apiURL", default="")
     )
@@ -63,7 +65,7 @@ class CredentialSettings(SettingsGroup, frozen=True):
     """Credentials for Git servers; secrets are in files, or in a Secret of the cluster."""
 
     match: Annotated[
-        Text,
+        NonEmptyText,
         describe(
             "The URL prefix they are for: https://HOST/PATH or ssh://HOST/PATH. Default: this "
             "repository."
@@ -158,7 +160,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
     """A Git repository and how it is followed."""
 
     url: Annotated[
-        Text,
+        NonEmptyText,
         describe(
             "https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH; with allowLocal a path."
         ),
@@ -172,7 +174,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
     allow_local: Annotated[bool, describe("Whether url may be a local path or file://.")] = False
     interval: Annotated[Duration, describe("How often Git is polled.")] = default_duration("60s")
     jitter: Annotated[
-        Share,
+        Ratio,
         describe(
             "The variation of the interval, in seconds or per cent, which spreads the polls of "
             "many services."
@@ -186,9 +188,9 @@ class RepositorySettings(SettingsGroup, frozen=True):
             "weekday."
         ),
     ] = ""
-    timezone: Annotated[Text, describe("The time zone of the schedule, such as Europe/Berlin.")] = (
-        "UTC"
-    )
+    timezone: Annotated[
+        NonEmptyText, describe("The time zone of the schedule, such as Europe/Berlin.")
+    ] = "UTC"
     webhook: Annotated[
         RepositoryWebhookSettings, describe("Webhooks for this repository alone.")
     ] = msgspec.field(default_factory=RepositoryWebhookSettings)

@@ -9,7 +9,7 @@ import msgspec
 
 from gitops_ds.deployer.template_object import Chosen
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.settings.base import SettingsGroup, Text, describe
+from gitops_ds.settings.base import NonEmptyText, SettingsGroup, describe
 
 
 class TemplateKind(StrEnum):
@@ -26,10 +26,10 @@ class TemplateSettings(SettingsGroup, frozen=True):
     """The ConfigMaps and Secrets that hold templates."""
 
     selector: Annotated[
-        Text, describe("The labels of objects that hold templates, as for kubectl -l.")
+        NonEmptyText, describe("The labels of objects that hold templates, as for kubectl -l.")
     ] = Chosen().selector
     namespaces: Annotated[
-        tuple[Text, ...],
+        tuple[NonEmptyText, ...],
         describe('Their namespaces; "*" is every namespace. Default: that of the service.'),
     ] = ()
     kinds: Annotated[

@@ -22,7 +22,7 @@ from gitops_ds.checks.engine import repository_rules
 from gitops_ds.checks.schema import custom_rules
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
-from gitops_ds.commands.check.run import CheckInput, CheckOptions
+from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from gitops_ds.commands.check import suppress
-from gitops_ds.commands.check.run import CheckResult
+from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare

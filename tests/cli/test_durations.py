@@ -53,7 +53,7 @@ def test_the_options_that_take_a_time_are_found_by_their_words_and_by_their_type
     typed = {
         (name, str(option.name))
         for name, _, option in _options()
-        if isinstance(option.type, options.Duration)
+        if isinstance(option.type, options.DurationType)
     }
     assert typed == {(name, str(option.name)) for name, _, option in TIMES}
     assert typed >= {

@@ -16,7 +16,7 @@ import pytest
 from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.commands.check import autofix, run
-from gitops_ds.commands.check.run import CheckInput, CheckOptions, CheckResult
+from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.yaml import parser, writer

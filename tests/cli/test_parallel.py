@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.commands.check import parallel, run
-from gitops_ds.commands.check.run import CheckInput, CheckOptions, CheckResult
+from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from tests.checks.test_rule_pages import GOOD

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from gitops_ds import cli
 from gitops_ds.checks.engine import check as validation
 from gitops_ds.commands.check import run as check_run
+from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.commands.check.result_cache import ResultCache
-from gitops_ds.commands.check.run import CheckOptions, CheckResult
 from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.render import parsed_objects
@@ -40,7 +40,7 @@ SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 def judged(snapshot: Snapshot, known: CachedResults = NOTHING, namespace: str = "") -> CheckResult:
     return check_run.of(
-        check_run.CheckInput(replace(snapshot, known=known), None, {}),
+        CheckInput(replace(snapshot, known=known), None, {}),
         CheckOptions(namespace=namespace),
     )
 

@@ -21,7 +21,6 @@ from gitops_ds import errors, simulator
 from gitops_ds.commands.support_dump import collect
 from gitops_ds.commands.support_dump.collect import Dump, DumpLimits, DumpOptions
 from gitops_ds.deployer import state_store
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.deployment import DeployerState, HeldCommit, KnownDrift
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -36,6 +35,7 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.redaction.patterns import HIDDEN
 from gitops_ds.redaction.support_dump import Veil
 from tests import controlplane, gitservers

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.commands.check import diff, run
-from gitops_ds.commands.check.run import CheckOptions, CheckResult
+from gitops_ds.commands.check.model import CheckOptions, CheckResult
 from gitops_ds.errors import RevisionUnknown
 from gitops_ds.pipeline import open_repository
 from tests import gitservers

@@ -13,11 +13,11 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.model import names
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.pipeline import prepare
 from tests.deployer.test_loop import AGENT, Scene, play
 

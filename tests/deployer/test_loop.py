@@ -25,13 +25,13 @@ from gitops_ds.deployer import (
 )
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards

@@ -53,11 +53,11 @@ from gitops_ds.deployer.loop_state import (
     Moment,
     SkippedRetry,
 )
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 
 NOW = Moment(100.0, 1e9)
 A, B = CommitId("a" * 40), CommitId("b" * 40)

@@ -20,7 +20,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.pipeline import prepare
 from gitops_ds.service import git_schedule
-from gitops_ds.settings.base import Share
+from gitops_ds.settings.base import Ratio
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import NodeSpec, virtual_time
 from tests.deployer.test_loop import AGENT, History, Scene
@@ -114,7 +114,7 @@ def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> N
     async def main() -> None:
         clock, skew, ticks = asyncio.get_running_loop().time, [0.0], list[float]()
         trigger = git_schedule.trigger_of(
-            RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=Share(0))
+            RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=Ratio(0))
         )
         schedule = git_schedule.Schedule(
             trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0]

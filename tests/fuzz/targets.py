@@ -14,7 +14,7 @@ from typing import Any, Final
 from gitops_ds import errors
 from gitops_ds.cli import check_output
 from gitops_ds.commands.check import suppress
-from gitops_ds.commands.check.run import CheckResult
+from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering

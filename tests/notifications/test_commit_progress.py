@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation, Skipped
+from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
 from gitops_ds.model.deployment import DeployerState
@@ -28,6 +28,7 @@ from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles

@@ -12,11 +12,12 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
-from gitops_ds.model.change import Author, DriftPolicy, FieldChange
+from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import drift
 from tests.plan.world import World, config_map, daemonset, play
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gitops_ds import simulator
 from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import ignore_differences
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from tests import profiles

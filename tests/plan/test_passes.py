@@ -17,10 +17,10 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import reconcile, state_store
 from gitops_ds.model import names
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play

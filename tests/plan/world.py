@@ -13,12 +13,13 @@ import orjson
 
 from gitops_ds import simulator
 from gitops_ds.deployer import reconcile, state_store
-from gitops_ds.model.change import Plan, Skipped
+from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.prune import Guards

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.advice import hardcoded_secrets
-from gitops_ds.model.change import Drifted, DriftPolicy, FieldChange, Skipped
+from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Veil

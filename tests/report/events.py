@@ -16,7 +16,7 @@ from typing import Any
 
 from gitops_ds import errors, model
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Operation, Skipped
+from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.decision import (
     Action,
     CreatePod,
@@ -32,6 +32,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.source_status import Condition, SourceStatus
 from tests.daemonset.world import World, daemonset
 

@@ -10,12 +10,13 @@ import pytest
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.change import Change, Operation, Plan, Skipped
+from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod, Health, HealthState
 from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.telemetry import kube_events, log_lines
 from tests.daemonset.world import World, daemonset
 

@@ -15,9 +15,9 @@ import pytest
 
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import reconcile
-from gitops_ds.model.change import DriftPolicy
 from gitops_ds.model.events import deployer
 from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.model.skipped import DriftPolicy
 from tests import controlplane, gitservers
 from tests.plan.world import World, daemonset
 from tests.service.test_service import PROGRAM, running, until

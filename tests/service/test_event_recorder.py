@@ -10,12 +10,12 @@ from collections import Counter
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.model.change import Skipped
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, Events
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events

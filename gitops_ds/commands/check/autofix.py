@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gitops_ds.commands.check import source_edits
-from gitops_ds.commands.check.run import CheckResult
+from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.commands.check.source_edits import FileEdit
 from gitops_ds.git import atomic_write
 from gitops_ds.model.change import Operation

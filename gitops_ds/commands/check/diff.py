@@ -12,7 +12,7 @@ from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.checks.engine.change_context import ChangeSides as RuleSides
 from gitops_ds.checks.engine.change_context import ClusterStep
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.commands.check.run import (
+from gitops_ds.commands.check.model import (
     BaseDrift,
     CheckInput,
     CheckOptions,

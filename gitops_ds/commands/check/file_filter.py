@@ -13,7 +13,7 @@ from gitops_ds import errors
 from gitops_ds.pipeline.open_repository import RepositoryRef
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.run import CheckResult
+    from gitops_ds.commands.check.model import CheckResult
 
 
 def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

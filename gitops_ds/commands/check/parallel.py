@@ -23,7 +23,8 @@ from typing import NoReturn, TypeVar
 import orjson
 
 from gitops_ds.commands.check import result_cache
-from gitops_ds.commands.check.run import CheckInput, CheckOptions, of
+from gitops_ds.commands.check.model import CheckInput, CheckOptions
+from gitops_ds.commands.check.run import of
 from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.snapshot import Snapshot

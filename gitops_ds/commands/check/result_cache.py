@@ -30,7 +30,7 @@ from gitops_ds.pipeline import open_repository
 from gitops_ds.renderers import disk_cache
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.run import CheckResult
+    from gitops_ds.commands.check.model import CheckResult
 
 # below this number of files, parsing is faster than the cache
 _FEW: Final = 100

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from gitops_ds.checks.engine import rule_table, suppressions
-from gitops_ds.commands.check.run import CheckResult
+from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Finding
 from gitops_ds.render import bundle as rendering

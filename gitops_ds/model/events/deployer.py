@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gitops_ds.model.change import Change, Drifted, DriftPolicy, Plan, Skipped
+from gitops_ds.model.change import Change, Drifted, Plan
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import PRUNING
+from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"

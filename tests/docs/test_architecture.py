@@ -1,0 +1,94 @@
+"""docs/architecture.md draws the layers that import-linter holds and names nouns that exist; no
+module imports itself through others, and a class name belongs to one class.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Every module of the package, parsed, by its dotted name."""
+    files = sorted((ROOT / "gitops_ds").rglob("*.py"))
+    return {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+            file.read_text(encoding="utf-8")
+        )
+        for file in files
+    }
+
+
+def imported(name: str) -> Iterator[str]:
+    """The modules of the package that a module imports, also lazily and for types alone."""
+    for node in ast.walk(trees()[name]):
+        if isinstance(node, ast.ImportFrom) and node.module in trees():
+            for member in node.names:
+                whole = f"{node.module}.{member.name}"
+                yield whole if whole in trees() else node.module
+        elif isinstance(node, ast.Import):
+            yield from (member.name for member in node.names if member.name in trees())
+
+
+@cache
+def imports() -> Mapping[str, frozenset[str]]:
+    return {name: frozenset(imported(name)) - {name} for name in trees()}
+
+
+def on_the_way_back(name: str) -> set[str]:
+    """The modules that `name` imports, directly or not, and that import it, directly or not."""
+    seen: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for module in imports()[ahead.pop()] - seen:
+            seen.add(module)
+            ahead.append(module)
+    return seen if name in seen else set()
+
+
+def test_the_picture_shows_the_layers_that_are_enforced() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    picture = PAGE.split("## Layers")[1].split("```")[1].strip().splitlines()
+    drawn = [re.split(r"\s{2,}", line)[0].split(" │ ") for line in picture]
+    assert [set(line) for line in drawn] == [set(layer.split(" | ")) for layer in layers]
+
+
+def nouns() -> list[tuple[str, str]]:
+    rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
+    return [(noun, f"gitops_ds.{module}") for noun, module in rows]
+
+
+@pytest.mark.parametrize(("noun", "module"), nouns(), ids=lambda value: value)
+def test_each_noun_of_the_glossary_exists(noun: str, module: str) -> None:
+    assert hasattr(importlib.import_module(module), noun)
+
+
+def test_the_glossary_has_at_most_forty_nouns() -> None:
+    assert 20 <= len(nouns()) <= 40
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert {name for name in trees() if on_the_way_back(name)} == set()
+
+
+def test_a_class_name_belongs_to_one_class() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(name)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
