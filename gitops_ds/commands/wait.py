@@ -82,17 +82,33 @@ async def wait_for_rollout(
 
     await cluster.version()  # an unreachable API server is an error at once
     try:
-        async with (
-            asyncio.timeout(options.seconds),
-            watching(cluster, options.clock, report) as watched,
-        ):
-            return await watched.unless_failed(
-                _wait(cluster, state_namespace, options, (watched, report))
-            )
+        async with asyncio.timeout(options.seconds):
+            try:
+                async with watching(cluster, options.clock, report) as watched:
+                    return await watched.unless_failed(
+                        _wait(cluster, state_namespace, options, (watched, report))
+                    )
+            except errors.Forbidden:
+                if options.commit:
+                    raise
+                return await _wait_by_status(cluster, state_namespace, options, report)
     except TimeoutError:
         raise errors.TimedOut(
             f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
         ) from None
+
+
+async def _wait_by_status(
+    cluster: Cluster, state_namespace: str, options: WaitOptions, report: Callable[[str], None]
+) -> Agent:
+    """The agent at the end of its rollout, for an account that may not list nodes: by the status of
+    the DaemonSet alone, as `kubectl rollout status` waits. Raises Forbidden without another right.
+    """
+    found = await agents.look(cluster, state_namespace, options.clock(), report)
+    key = agents.find(found, options.name, options.namespace).key
+    await wait_for_rollouts(cluster, [key], math.inf, report)
+    found = await agents.look(cluster, state_namespace, options.clock())
+    return agents.find(found, options.name, options.namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +326,8 @@ async def wait_for_rollouts(
     """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried
     are reported.
 
-    Raises TimedOut with what is missing, and ClusterError for an error that does not pass.
+    `seconds` is the time limit; infinity is none. Raises TimedOut with what is missing, and
+    ClusterError for an error that does not pass.
     """
     pending = _PendingRollouts(keys, report)
     for key in keys:
@@ -331,7 +348,7 @@ async def wait_for_rollouts(
         for namespace in namespaces
     ]
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
             await pending.done
     except TimeoutError:
         raise errors.TimedOut(

@@ -202,6 +202,8 @@ class Reconciler:
     async def reconcile(self) -> None:
         """One reconciliation. An error is an outcome: it decides when the next one runs."""
         began, steering = asyncio.get_running_loop().time(), Steering()
+        # Before the requests are read: one that arrives later causes another reconciliation.
+        generation = self._schedule.state.generation
         self._outcome = Outcome()
         try:
             with spans.span("pass", owner=self.target.owner):
@@ -210,7 +212,7 @@ class Reconciler:
                 steering = await self._requests.look()
                 pushed = steering.pushed
                 self._schedule.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
-                await self._reconcile_tip(steering)
+                await self._reconcile_tip(steering, generation)
                 self._update_status(steering)
                 await self._answer(steering)
         except errors.NotLeading:
@@ -245,7 +247,7 @@ class Reconciler:
             self._schedule.feed(loop_inputs.TipReceived(answer.tip))
         return answer
 
-    async def _reconcile_tip(self, steering: Steering) -> None:
+    async def _reconcile_tip(self, steering: Steering, generation: int) -> None:
         """Keeps the tip applied as far as Git shows it. Raises the error of Git, or the one that
         only a person can fix, after the cluster is in sync with the last good commit.
         """
@@ -253,15 +255,15 @@ class Reconciler:
         if answer.current:
             self.status = replace(self.status, looked=self._clock())
         self._reports.steered(steering)
-        blocked = await self._keep_applied(answer, steering)
+        blocked = await self._keep_applied(answer, steering, generation)
         if error := answer.error or blocked:
             raise error
 
     async def _keep_applied(
-        self, answer: TipAnswer, steering: Steering
+        self, answer: TipAnswer, steering: Steering, generation: int
     ) -> errors.SourceError | None:
         """Applies the tip or the last good commit. The error that only a person can fix, if any."""
-        generation, selected = self._schedule.state.generation, self.selected
+        selected = self.selected
         tip = answer.tip or CommitId("")
         is_unknown = not answer.current and (selected is None or selected.kept)  # the tip
         is_open = selected is not None and selected.may_change(answered=answer.current)

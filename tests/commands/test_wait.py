@@ -248,6 +248,25 @@ def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset
     play(scene)
 
 
+def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+            awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
+            waiting = asyncio.create_task(
+                wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+            )
+            await asyncio.sleep(5)
+            assert not waiting.done()
+            there.begin()
+            agent = await waiting
+            assert agent.health.state is HealthState.HEALTHY
+            assert agent.counts.available == 3
+            assert any("nodes" in message for message in messages)
+
+    play(scene)
+
+
 def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
     async def scene() -> None:
         async with stand(3) as there:

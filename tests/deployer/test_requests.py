@@ -148,6 +148,25 @@ def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
     play(script)
 
 
+def test_a_request_that_arrives_while_git_is_read_is_handled_by_the_next_reconciliation() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await annotate(scene, suspend="true")
+        scene.history.push(AGENT.format(tag="2"))
+        await scene.settle()
+        scene.history.seconds = 3.0
+        await edit(scene, "9")
+        await asyncio.sleep(10)
+        scene.loop.request()
+        await edit(scene, "8")
+        await asyncio.sleep(1)  # the requests are read, Git has not answered yet
+        await annotate(scene, suspend=None)
+        await asyncio.sleep(30)
+        assert await scene.image() == "2"
+
+    play(script)
+
+
 def test_a_deployer_that_starts_suspended_writes_nothing() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
