@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 FAST = {"ci": False, "fast": True}[os.environ.get("TEST_PROFILE", "ci")]
 DEFAULT_EXAMPLES = 100  # Hypothesis' own
@@ -31,6 +31,13 @@ def sample(rows: Sequence[str]) -> frozenset[str]:
 
 
 def load() -> None:
-    """Makes the profile that of properties without settings of their own."""
-    settings.register_profile("chosen", max_examples=examples(DEFAULT_EXAMPLES))
+    """Makes the profile that of properties without settings of their own. Nothing depends on how
+    fast the machine is.
+    """
+    settings.register_profile(
+        "chosen",
+        max_examples=examples(DEFAULT_EXAMPLES),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("chosen")

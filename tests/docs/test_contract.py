@@ -94,7 +94,12 @@ def test_every_option_has_its_variable(name: str) -> None:
 
 
 def test_every_variable_that_is_named_is_read() -> None:
-    of_options = {str(p.envvar) for _, command in commands() for p in command.params}
+    of_options = {
+        name
+        for _, command in commands()
+        for option in command.params
+        for name in ([option.envvar] if isinstance(option.envvar, str) else option.envvar or ())
+    }
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "gitops_ds").rglob("*.py"))
     for page in pages.PAGES:
         for name in set(re.findall(r"GITOPS_DS_[A-Z_]*[A-Z]", page.read_text("utf-8"))):

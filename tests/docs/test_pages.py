@@ -169,7 +169,8 @@ def test_every_path_of_the_project_that_is_named_in_contributing_is_there() -> N
         text,
     )
     assert len(named) > 15
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    existing = [path for path in named if "NAME" not in path]  # a placeholder of a checklist
+    assert [path for path in existing if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize(

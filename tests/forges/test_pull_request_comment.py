@@ -75,7 +75,7 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
     on = GitHub()
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert told.refused == ()
-    assert told.told == (
+    assert told.messages == (
         "comment created on acme/agents#7",
         f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
     )
@@ -94,7 +94,7 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
 def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitLab()
     told = done(on, CommentOptions(written(tmp_path)), on_gitlab())
-    assert told.told == (
+    assert told.messages == (
         "comment created on 42!7",
         f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
     )
@@ -105,7 +105,7 @@ def test_the_token_of_a_job_of_gitlab_is_told_what_it_lacks(tmp_path: Path) -> N
     environ = on_gitlab(CI_JOB_TOKEN="good-token")
     del environ["GITLAB_TOKEN"]
     told = done(GitLab(), CommentOptions(written(tmp_path)), environ)
-    assert told.told == ()
+    assert told.messages == ()
     assert "CI_JOB_TOKEN" in str(told.refused[0])
 
 
@@ -113,10 +113,10 @@ def test_the_status_is_set_though_the_comment_was_refused_and_the_other_way(tmp_
     on = GitHub()
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "status"}))
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert (len(told.told), len(told.refused), len(on.statuses)) == (1, 1, 1)
+    assert (len(told.messages), len(told.refused), len(on.statuses)) == (1, 1, 1)
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "comment"}))
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert (len(told.told), len(told.refused), len(on.comments)) == (1, 1, 1)
+    assert (len(told.messages), len(told.refused), len(on.comments)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_pull_request_that_moved_on_keeps_its_comment(tmp_path: Path) -> None:
     on.head = OTHER
     theirs = on.add(on.users["good-token"], f"{markdown.marker('check')}\nnewer")
     told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert f"moved on to {OTHER[:12]}" in told.told[0]
+    assert f"moved on to {OTHER[:12]}" in told.messages[0]
     assert theirs.body.endswith("newer")
     assert [one["sha"] for one in on.statuses] == [HEAD]
 
@@ -145,14 +145,14 @@ def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -
         CommentOptions(written(tmp_path)),
         on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
     )
-    assert told.told[0] == "comment created on acme/agents#7"
+    assert told.messages[0] == "comment created on acme/agents#7"
     on.head = OTHER
     told = done(
         on,
         CommentOptions(written(tmp_path)),
         on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
     )
-    assert "no pull request is at this commit" in told.told[0]
+    assert "no pull request is at this commit" in told.messages[0]
 
 
 def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_kn
             )
 
     told = asyncio.run(inner())
-    assert "moved on" in told.told[0]
-    assert "--sha names it" in told.told[1]
+    assert "moved on" in told.messages[0]
+    assert "--sha names it" in told.messages[1]
     assert on.comments == on.statuses == []
 
 
@@ -284,7 +284,7 @@ def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     on = GitHub()
     done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
     told = done(on, CommentOptions(written(tmp_path, found="no findings")), on_github(tmp_path))
-    assert "a later run" in told.told[0]
+    assert "a later run" in told.messages[0]
     assert FOUND in on.comments[0].body
 
 

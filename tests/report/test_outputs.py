@@ -260,9 +260,9 @@ def test_a_report_is_not_written_through_a_link_of_the_repository(
     (fleet / "new.json").symlink_to(program.with_name("new"))
     (fleet / "folder").symlink_to(program.parent)
     for name, said in (
-        ("report.json", "is a link"),
-        ("new.json", "is a link"),
-        ("folder/program", "lies behind the link"),
+        ("report.json", "is a symlink"),
+        ("new.json", "is a symlink"),
+        ("folder/program", "is behind the symlink"),
     ):
         done = check(fleet, "-o", f"json={fleet / name}")
         assert isinstance(done.exception, errors.Refused)
@@ -275,7 +275,7 @@ def test_links_below_the_current_directory_are_refused_without_git(tmp_path: Pat
     (tmp_path / "link").symlink_to("/dev/null")
     words = [Path(sys.executable).with_name("gitops-ds"), "check", ".", "-o", "json=link"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "is a link" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "is a symlink" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_report_takes_the_place_of_an_older_one_and_keeps_its_mode(

@@ -415,13 +415,13 @@ async def watches_are_cut_and_history_is_gone(world: World) -> None:
 
 
 async def a_watch_dies_of_an_internal_error(world: World) -> None:
-    """Once, of the deployer's DaemonSets; then a change by hand has to be seen."""
-    done = False
+    """Once each watch of ConfigMaps; then a change by hand has to be seen."""
+    failed = set[str]()
 
     def fails(request: SimulatedRequest) -> RequestFault | None:
-        nonlocal done
-        if not done and request.verb == "watch" and request.resource == CONFIG_MAP:
-            done = True
+        is_watch = request.verb == "watch" and request.resource == CONFIG_MAP
+        if is_watch and request.namespace not in failed:
+            failed.add(request.namespace)
             raise RuntimeError("can't start new thread")
         return None
 
