@@ -106,7 +106,7 @@ async def _wait_by_status(
     """
     found = await agents.look(cluster, state_namespace, options.clock(), report)
     key = agents.find(found, options.name, options.namespace).key
-    await wait_for_rollouts(cluster, [key], math.inf, report)
+    await wait_for_rollouts(cluster, [key], None, report)
     found = await agents.look(cluster, state_namespace, options.clock())
     return agents.find(found, options.name, options.namespace)
 
@@ -321,12 +321,12 @@ async def _rolled_out(
 
 
 async def wait_for_rollouts(
-    cluster: Cluster, keys: Sequence[Key], seconds: float, report: Callable[[str], None]
+    cluster: Cluster, keys: Sequence[Key], seconds: float | None, report: Callable[[str], None]
 ) -> None:
     """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried
     are reported.
 
-    `seconds` is the time limit; infinity is none. Raises TimedOut with what is missing, and
+    `seconds` is the time limit; None is without one. Raises TimedOut with what is missing, and
     ClusterError for an error that does not pass.
     """
     pending = _PendingRollouts(keys, report)
@@ -348,7 +348,7 @@ async def wait_for_rollouts(
         for namespace in namespaces
     ]
     try:
-        async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+        async with asyncio.timeout(seconds):
             await pending.done
     except TimeoutError:
         raise errors.TimedOut(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from datetime import UTC, datetime
@@ -42,7 +43,7 @@ class _Selector:
         return getattr(self._real, name)
 
 
-class _SteppedLoop(asyncio.SelectorEventLoop):
+class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
     """An event loop from 0 whose clock advances while it waits, and neither while it works nor
     while a thread of its executor does: a slow machine takes longer and sees the same.
     """
@@ -60,8 +61,9 @@ class _SteppedLoop(asyncio.SelectorEventLoop):
             return real.select(None)
         return self._step(real, timeout)
 
+    @abstractmethod
     def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
-        raise NotImplementedError
+        """What is ready, after waiting until `timeout` seconds of the loop have passed."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any

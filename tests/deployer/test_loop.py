@@ -66,7 +66,6 @@ class History:
     commits: list[str] = field(default_factory=list)
     at: int = -1
     unreachable: bool = False
-    seconds: float = 0.0  # until it answers
     files_away: bool = False
     answers: asyncio.Event | None = None  # the server hangs until it is set
     looks: int = 0
@@ -82,7 +81,6 @@ class History:
 
     async def tip(self) -> CommitId:
         self.looks += 1
-        await asyncio.sleep(self.seconds)
         self.meanwhile()
         if self.answers is not None:
             await self.answers.wait()

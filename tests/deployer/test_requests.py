@@ -154,13 +154,15 @@ def test_a_request_that_arrives_while_git_is_read_is_handled_by_the_next_reconci
         await annotate(scene, suspend="true")
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
-        scene.history.seconds = 3.0
         await edit(scene, "9")
         await asyncio.sleep(10)
+        scene.history.answers = asyncio.Event()
         scene.loop.request()
         await edit(scene, "8")
         await asyncio.sleep(1)  # the requests are read, Git has not answered yet
         await annotate(scene, suspend=None)
+        await asyncio.sleep(1)
+        scene.history.answers.set()
         await asyncio.sleep(30)
         assert await scene.image() == "2"
 
