@@ -175,9 +175,9 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
         (
             "helm: {chart: ../../../chart}\n",
             "agents/a/source.yaml:1:15",
-            "outside of the repository",
+            "must be inside the repository",
         ),
-        ("helm: {chart: /etc}\n", "agents/a/source.yaml:1:15", "outside of the repository"),
+        ("helm: {chart: /etc}\n", "agents/a/source.yaml:1:15", "must be inside the repository"),
         (
             "helm: {chart: nope}\n",
             "agents/a/source.yaml:1:15",
@@ -188,12 +188,12 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
         (
             "helm: {chart: chart, valuesFiles: [/etc/passwd]}\n",
             "agents/a/source.yaml:1:36",
-            "outside of the repository",
+            "must be inside the repository",
         ),
         (
             "helm: {chart: chart, valuesFiles: [../../../x]}\n",
             "agents/a/source.yaml:1:36",
-            "outside of the repository",
+            "must be inside the repository",
         ),
         (
             "helm: {chart: chart, valuesFiles: ['https://example.org/x']}\n",
@@ -208,12 +208,12 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
         (
             "helm: {chart: file:///etc, version: 1.0.0}\n",
             "agents/a/source.yaml:1:15",
-            "from the repository",
+            "a path of the repository, oci://",
         ),
         (
             "helm: {chart: a, repo: 'https://example.org', version: ^1.0.0}\n",
             "agents/a/source.yaml:1:56",
-            "which version",
+            "set an exact version",
         ),
         (
             "helm: {chart: a, repo: 'https://u:p@example.org', version: 1.0.0}\n",
@@ -225,7 +225,7 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
             "agents/a/source.yaml:1:24",
             "https://",
         ),
-        ("helm: {chart: 'oci://example.org/a'}\n", "agents/a/source.yaml:1:1", "which version"),
+        ("helm: {chart: 'oci://example.org/a'}\n", "agents/a/source.yaml:1:1", "set an exact version"),
         (
             "helm: {chart: 'oci://example.org/a', version: 1.0.0}\n",
             "agents/a/source.yaml:1:15",

@@ -212,7 +212,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
         if not has_cache:
             shutil.rmtree(tmp_path / "cache")
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
-            until(lambda: "tried again" in log.read_text(), log.read_text)
+            until(lambda: "next attempt in" in log.read_text(), log.read_text)
             api_server.kubectl("-n", space, "delete", "daemonset", "agent")
             if has_cache:
                 until(lambda: runs(api_server, space) == image(1), log.read_text)

@@ -60,10 +60,10 @@ def test_a_server_that_is_away_is_told_once_and_the_service_ends_when_asked(
 ) -> None:
     url = f"https://localhost:{controlplane.free_port()}/none"
     with running(tmp_path, api_server, "-C", url, "--interval", "1s") as (process, log):
-        until(lambda: "tried again" in log.read_text(), log.read_text)
+        until(lambda: "next attempt in" in log.read_text(), log.read_text)
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
-        assert log.read_text().count("tried again") == 1
+        assert log.read_text().count("next attempt in") == 1
 
 
 def test_wrong_credentials_end_the_start(

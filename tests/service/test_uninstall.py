@@ -82,7 +82,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
         of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
         left = program(plane, state, "uninstall", "--yes")
         assert left.stdout.startswith("0 objects handed back")
-        assert f"DaemonSet {space}/agent is left" in left.stderr
+        assert f"DaemonSet {space}/agent is kept" in left.stderr
         assert " ".join(of) in left.stderr
     done = program(plane, state, "uninstall", "--yes", *of)
     assert done.returncode == 0, done.stderr

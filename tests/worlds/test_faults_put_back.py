@@ -92,6 +92,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
             "            return TipAnswer(known, received=True, error=error)",
             "            raise error",
         ),
+        "gitops_ds.deployer.reconciler": ("if known is not None and (not is_due):", "if False:"),
     },
     "drift that comes back is corrected at once, for ever": {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
