@@ -71,7 +71,7 @@ async def _drift(args: DriftArgs) -> int:
     target = apply.ApplyTarget(args.cluster, args.namespace, args.connection())
     drifts = await drift_commit.look(repository, target)
     if args.name:
-        name = agents.named(args.name)
+        name = agents.name_of(args.name)
         drifts = {
             key: drifted
             for key, drifted in drifts.items()

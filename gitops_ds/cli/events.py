@@ -47,7 +47,7 @@ async def _events(args: EventsArgs) -> int:
     found = [
         one
         for one in found
-        if (not args.name or one.key.name == agents.named(args.name))
+        if (not args.name or one.key.name == agents.name_of(args.name))
         and args.namespace in ("", one.key.namespace)
         and (one.warning or not args.warnings)
     ]

@@ -44,7 +44,9 @@ async def _get(args: GetArgs) -> int:
     connection = args.connection()
     now = time.time()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.look(cluster, connection.state_namespace, now, options.say)
+        agents = await fleet_agents.list_agents(
+            cluster, connection.state_namespace, now, options.say
+        )
     agents = tuple(agent for agent in agents if args.namespace in ("", agent.key.namespace))
     if args.output in ("json", "yaml"):
         document = {
@@ -105,10 +107,10 @@ async def _status(args: StatusArgs) -> int:
                 cluster, connection.state_namespace, which, _Printer(nodes=args.nodes).show
             )
             return 0
-        agents = await fleet_agents.look(
+        agents = await fleet_agents.list_agents(
             cluster, connection.state_namespace, time.time(), options.say
         )
-    agent = fleet_agents.find(agents, args.name, args.namespace)
+    agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     if args.output == "text":
         _Printer(nodes=args.nodes).show(agent)
         return 0

@@ -55,8 +55,8 @@ async def _history(args: HistoryArgs) -> int:
 
     connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
-    agent = fleet_agents.find(agents, args.name, args.namespace)
+        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+    agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     if args.number is not None:
         template = objects.value(commands_history.revision_of(agent, args.number).template)
         options.show_json(template) if args.output == "json" else options.show_yaml(template)

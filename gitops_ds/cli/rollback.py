@@ -56,8 +56,8 @@ async def _rollback(args: RollbackArgs) -> int:
 
     connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
-    agent = fleet_agents.find(agents, args.name, args.namespace)
+        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+    agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
     named = args.repository_ref()
     request = commands_rollback.RollbackOptions(

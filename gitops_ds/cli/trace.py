@@ -50,7 +50,7 @@ async def _trace(args: TraceArgs) -> int:
     kind, name = commands_trace.parse_target(args.what)
     connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.look(cluster, connection.state_namespace, time.time())
+        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
     items = await _items(commands_trace.found(agents, kind, name, args.namespace), args)
     if args.output != "text":
         document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}

@@ -68,7 +68,7 @@ async def restart(
 
 
 def _find(snapshot: Snapshot, options: RestartOptions) -> Manifest:
-    name = agents.named(options.name)
+    name = agents.name_of(options.name)
     manifests = rendering.render(
         snapshot, cluster=options.cluster, namespace=options.namespace
     ).manifests

@@ -54,7 +54,7 @@ def found(
     """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":
-        agent = fleet_agents.find(tuple(agents), f"ds/{name}", namespace)
+        agent = fleet_agents.find_agent(tuple(agents), f"ds/{name}", namespace)
         return [(agent, entry) for entry in fleet_agents.nodes(agent)]
     entries = [
         (agent, entry)

@@ -104,18 +104,18 @@ async def _wait_by_status(
     """The agent at the end of its rollout, for an account that may not list nodes: by the status of
     the DaemonSet alone, as `kubectl rollout status` waits. Raises Forbidden without another right.
     """
-    found = await agents.look(cluster, state_namespace, options.clock(), report)
-    key = agents.find(found, options.name, options.namespace).key
+    found = await agents.list_agents(cluster, state_namespace, options.clock(), report)
+    key = agents.find_agent(found, options.name, options.namespace).key
     await wait_for_rollouts(cluster, [key], None, report)
-    found = await agents.look(cluster, state_namespace, options.clock())
-    return agents.find(found, options.name, options.namespace)
+    found = await agents.list_agents(cluster, state_namespace, options.clock())
+    return agents.find_agent(found, options.name, options.namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedAgents:
     """The status of all agents, kept current by watches; `failure` gets the error that ends them."""
 
-    standings: StatusTracker
+    tracker: StatusTracker
     controller: Controller
     failure: asyncio.Future[None]
 
@@ -152,12 +152,12 @@ async def watching(
             failure.set_exception(error)
 
     controller = Controller(cluster, Powers.PACE, receive, clock=clock, chance=random.random)
-    standings = StatusTracker(controller, dict, clock)
-    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(standings.run())]
+    tracker = StatusTracker(controller, dict, clock)
+    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(tracker.run())]
     for task in tasks:
         task.add_done_callback(finished)
     try:
-        yield WatchedAgents(standings, controller, failure)
+        yield WatchedAgents(tracker, controller, failure)
     finally:
         for task in tasks:
             task.cancel()
@@ -167,9 +167,9 @@ async def watching(
 
 async def synced(watched: WatchedAgents) -> None:
     """Returns when the status of every agent is known."""
-    changes = watched.standings.changed()
+    changes = watched.tracker.changed()
     await watched.controller.synced.wait()
-    while len(watched.standings.agents()) < sum(
+    while len(watched.tracker.agents()) < sum(
         key.name != competing_controller.PROBE for key in watched.controller.keys
     ):
         await anext(changes)
@@ -201,14 +201,14 @@ async def _follow(
 ) -> None:
     watched, show = watch
     loop, read_at, known = asyncio.get_running_loop(), -math.inf, None
-    changes = watched.standings.changed()
+    changes = watched.tracker.changed()
     await synced(watched)
     while True:
-        agent = agents.find(watched.standings.agents(), options.name, options.namespace)
+        agent = agents.find_agent(watched.tracker.agents(), options.name, options.namespace)
         if known is None or loop.time() - read_at >= STATE_SECONDS:
             with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
                 known, read_at = (
-                    await agents.described(cluster, state_namespace, agent),
+                    await agents.with_state(cluster, state_namespace, agent),
                     loop.time(),
                 )
         show(replace(agent, state=known.state, source=known.source) if known else agent)
@@ -226,15 +226,16 @@ async def _wait(
     watch: tuple[WatchedAgents, Callable[[str], None]],
 ) -> Agent:
     watched, report = watch
-    standings, generation, includes = watched.standings, 0, _Includes(options.includes)
+    tracker, generation, includes = watched.tracker, 0, _Includes(options.includes)
     await synced(watched)
     while options.commit:
         try:
-            missing = await _missing(cluster, state_namespace, (options, includes), standings)
+            missing = await _missing(cluster, state_namespace, (options, includes), tracker)
             if not missing:
                 # the watch may still have the object as it was before the commit
                 generation = await _generation(
-                    cluster, agents.find(standings.agents(), options.name, options.namespace).key
+                    cluster,
+                    agents.find_agent(tracker.agents(), options.name, options.namespace).key,
                 )
                 break
             report(missing)
@@ -243,7 +244,7 @@ async def _wait(
                 raise
             report(f"{error}; retrying")
         await asyncio.sleep(POLL_SECONDS)
-    return await _rolled_out(standings, options, report, generation)
+    return await _rolled_out(tracker, options, report, generation)
 
 
 async def _generation(cluster: Cluster, key: Key) -> int:
@@ -273,14 +274,14 @@ async def _missing(
     cluster: Cluster,
     state_namespace: str,
     wanted: tuple[WaitOptions, _Includes],
-    standings: StatusTracker,
+    tracker: StatusTracker,
 ) -> str:
     """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
     applied.
     """
     options, includes = wanted
     try:
-        agent = agents.find(standings.agents(), options.name, options.namespace)
+        agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
     except errors.NoMatch as error:
         return str(error)
     owner, carries = (
@@ -300,12 +301,12 @@ async def _missing(
 
 
 async def _rolled_out(
-    standings: StatusTracker, options: WaitOptions, report: Callable[[str], None], generation: int
+    tracker: StatusTracker, options: WaitOptions, report: Callable[[str], None], generation: int
 ) -> Agent:
     """The agent when `generation` of its DaemonSet, or a later one, is rolled out."""
-    changes = standings.changed()
+    changes = tracker.changed()
     while True:
-        agent = agents.find(standings.agents(), options.name, options.namespace)
+        agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
         if agent.seen.daemonset.generation < generation:
             await anext(changes)
             continue

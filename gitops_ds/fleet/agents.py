@@ -83,7 +83,7 @@ class Agent:
         return Counter(pod.hash for pod in self.seen.pods if pod.node and not pod.terminating)
 
 
-async def look(
+async def list_agents(
     cluster: Cluster, state_namespace: str, now: float, say: Callable[[str], None] = lambda _: None
 ) -> tuple[Agent, ...]:
     """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises
@@ -175,7 +175,7 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
         return DeployerState()
 
 
-async def described(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
+async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
     """The agent with what its owner remembers and the status of its repository. Raises
     ClusterError.
     """
@@ -201,7 +201,7 @@ def missing(
     return Agent(Observation(now, nothing, ()), health.judge(None), known, source)
 
 
-def named(text: str) -> str:
+def name_of(text: str) -> str:
     """The name in `ds/NAME`, or the text itself."""
     return (
         text.partition("/")[2]
@@ -210,9 +210,9 @@ def named(text: str) -> str:
     )
 
 
-def find(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
+def find_agent(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     """The agent that `ds/NAME` or `NAME` means. Raises UsageError when there is none, or several."""
-    short = named(name)
+    short = name_of(name)
     found = [
         agent
         for agent in agents

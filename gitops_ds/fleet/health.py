@@ -72,7 +72,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     waits = _waits(seen, tally)
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     due = course.at + scope.deadline
-    state, message = _sum_up(_Sum(spread, blames, tally, seen.now >= due, scope.deadline))
+    state, message = _summarize(_Summary(spread, blames, tally, seen.now >= due, scope.deadline))
     again = [
         time
         for time in (blames.again, due if waits else None)
@@ -82,7 +82,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _Summary:
     """What a state is made of; `late`: nothing moved for the whole deadline."""
 
     spread: NodePodLayout
@@ -116,7 +116,7 @@ class _Sum:
         return f"{len(found)} of {self.blames.eligible} nodes ({'; '.join(parts)})"
 
 
-def _sum_up(told: _Sum) -> tuple[HealthState, str]:
+def _summarize(told: _Summary) -> tuple[HealthState, str]:
     daemonset = told.spread.seen.daemonset
     if daemonset.suspended:
         failing = told.of(Blame.TEMPLATE)
@@ -138,16 +138,16 @@ def _sum_up(told: _Sum) -> tuple[HealthState, str]:
         more = f": {_why(refused)}" if refused else ""
         return HealthState.DEGRADED, f"not well on {told.listed([*ill, *refused])}{more}"
     if told.late and coming:
-        return _stands_still(told, coming)
+        return _no_progress(told, coming)
     if coming:
         return (
             HealthState.PROGRESSING,
             f"{told.blames.eligible - len(told.blames.nodes)} of {told.blames.eligible} nodes done",
         )
-    return HealthState.HEALTHY, _well(told)
+    return HealthState.HEALTHY, _healthy(told)
 
 
-def _stands_still(told: _Sum, coming: Sequence[NodeHealth]) -> tuple[HealthState, str]:
+def _no_progress(told: _Summary, coming: Sequence[NodeHealth]) -> tuple[HealthState, str]:
     """A pod that doesn't end is its node's trouble: the template has no say in it."""
     stuck = [node for node in coming if node.reason != OUTDATED]
     if stuck and all(node.reason == "Terminating" for node in stuck):
@@ -155,7 +155,7 @@ def _stands_still(told: _Sum, coming: Sequence[NodeHealth]) -> tuple[HealthState
     return HealthState.FAILED, f"no progress for {told.deadline:.0f} s: {told.listed(coming)}"
 
 
-def _well(told: _Sum) -> str:
+def _healthy(told: _Summary) -> str:
     if not told.blames.eligible:
         return "0 nodes: none fits its selector, affinity and tolerations"
     joining = [node for node in told.blames.nodes if node.reason == JOINING]

@@ -55,7 +55,7 @@ class Lost:
         return replace(self, losses=losses, told=frozenset(losses))
 
 
-def look(lost: Lost, before: Observation, after: Observation, refused: str) -> Lost:
+def update(lost: Lost, before: Observation, after: Observation, refused: str) -> Lost:
     """What is lost after another look; `refused` is why pods are refused just now."""
     if before.daemonset.uid != after.daemonset.uid or after.daemonset.deleting:
         return Lost()

@@ -18,14 +18,14 @@ EVERY = 20.0  # seconds between two looks; who waits for a shorter time is on th
 _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 
 
-class Complaints:
-    """Tells `standings` what it finds. `clock` gives seconds since 1970."""
+class PodCreateFailureWatcher:
+    """Tells `tracker` what it finds. `clock` gives seconds since 1970."""
 
     def __init__(
-        self, cluster: Cluster, standings: StatusTracker, clock: Callable[[], float]
+        self, cluster: Cluster, tracker: StatusTracker, clock: Callable[[], float]
     ) -> None:
         """Nothing is asked for yet."""
-        self._cluster, self._standings, self._clock = cluster, standings, clock
+        self._cluster, self._tracker, self._clock = cluster, tracker, clock
 
     async def run(self) -> None:
         """Looks until it is cancelled, or may not."""
@@ -34,7 +34,7 @@ class Complaints:
             await asyncio.sleep(EVERY)
             waiting = {
                 agent.key: agent
-                for agent in self._standings.agents()
+                for agent in self._tracker.agents()
                 if failed_create_events.waits(agent.health)
             }
             # At once twice: a pod that only comes is no question.
@@ -49,9 +49,9 @@ class Complaints:
                 except errors.ClusterError:
                     continue
                 for agent in still:
-                    self._standings.refuse(agent.key, told.get(agent.seen.daemonset.uid, ""))
+                    self._tracker.refuse(agent.key, told.get(agent.seen.daemonset.uid, ""))
             for key in waited - waiting.keys():
-                self._standings.refuse(key, "")
+                self._tracker.refuse(key, "")
             waited = frozenset(waiting)
 
     async def _may(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.pod_create_failures import Complaints
+from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
 from gitops_ds.model.cluster import Cluster
@@ -49,7 +49,7 @@ class ReporterInput:
     ages: Callable[[], Mapping[str, float]] = dict
 
 
-class Observing:
+class StatusReporter:
     """The part. `emit` is told what becomes of agents while we act."""
 
     unready = ""
@@ -62,7 +62,7 @@ class Observing:
         self._emit, self._leading = emit, asyncio.Event()
         self._leading.set()
         self._stopping = asyncio.Event()
-        self.standings = StatusTracker(
+        self.tracker = StatusTracker(
             controller,
             known.states,
             time.time,
@@ -71,15 +71,15 @@ class Observing:
             sources=known.sources,
         )
         self._complaints = (
-            Complaints(home.cluster, self.standings, time.time) if home.beside else None
+            PodCreateFailureWatcher(home.cluster, self.tracker, time.time) if home.beside else None
         )
         self._statuses = StatusWriter(
-            home.cluster, home.namespace, self.standings, known.states, time.time
+            home.cluster, home.namespace, self.tracker, known.states, time.time
         )
 
     def handle(self, told: Event) -> None:
         """What the other parts tell."""
-        self.standings.handle(told)
+        self.tracker.handle(told)
 
     def _tell(self, told: Event) -> None:
         if self._leading.is_set():
@@ -101,7 +101,7 @@ class Observing:
         """Runs until `stop`."""
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self.standings.run()),
+                group.create_task(self.tracker.run()),
                 group.create_task(self._write()),
                 group.create_task(self._age()),
             ]
@@ -114,7 +114,7 @@ class Observing:
     async def _age(self) -> None:
         while True:
             await asyncio.sleep(AGED)
-            self.standings.age(self._ages())
+            self.tracker.age(self._ages())
 
     async def _write(self) -> None:
         while True:
@@ -124,13 +124,13 @@ class Observing:
     def lines(self) -> Iterable[AgentStatus]:
         """What metrics say of each agent that somebody of ours owns."""
         return (
-            line(agent, self.standings)
-            for agent in self.standings.agents()
+            status_line(agent, self.tracker)
+            for agent in self.tracker.agents()
             if agents.owner(agent.seen)
         )
 
 
-def line(agent: Agent, standings: StatusTracker) -> AgentStatus:
+def status_line(agent: Agent, tracker: StatusTracker) -> AgentStatus:
     """One of them."""
     daemonset = agent.seen.daemonset
     return AgentStatus(
@@ -142,5 +142,5 @@ def line(agent: Agent, standings: StatusTracker) -> AgentStatus:
         suspended=daemonset.suspended,
         commit=agents.commit_of(agent),
         tally=agent.health.tally,
-        losses=standings.losses(agent.key),
+        losses=tracker.losses(agent.key),
     )

@@ -35,7 +35,7 @@ _LONGEST = 253  # characters of a name
 
 
 class StatusWriter:
-    """Keeps the objects of all owners in `states` as `standings` are. `clock` gives seconds since
+    """Keeps the objects of all owners in `states` as `tracker` are. `clock` gives seconds since
     1970.
     """
 
@@ -43,11 +43,11 @@ class StatusWriter:
         self,
         cluster: Cluster,
         namespace: str,
-        standings: StatusTracker,
+        tracker: StatusTracker,
         states: Callable[[], Mapping[str, DeployerState]],
         clock: Callable[[], float],
     ) -> None:
-        self._cluster, self._namespace, self._standings = cluster, namespace, standings
+        self._cluster, self._namespace, self._tracker = cluster, namespace, tracker
         self._states, self._clock = states, clock
         self._kind: Resource | None = None
         self._known: dict[str, Body] = {}
@@ -59,8 +59,8 @@ class StatusWriter:
         written now is written later.
         """
         self._known, self._owners = {}, set()  # another may have written since
-        changes, loop = self._standings.changed(), asyncio.get_running_loop()
-        pending = {agent.key for agent in self._standings.agents()}
+        changes, loop = self._tracker.changed(), asyncio.get_running_loop()
+        pending = {agent.key for agent in self._tracker.agents()}
         while True:
             wait = min((self._next.get(key, 0.0) for key in pending), default=loop.time() + OWNERS)
             with contextlib.suppress(TimeoutError):
@@ -94,7 +94,7 @@ class StatusWriter:
             )
         there = {
             self._name(agent.key): agent.key
-            for agent in self._standings.agents()
+            for agent in self._tracker.agents()
             if self._owner(agent)
         }
         for resource in {CONFIG_MAP, self._kind}:
@@ -112,7 +112,7 @@ class StatusWriter:
 
     async def _put(self, key: Key) -> bool:
         """Makes one object as it shall be; whether anything was written."""
-        agent, name = self._standings.agent(key), self._name(key)
+        agent, name = self._tracker.agent(key), self._name(key)
         owner = self._owner(agent) if agent is not None else ""
         if self._kind is None or owner not in self._owners:
             if name in self._known and self._kind is not None:
@@ -121,7 +121,7 @@ class StatusWriter:
             return False
         assert agent is not None
         before = self._known.get(name)
-        status = told(agent, _status(before), self._clock())
+        status = status_of(agent, _status(before), self._clock())
         if before is not None and status == _status(before):
             return False
         if self._kind == CONFIG_MAP:
@@ -181,7 +181,7 @@ class StatusWriter:
         )
 
 
-def told(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
+def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The status of an agent; equal to `before` where nothing changed but time."""
     daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
     current, (sync, why) = agent.current, agents.sync_of(agent)

@@ -37,7 +37,7 @@ from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 
 GATHERED = 0.5  # seconds: what comes close together is looked at once
-# As controller/caches.OLDEST_PICTURE, whose module a reader of standings does not load.
+# As controller/caches.OLDEST_PICTURE, whose module a reader of tracker does not load.
 OLDEST_PICTURE = 660.0  # seconds
 SHARE = 0.05  # of a core, at most, goes into looking while everything moves
 NOTHING = DeployerState()
@@ -170,7 +170,7 @@ class StatusTracker:
 
     def changed(self) -> Changes:
         """The keys of agents that come, go, or stand otherwise from now on: `async for keys in
-        standings.changed()`.
+        tracker.changed()`.
         """
         changes = Changes()
         self._changes.add(changes)
@@ -294,7 +294,7 @@ class StatusTracker:
         self, memory: _AgentMemory, before: Agent, seen: Observation
     ) -> float | None:
         """Tells losses that are complete; returns when to look for others to be so."""
-        memory.lost = node_coverage.look(memory.lost, before.seen, seen, memory.refused)
+        memory.lost = node_coverage.update(memory.lost, before.seen, seen, memory.refused)
         if (due := memory.lost.due) is None or due > seen.now:
             return due
         untold = memory.lost.untold

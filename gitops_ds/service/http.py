@@ -80,7 +80,7 @@ class Probes:
 class MetricsInputs:
     """The sources of gauges; counters follow from events."""
 
-    observed: reporter.Observing
+    observed: reporter.StatusReporter
     controller: Controller
     tally: RequestCounter
     deployers: Sequence[DeployerPart] = ()
@@ -128,7 +128,7 @@ async def served(
 async def page(
     service: Service,
     events: EventBus,
-    observed: reporter.Observing,
+    observed: reporter.StatusReporter,
     deployers: Sequence[GitDeployer | Templating],
 ) -> AsyncIterator[Routes]:
     """The routes of the page; none where it is not served."""
@@ -147,7 +147,7 @@ async def page(
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)
 
-    shown = page_view.Shown(service.cluster.name or "cluster", observed.standings, followed)
+    shown = page_view.Shown(service.cluster.name or "cluster", observed.tracker, followed)
     events.subscribers.append(shown.handle)
     async with page_view.beside(settings, shown) as routes:
         yield routes

@@ -95,11 +95,11 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         known = reporter.ReporterInput(
             lambda: _remembered(deployers), lambda: _sources(deployers), lambda: controller.ages
         )
-        observed = reporter.Observing(home, controller, known, hear)
+        observed = reporter.StatusReporter(home, controller, known, hear)
         events.subscribers.append(observed.handle)
         parts: list[Runnable] = [*deployers, controller, observed]
         if news is not None:
-            news.watch(observed.standings, deployers[len(deployers) - len(service.repositories) :])
+            news.watch(observed.tracker, deployers[len(deployers) - len(service.repositories) :])
             parts.append(news)
         election = leadership.election(service, free, fence, noted)
         if service.listen.address or service.listen.probes:

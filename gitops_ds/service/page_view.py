@@ -1,4 +1,4 @@
-"""What the page shows, from what the service knows anyway: standings, records, Git. A look at the
+"""What the page shows, from what the service knows anyway: tracker, records, Git. A look at the
 page asks nobody.
 """
 
@@ -58,10 +58,10 @@ class Shown:
     def __init__(
         self,
         cluster: str,
-        standings: StatusTracker,
+        tracker: StatusTracker,
         followed: Callable[[], Iterable[RepositoryView]],
     ) -> None:
-        self._cluster, self._standings, self._followed = cluster, standings, followed
+        self._cluster, self._tracker, self._followed = cluster, tracker, followed
         self._version, self._moved = 1, asyncio.Event()
         self._happened = EventFeed(self._move)
         self._looked = 0.0
@@ -80,7 +80,7 @@ class Shown:
 
     def agents(self) -> Sequence[Agent]:
         """Every DaemonSet."""
-        return self._standings.agents()
+        return self._tracker.agents()
 
     def wanted(self, key: Key) -> Body | None:
         """The manifest of the repository that has one."""
@@ -150,8 +150,8 @@ class Shown:
         self._moved = asyncio.Event()
 
     async def run(self) -> None:
-        """Follows the standings until it is cancelled."""
-        async for _ in self._standings.changed():
+        """Follows the tracker until it is cancelled."""
+        async for _ in self._tracker.changed():
             # what Git didn't know it may know by now
             self._infos = {id: info for id, info in self._infos.items() if info}
             self._move()

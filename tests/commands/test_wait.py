@@ -236,7 +236,9 @@ def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset
             there.begin()
             await attend(there)
             viewer, said = there.cluster.client("viewer", faults=without_nodes), list[str]()
-            [agent] = await agents.look(viewer, "gitops-ds", virtual_time.clock()(), said.append)
+            [agent] = await agents.list_agents(
+                viewer, "gitops-ds", virtual_time.clock()(), said.append
+            )
             assert (agent.health.state, agent.health.message) == (
                 HealthState.HEALTHY,
                 "all 3 pods are available",

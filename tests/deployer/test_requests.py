@@ -227,7 +227,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         assert "DaemonSet default/agent" in shown.message
         syncs = {
             agent.key.name: agents.sync_of(agent)[0]
-            for agent in await agents.look(scene.cluster, "gitops-ds", shown.written)
+            for agent in await agents.list_agents(scene.cluster, "gitops-ds", shown.written)
         }
         assert syncs == {"agent": "OutOfSync", "more": "Synced"}
         told = {

@@ -60,7 +60,7 @@ TROUBLES = {
 
 
 async def sync(scene: Scene) -> tuple[str, str]:
-    [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     return agents.sync_of(agent)
 
 
@@ -77,7 +77,7 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         state, why = await sync(scene)
         assert (state, bool(why)) == (effect.sync, True)
         assert table.apart(
-            await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+            await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
         ) == [f"{state} (1 DaemonSet): {why}"]
         [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert (shown.condition, shown.applied, shown.message) == (
@@ -169,10 +169,10 @@ def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spe
         scene.loop.stop()
         await asyncio.sleep(10)
         assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
-        [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert agents.commit_of(agent) == scene.history.id(0)
         await edit(scene, "3")
-        [agent] = await agents.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+        [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert agents.commit_of(agent) == ""
 
     play(script)

@@ -264,17 +264,17 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
         async with stand(fault.nodes, daemonset(**fault.spec), behaviour) as there:
             controller = there.begin(client=there.cluster.client(faults=fault.faults))
             await controller.synced.wait()
-            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(standings.handle)
-            running = asyncio.create_task(standings.run())
+            tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            there.hearers.append(tracker.handle)
+            running = asyncio.create_task(tracker.run())
             if fault.inject is not nothing:
                 await asyncio.sleep(100)
             await fault.inject(there)
             await asyncio.sleep(fault.notice + NOTICED)
-            _is_right(fault, standings.agents()[0].health)
+            _is_right(fault, tracker.agents()[0].health)
             for _ in range(AFTERWARDS):
                 await asyncio.sleep(1)
-                _never_wrong(fault, standings.agents()[0].health)
+                _never_wrong(fault, tracker.agents()[0].health)
             running.cancel()
 
     play(scene)
@@ -303,21 +303,21 @@ def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commi
         async with stand(3) as there:
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
             await controller.synced.wait()
-            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(standings.handle)
-            running = asyncio.create_task(standings.run())
+            tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            there.hearers.append(tracker.handle)
+            running = asyncio.create_task(tracker.run())
             states = []
             for wait in (50, 15):
                 await asyncio.sleep(wait)
-                states.append(standings.agents()[0].health)
+                states.append(tracker.agents()[0].health)
             assert [judged.state for judged in states] == [D, F]
             assert all("exceeded quota" in judged.message for judged in states)
             commit = {"metadata": {"annotations": {names.COMMIT: "b" * 40}}}
             await there.people.patch(DAEMONSET, "default", "agent", commit)
             await asyncio.sleep(50)
-            states.append(standings.agents()[0].health)
+            states.append(tracker.agents()[0].health)
             await asyncio.sleep(15)
-            states.append(standings.agents()[0].health)
+            states.append(tracker.agents()[0].health)
             assert [judged.state for judged in states] == [D, F, D, F]
             running.cancel()
 
@@ -329,14 +329,14 @@ def test_a_rollout_behind_a_dead_node_is_held_up_by_it_and_has_not_failed() -> N
         async with stand(4, daemonset(updateStrategy=world.rolling(1))) as there:
             controller = there.begin()
             await controller.synced.wait()
-            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            running = asyncio.create_task(standings.run())
+            tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            running = asyncio.create_task(tracker.run())
             await asyncio.sleep(30)
             there.cluster.unready_node("node-0")
             await there.edit("agent:2")
             for _ in range(600):
                 await asyncio.sleep(1)
-                assert standings.agents()[0].health.state is not F, standings.agents()[0].health
+                assert tracker.agents()[0].health.state is not F, tracker.agents()[0].health
             running.cancel()
 
     play(scene)
@@ -347,12 +347,12 @@ def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
         async with stand(2) as there:
             controller = there.begin(Powers.PACE)
             await controller.synced.wait()
-            standings = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            running = asyncio.create_task(standings.run())
+            tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
+            running = asyncio.create_task(tracker.run())
             await asyncio.sleep(DEADLINE - 5)
-            assert standings.agents()[0].health.state is P
+            assert tracker.agents()[0].health.state is P
             await asyncio.sleep(10)
-            judged = standings.agents()[0].health
+            judged = tracker.agents()[0].health
             assert (judged.state, judged.message) == (
                 F,
                 "no controller has taken up generation 1 yet, for 60 s",

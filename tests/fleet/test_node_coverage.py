@@ -36,7 +36,7 @@ NODES = [
 @dataclass
 class Watched:
     there: Stand
-    standings: StatusTracker
+    tracker: StatusTracker
     quota: list[bool]
 
     @property
@@ -69,11 +69,11 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
     ) as there:
         controller = there.begin(client=there.cluster.client(faults=refuse))
         await controller.synced.wait()
-        standings = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
-        there.hearers.append(standings.handle)
-        running = asyncio.create_task(standings.run())
+        tracker = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
+        there.hearers.append(tracker.handle)
+        running = asyncio.create_task(tracker.run())
         await asyncio.sleep(60)
-        yield Watched(there, standings, quota)
+        yield Watched(there, tracker, quota)
         running.cancel()
 
 
@@ -153,7 +153,7 @@ def test_a_loss_is_told_once_with_number_pool_and_cause(
             (told,) = found.told
             assert {loss.cause for loss in told.losses} == {cause}
             assert words in summarize_losses(told.losses, told.of)
-            assert len(found.standings.losses(KEY)) == len(told.losses)
+            assert len(found.tracker.losses(KEY)) == len(told.losses)
             await asyncio.sleep(600)
             assert len(found.told) == 1
 
@@ -216,7 +216,7 @@ def test_what_is_explained_is_no_loss(do: Callable[[Watched], Awaitable[None]]) 
             await do(found)
             await asyncio.sleep(120)
             assert found.told == []
-            assert found.standings.losses(KEY) == ()
+            assert found.tracker.losses(KEY) == ()
 
     play(scene)
 
@@ -227,7 +227,7 @@ def test_a_loss_is_over_when_the_agent_is_back_and_a_second_one_is_told_again() 
             for disk in (None, "ssd", None):
                 await label(found.there, 4, disk=disk)
                 await asyncio.sleep(30)
-                assert bool(found.standings.losses(KEY)) == (disk is None)
+                assert bool(found.tracker.losses(KEY)) == (disk is None)
             assert [len(told.losses) for told in found.told] == [1, 1]
 
     play(scene)

@@ -13,7 +13,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.controller.controller import Powers
 from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
-from gitops_ds.fleet.pod_create_failures import Complaints
+from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.decision import Blame, HealthState
@@ -79,7 +79,7 @@ async def begun(there: Stand, asked: Asked) -> tuple[StatusTracker, list[asyncio
     await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
     running = [
         asyncio.create_task(one.run())
-        for one in (found, Complaints(looking, found, virtual_time.clock()))
+        for one in (found, PodCreateFailureWatcher(looking, found, virtual_time.clock()))
     ]
     return found, running, str(body["metadata"]["uid"])
 
@@ -199,7 +199,7 @@ def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
             await refuse(there, 1, uid)
             await asyncio.sleep(3 * pod_create_failures.EVERY)
             [service] = found.agents()
-            [looked] = await agents.look(there.people, "gitops-ds", virtual_time.clock()())
+            [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
             assert (looked.health.state, looked.health.message) == (
                 service.health.state,
                 service.health.message,

@@ -54,18 +54,18 @@ class Scene:
     controller: Controller
     states: dict[str, DeployerState]
     writer: simulator.Client
-    standings: StatusTracker
+    tracker: StatusTracker
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self) -> None:
         writing = StatusWriter(
-            self.writer, "gitops-ds", self.standings, lambda: self.states, virtual_time.clock()
+            self.writer, "gitops-ds", self.tracker, lambda: self.states, virtual_time.clock()
         )
         self.tasks.append(asyncio.create_task(writing.run()))
 
     def remember(self, **states: DeployerState) -> None:
         self.states.update(states)
-        self.standings.handle(Reconciled(0.0, None, 0, ()))
+        self.tracker.handle(Reconciled(0.0, None, 0, ()))
 
     async def objects(self) -> list[dict[str, Any]]:
         found = (await self.there.people.list(self.kind)).items
@@ -116,13 +116,11 @@ async def scene(
         controller = there.begin()
         await controller.synced.wait()
         states: dict[str, DeployerState] = {}
-        standings = StatusTracker(
+        tracker = StatusTracker(
             controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states)
         )
-        made = Scene(
-            there, kind, controller, states, there.cluster.client(faults=faults), standings
-        )
-        made.tasks.append(asyncio.create_task(standings.run()))
+        made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), tracker)
+        made.tasks.append(asyncio.create_task(tracker.run()))
         made.begin()
         yield made
         for task in made.tasks:

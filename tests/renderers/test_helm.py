@@ -225,7 +225,11 @@ def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
             "agents/a/source.yaml:1:24",
             "https://",
         ),
-        ("helm: {chart: 'oci://example.org/a'}\n", "agents/a/source.yaml:1:1", "set an exact version"),
+        (
+            "helm: {chart: 'oci://example.org/a'}\n",
+            "agents/a/source.yaml:1:1",
+            "set an exact version",
+        ),
         (
             "helm: {chart: 'oci://example.org/a', version: 1.0.0}\n",
             "agents/a/source.yaml:1:15",

@@ -114,10 +114,10 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     from gitops_ds.web import server
 
     states: dict[str, DeployerState] = {}
-    standings = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
+    tracker = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
     shown = page_view.Shown(
         CLUSTER,
-        standings,
+        tracker,
         lambda: [page_view.RepositoryView(stage.loop.manifests, stage.repository)],
     )
 
@@ -129,7 +129,7 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
                     states[stage.loop.owner] = await state_store.load(
                         stage.cluster, "gitops-ds", stage.loop.owner
                     )
-                standings.handle(event)
+                tracker.handle(event)
                 shown.handle(event)
             handled = len(stage.events)
             await asyncio.sleep(1.0)
@@ -137,7 +137,7 @@ async def _paged(stage: DemoStage) -> AsyncIterator[str]:
     runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
     link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     stage.say(f"the page: {link}")
-    tasks = [asyncio.create_task(one) for one in (remember(), standings.run())]
+    tasks = [asyncio.create_task(one) for one in (remember(), tracker.run())]
     try:
         async with shown.followed():
             yield link
@@ -230,7 +230,7 @@ def _loop(
 
 async def _look(stage: DemoStage) -> tuple[Agent, ...]:
     now = stage.cluster.server.now()
-    agents = await fleet_agents.look(stage.cluster, "gitops-ds", now)
+    agents = await fleet_agents.list_agents(stage.cluster, "gitops-ds", now)
     for agent in agents:
         if agent.key.name == STAR:
             stage.show(agent, now)
@@ -243,7 +243,7 @@ async def _agent(stage: DemoStage, name: str, until: Callable[[Agent], bool], wh
     def found(agents: tuple[Agent, ...]) -> bool:
         return any(agent.key.name == name and until(agent) for agent in agents)
 
-    return fleet_agents.find(await _fleet(stage, found, what), name, "")
+    return fleet_agents.find_agent(await _fleet(stage, found, what), name, "")
 
 
 async def _fleet(
@@ -288,7 +288,7 @@ async def _every_node(stage: DemoStage) -> None:
         f"  {len(agents)} DaemonSets on {nodes} nodes: {desired} pods wanted, "
         f"{sum(a.counts.available for a in agents)} available"
     )
-    _counters(stage, fleet_agents.find(agents, STAR, ""))
+    _counters(stage, fleet_agents.find_agent(agents, STAR, ""))
 
 
 def _all_there(agent: Agent) -> bool:

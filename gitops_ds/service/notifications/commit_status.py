@@ -99,21 +99,19 @@ class CommitStatusPublisher:
         self._heard.append(told)
         self._news.set()
 
-    async def run(
-        self, memory: Outbox, standings: AgentSource, changed: Callable[[], None]
-    ) -> None:
+    async def run(self, memory: Outbox, tracker: AgentSource, changed: Callable[[], None]) -> None:
         """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
         known = memory.commits.setdefault(self.repository.name, {})
         courses = self._courses = CommitTracker(known)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._wake(standings))
+            group.create_task(self._wake(tracker))
             while True:
                 await self._news.wait()
                 await asyncio.sleep(GATHER)
                 self._news.clear()
                 while self._heard:
                     courses.handle(self._heard.popleft())
-                for course, stage in self._due(courses, standings):
+                for course, stage in self._due(courses, tracker):
                     if not await self._post(course, stage):
                         break
                     memory.note(self.repository.name, course.commit, stage)
@@ -125,21 +123,19 @@ class CommitStatusPublisher:
         self._heard.clear()
         self._courses = None
 
-    async def _wake(self, standings: AgentSource) -> None:
-        async for _ in standings.changed():
+    async def _wake(self, tracker: AgentSource) -> None:
+        async for _ in tracker.changed():
             if self._courses is not None and self._courses.open:
                 self._news.set()
 
     def _due(
-        self, courses: CommitTracker, standings: AgentSource
+        self, courses: CommitTracker, tracker: AgentSource
     ) -> list[tuple[CommitProgress, CommitStage]]:
         followed = self.followed()
         if followed is None or not courses.open:
             return []
         own = [
-            agent
-            for agent in standings.agents()
-            if fleet_agents.owner(agent.seen) == followed.owner
+            agent for agent in tracker.agents() if fleet_agents.owner(agent.seen) == followed.owner
         ]
         return courses.due(own, followed.wanted)
 

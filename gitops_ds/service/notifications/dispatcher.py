@@ -74,7 +74,7 @@ class NotificationDispatcher:
         self._fold = NotificationBuilder()
         self._heard: list[Notification] = []
         self._memory: Outbox | None = None
-        self._standings: StatusTracker | None = None
+        self._tracker: StatusTracker | None = None
         self._changed = asyncio.Event()
         self._leading, self._turn = True, asyncio.Event()
         self._stopping = False
@@ -104,9 +104,9 @@ class NotificationDispatcher:
 
         return emit
 
-    def watch(self, standings: StatusTracker, deployers: Sequence[ReadDeployer]) -> None:
+    def watch(self, tracker: StatusTracker, deployers: Sequence[ReadDeployer]) -> None:
         """How agents stand, and the deployers of the settings' repositories, in order."""
-        self._standings = standings
+        self._tracker = tracker
         for number, commits in self._commits.items():
             commits.followed = partial(_followed, deployers[number])
 
@@ -174,9 +174,9 @@ class NotificationDispatcher:
         async with asyncio.TaskGroup() as group:
             for teller in self._tellers:
                 group.create_task(teller.run(memory, self._changed.set))
-            if self._standings is not None:
+            if self._tracker is not None:
                 for commits in self._commits.values():
-                    group.create_task(commits.run(memory, self._standings, self._changed.set))
+                    group.create_task(commits.run(memory, self._tracker, self._changed.set))
             group.create_task(self._keep())
 
     async def _keep(self) -> None:
