@@ -1,6 +1,4 @@
-"""What runs where: every DaemonSet of a cluster with its counters, commit, revision and health,
-from one look at the cluster.
-"""
+"""The DaemonSets of a cluster with counters, commit, revision and health, from one set of lists."""
 
 from __future__ import annotations
 
@@ -29,10 +27,10 @@ from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One DaemonSet, looked at once. `source`: the status of its owner's repository; None where no
-    service follows one.
+    """One DaemonSet at one moment.
 
-    `stale`: why the picture of the cluster is too old to say anything about it, else empty.
+    `source` is the status of its owner's repository; None if no service follows one. `stale` is
+    the reason if the watches are too old to judge whether the agent is in sync, else empty.
     """
 
     seen: Observation
@@ -53,7 +51,7 @@ class Agent:
 
     @property
     def history(self) -> tuple[Revision, ...]:
-        """The revisions that it owns, oldest first."""
+        """The revisions owned by the DaemonSet, oldest first."""
         uid = self.seen.daemonset.uid
         return tuple(
             r
@@ -63,7 +61,7 @@ class Agent:
 
     @property
     def current(self) -> Revision | None:
-        """The revision that holds its template."""
+        """The revision with the DaemonSet's template."""
         template = self.seen.daemonset.template
         return next(
             (r for r in reversed(self.history) if revisions.same_template(r.template, template)),
@@ -71,26 +69,24 @@ class Agent:
         )
 
     def commit_of(self, revision: Revision) -> str:
-        """The commit behind a revision number; of a template that came back, the commit that
-        brought it back.
-        """
+        """The commit of a revision; of a template that is used again, the last commit with it."""
         known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
         return known.get(revision.number) or str(annotations.get(names.COMMIT) or "")
 
     def nodes_by_hash(self) -> Counter[str]:
-        """How many nodes run each revision, by its hash."""
+        """The number of nodes that run each revision, by the hash of the revision."""
         return Counter(pod.hash for pod in self.seen.pods if pod.node and not pod.terminating)
 
 
 async def list_agents(
     cluster: Cluster, state_namespace: str, now: float, say: Callable[[str], None] = lambda _: None
 ) -> tuple[Agent, ...]:
-    """Lists DaemonSets, revisions, nodes and pods, and the states of their owners. Raises
-    ClusterError.
+    """The agents, from lists of DaemonSets, revisions, nodes and pods, and the states of their
+    owners. Raises ClusterError.
 
-    Without the right to list nodes, as with the ClusterRole view, the health is that of the
-    DaemonSet's status, and `say` gets what is missing.
+    Without the right to list nodes, as with the ClusterRole view, the health is derived from the
+    status of the DaemonSet, and `say` receives a warning.
     """
     known, unseen = cache.Cache(), ""
     lists = await asyncio.gather(
@@ -137,15 +133,15 @@ async def list_agents(
 
 
 def _by_status(seen: Observation) -> Health:
-    """The health where nodes are unknown: the rule of `kubectl rollout status`."""
-    told = rollout_status.judge(seen.daemonset.raw)
-    return Health(HealthState.HEALTHY if told.done else HealthState.PROGRESSING, told.message)
+    """The health without nodes, by the rule of `kubectl rollout status`."""
+    status = rollout_status.judge(seen.daemonset.raw)
+    return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
 
 
 async def _healths(
     cluster: Cluster, seen: Sequence[Observation], now: float
 ) -> Mapping[Key, Health]:
-    """As the service judges: with the reason why pods are refused, where nodes wait for one."""
+    """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
     found = {one.daemonset.key: health.judge(one) for one in seen}
     if any(map(failed_create_events.waits, found.values())):
         why = await failed_create_events.read(cluster, now)
@@ -176,7 +172,7 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
 
 
 async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
-    """The agent with what its owner remembers and the status of its repository. Raises
+    """The agent with the state of its owner and the status of its repository. Raises
     ClusterError.
     """
     if not (id := owner(agent.seen)):
@@ -186,7 +182,7 @@ async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Ag
 
 
 def owner(seen: Observation) -> str:
-    """The id of who applied it; empty where nobody of ours did."""
+    """The ID of the owner that applied it; empty for an object of another tool."""
     return str(
         ((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL)
         or ""
@@ -196,7 +192,7 @@ def owner(seen: Observation) -> str:
 def missing(
     key: Key, known: DeployerState, now: float, source: SourceStatus | None = None
 ) -> Agent:
-    """An agent that was applied and is not in the cluster."""
+    """An agent that was applied and does not exist in the cluster."""
     nothing = DaemonSet(key, "", {}, {}, ())
     return Agent(Observation(now, nothing, ()), health.judge(None), known, source)
 
@@ -211,7 +207,7 @@ def name_of(text: str) -> str:
 
 
 def find_agent(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
-    """The agent that `ds/NAME` or `NAME` means. Raises UsageError when there is none, or several."""
+    """The agent named `ds/NAME` or `NAME`. Raises NoMatch without one, UsageError for several."""
     short = name_of(name)
     found = [
         agent
@@ -225,28 +221,26 @@ def find_agent(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
         )
     if len(found) > 1:
         spaces = ", ".join(agent.key.namespace for agent in found)
-        raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
+        raise errors.UsageError(f"{short} exists in the namespaces {spaces}: choose one with -n")
     return found[0]
 
 
 def check_in_git(agent: Agent) -> None:
-    """Raises Refused for an agent whose template is kept in the cluster: no commit leads back
-    there.
-    """
+    """Raises Refused for an agent with a template in the cluster, which no commit restores."""
     commit = agent.seen.daemonset.annotations.get(names.COMMIT, "")
     if source := template_of(commit):
         kind, namespace, name = source.split("/")
         raise errors.Refused(
-            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: the way back is to "
-            "change that object "
+            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: change that object to "
+            "go back "
             f"(kubectl -n {namespace} edit {kind} {name}); `gitops-ds history ds/{agent.key.name} "
             "--revision N` shows a template"
         )
 
 
 def sync_of(agent: Agent) -> tuple[str, str]:
-    """Synced, OutOfSync, Held, Suspended or Unknown, and the reason. Synced only where a service
-    compares the agent with Git.
+    """Synced, OutOfSync, Held, Suspended or Unknown, and the reason. Synced requires a service
+    that compares the agent with Git.
     """
     annotations, source = agent.seen.daemonset.annotations, agent.source
     if not annotations.get(names.COMMIT):
@@ -260,9 +254,9 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     if left := agent.state.drift.get(agent.key):
         return ("Held" if left.choice is DriftPolicy.HOLD else "OutOfSync"), left.words
     if annotations.get(names.HOLD):
-        return "Held", f"held by the annotation {names.HOLD}"
+        return "Held", f"on hold by the annotation {names.HOLD}"
     if agent.key in agent.state.waiting:
-        return "OutOfSync", "suspended, and something waits"
+        return "OutOfSync", "suspended, with pending changes"
     if changed_since(agent):
         return "Unknown", "changed since the last comparison"
     return "Synced", ""
@@ -272,8 +266,8 @@ UNFOLLOWED = "no running service follows its repository; `gitops-ds drift` compa
 
 
 def changed_since(agent: Agent) -> bool:
-    """Whether its spec was written by somebody else since it was last applied or compared. The
-    annotation stays the same then.
+    """Whether another client wrote the spec after the last apply or comparison. Such a client
+    leaves the annotation with the commit as it is.
     """
     daemonset, applied = agent.seen.daemonset, agent.state.generations.get(agent.key)
     if applied is None or not daemonset.uid:
@@ -285,9 +279,7 @@ def changed_since(agent: Agent) -> bool:
 
 
 def commit_of(agent: Agent) -> str:
-    """The commit that its spec comes from; empty where that is unknown, for somebody else wrote the
-    spec since.
-    """
+    """The commit of its spec; empty after another client wrote the spec."""
     return "" if changed_since(agent) else agent.seen.daemonset.annotations.get(names.COMMIT, "")
 
 
@@ -315,7 +307,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
 
 
 def nodes(agent: Agent) -> list[dict[str, Any]]:
-    """One entry a node that has or shall have the agent's pod: revision, commit, state, reason."""
+    """An entry for each node that has or needs a pod: revision, commit, state and reason."""
     by_hash = {revision.hash: revision for revision in agent.history}
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
     found = []
@@ -334,15 +326,23 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
             }
         )
     for node, trouble in troubles.items():
-        told = {"reason": trouble.reason, "blame": trouble.blame.value, "message": trouble.message}
         found.append(
-            {"node": node, "pod": "", "revision": None, "commit": "", "state": "Missing", **told}
+            {
+                "node": node,
+                "pod": "",
+                "revision": None,
+                "commit": "",
+                "state": "Missing",
+                "reason": trouble.reason,
+                "blame": trouble.blame.value,
+                "message": trouble.message,
+            }
         )
     return sorted(found, key=lambda entry: str(entry["node"]))
 
 
 def age(agent: Agent, now: float) -> str:
-    """How long the DaemonSet exists, as kubectl prints it."""
+    """The age of the DaemonSet in the format of kubectl."""
     created = str((agent.seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")
     return timestamps.elapsed(now - (timestamps.seconds(created) or now) if created else 0)
 

@@ -1,7 +1,7 @@
-"""Why pods are refused, from the events FailedCreate and FailedPlacement on their DaemonSet: no
-status has it.
+"""The reason why pods are refused, from the events FailedCreate and FailedPlacement of their
+DaemonSet: no status contains it.
 
-The built-in controller reports a quota, a policy or a webhook only there. It tries again after at
+The built-in controller reports a quota, a policy or a webhook only there. It retries after at
 most 1,000 s, so an older event does not count.
 https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
@@ -17,19 +17,19 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.decision import Health
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body
 
-STILL = 1_200.0  # seconds for which an event speaks
+STILL = 1_200.0  # seconds for which an event counts
 REASONS = ("FailedCreate", "FailedPlacement")
 _WAITS = frozenset({"NoPod", "Refused"})
-_POD = re.compile(r'pods "[^"]*" is ')  # the name of a pod is another one each time
+_POD = re.compile(r'pods "[^"]*" is ')  # the name of the pod differs each time
 
 
 def waits(health: Health) -> bool:
-    """Whether a node waits for a pod, so that the events are worth a look."""
+    """Whether a node waits for a pod, so that the events must be read."""
     return any(node.reason in _WAITS for node in health.nodes)
 
 
 async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
-    """The last message about each DaemonSet, by its uid; nothing where events may not be listed.
+    """The last message about each DaemonSet, by its UID; empty without the right to list events.
     Raises ClusterError.
     """
     found: list[Body] = []
@@ -43,9 +43,7 @@ async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
 
 
 def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
-    """The last word about each DaemonSet, by its uid, of those said after `since` (seconds since
-    1970).
-    """
+    """The last message about each DaemonSet, by its UID, after `since` (seconds since 1970)."""
     found: dict[str, tuple[float, str]] = {}
     for event in events:
         about = event.get("involvedObject") or {}

@@ -1,10 +1,9 @@
-"""Whose fault it is, node by node, that an agent is not well there: the template's, the node's, the
-cluster's, nobody's.
+"""The cause of an unhealthy agent on each node: the template, the node, the cluster, or the design.
 
-A node that is ill itself is to blame whatever its pod says. Else pods are compared: a template that
-fails on more nodes of a kind than it runs on is to blame, and otherwise the nodes are. Nodes that
-joined after the template was written are no evidence against it: the set of nodes that a change is
-judged by is frozen when it begins.
+An unhealthy node is the cause whatever the status of its pod. Otherwise pods are compared: a
+template that fails on more nodes of a kind than it runs on is the cause, else the nodes are. Nodes
+that joined after the template was written are no evidence against it: the set of nodes by which a
+change is judged is fixed when the change begins.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from gitops_ds.model.live import Node
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
 
-# What a container or pod waits for when something in its template can be wrong. Any other reason is
-# taken as the node's.
+# Reasons of containers and pods that an error in the template can cause. Any other reason is
+# attributed to the node.
 _TEMPLATE_REASONS = frozenset(
     {
         "CrashLoopBackOff",
@@ -41,8 +40,8 @@ _TEMPLATE_REASONS = frozenset(
 ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
 OUTDATED, JOINING = "Outdated", "Joining"
 
-# Taints that others put on a node for its own state: no agent is meant, and without them it would
-# belong there.
+# Taints that report the state of a node. They do not exclude an agent, which remains eligible for
+# the node.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
 _ILL = frozenset(
     {
@@ -66,7 +65,7 @@ NODES_OWN = _ILL | _COMING | _GOING
 
 @dataclass(frozen=True, slots=True)
 class FaultScope:
-    """What is judged by: `deadline` in seconds, and why pods are refused just now, else empty."""
+    """The `deadline` in seconds, and the reason why pods are refused at present, else empty."""
 
     deadline: float = DEADLINE
     refused: str = ""
@@ -74,10 +73,10 @@ class FaultScope:
 
 @dataclass(frozen=True, slots=True)
 class NodeFaults:
-    """The nodes that shall run an agent (`eligible`), and an entry for each that has no well one of
-    the wanted template.
+    """The number of nodes that must run an agent (`eligible`), and an entry for each without a
+    healthy one of the current template.
 
-    `again` is when time alone changes the answer.
+    `again` is the next time at which the result changes without an event.
     """
 
     eligible: int
@@ -86,7 +85,7 @@ class NodeFaults:
 
 
 def by_itself(placer: Placer, node: Node) -> Placement:
-    """Where the pod belongs by what people say of the node, whatever state it is in."""
+    """The placement of the pod by labels and taints of the node, without those of its state."""
     if not any(taint.key in NODES_OWN for taint in node.taints):
         return placer.place(node)
     return placer.place(
@@ -95,7 +94,7 @@ def by_itself(placer: Placer, node: Node) -> Placement:
 
 
 def judge(spread: NodePodLayout, scope: FaultScope) -> NodeFaults:
-    """Looks at every node that shall run an agent."""
+    """The faults of all nodes that must run an agent."""
     return _Judge(spread, scope).all()
 
 
@@ -137,8 +136,8 @@ class _Judge:
         )
 
     def _would_run(self, spot: NodePods, placer: Placer) -> bool:
-        """Whether only the node's own state keeps the agent away; a node that is about to go has no
-        claim to one.
+        """Whether only the state of the node keeps the agent away. A node that is about to be
+        removed needs none.
         """
         node = self.nodes.get(spot.node)
         if node is None or not node.taints or any(taint.key in _GOING for taint in node.taints):
@@ -150,7 +149,7 @@ class _Judge:
         return node is not None and self.began is not None and node.created > self.began
 
     def _kind(self, pod: Pod, name: str) -> tuple[str, ...]:
-        """The template, and the sort of node that may or may not run it."""
+        """The template, and the operating system and architecture of the node."""
         labels = self.nodes[name].labels
         wanted = self.spread.updated(pod)
         return (
@@ -174,9 +173,7 @@ class _Judge:
             self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
         )
         if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
-            return NodeHealth(
-                name, ill, Blame.NODE, f"{message or reason}, on a node that is not well itself"
-            )
+            return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on an unhealthy node")
         if reason in ON_ITS_WAY and self._joins(name):
             return NodeHealth(
                 name, JOINING, Blame.UNKNOWN, "the node joined after the change began"
@@ -199,13 +196,13 @@ class _Judge:
         return NodeHealth(name, reason, blame, message)
 
     def _without(self, spot: NodePods) -> tuple[str, str]:
-        """Of a node without a pod that stays."""
+        """The reason and message of a node without a pod that remains."""
         if spot.pods:
             return "Terminating", spot.pods[0].name
         return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
 
     def _ill(self, name: str) -> str:
-        """What hinders pods on the node by itself."""
+        """The reason why the node itself is unhealthy, else empty."""
         node = self.nodes.get(name)
         if node is None:
             return "NodeGone"
@@ -218,7 +215,7 @@ class _Judge:
         return "NodeCordoned" if node.unschedulable else ""
 
     def _joins(self, name: str) -> bool:
-        """Whether the node joined after the change began, and a short while ago."""
+        """Whether the node joined after the change began and less than a deadline ago."""
         if not self._joined(name):
             return False
         until = self.nodes[name].created + self.scope.deadline
@@ -226,8 +223,8 @@ class _Judge:
         return self.now < until
 
     def _reason(self, pod: Pod) -> str:
-        """Why a pod is not available. One that crashed a moment ago has that reason also while it
-        runs for its next try.
+        """The reason why a pod is not available. A recent crash remains the reason while the
+        container runs again.
         """
         if pod.trouble:
             return pod.trouble

@@ -1,9 +1,8 @@
-"""How a DaemonSet does, for people: one state, by what its controller has seen, its nodes, and
-whose fault each one's trouble is.
+"""The health of a DaemonSet: one state, from its generation, its nodes and the fault of each node.
 
-Only the template's fault, or a deadline without progress that no node is to blame for, makes it
-Failed. A node that dies, joins or is worked on never does; a template that fails never leaves it
-Healthy.
+A DaemonSet is Failed if its template fails, or after a deadline without progress for which no node
+is the cause. A node that fails, joins or is under maintenance never makes it Failed; a failing
+template never leaves it Healthy.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, Nod
 
 @dataclass(frozen=True, slots=True)
 class ProgressMarker:
-    """What is remembered from look to look: what the last progress came to, and when it was made
-    (seconds since 1970).
-    """
+    """The last progress, and its time in seconds since 1970."""
 
     mark: object = None
     at: float = 0.0
@@ -32,17 +29,16 @@ class ProgressMarker:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The health at a look, and what to remember until the next one."""
+    """The health at one moment, and the progress to pass to the next call."""
 
     health: Health
     course: ProgressMarker
 
 
 def judge(seen: Observation | None, refused: str = "") -> Health:
-    """The health of a DaemonSet at a single look, which knows nothing of progress; None stands for
-    one that is not there.
+    """The health of a DaemonSet without regard to progress; None is a missing DaemonSet.
 
-    `refused`: why its pods are refused just now, else empty.
+    `refused` is the reason why its pods are refused at present, else empty.
     """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
@@ -50,8 +46,8 @@ def judge(seen: Observation | None, refused: str = "") -> Health:
 
 
 def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None = None) -> Judged:
-    """The health at this look. A new commit or generation, and each node more that is done, begins
-    the deadline anew.
+    """The health at this moment. A new commit or generation, and each further updated node,
+    restarts the deadline.
     """
     scope = scope or FaultScope()
     daemonset = seen.daemonset
@@ -83,7 +79,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """What a state is made of; `late`: nothing moved for the whole deadline."""
+    """The input of a state; `late` if no progress was made for the whole deadline."""
 
     spread: NodePodLayout
     blames: NodeFaults
@@ -92,8 +88,13 @@ class _Summary:
     deadline: float
 
     @property
+    def done(self) -> int:
+        """The number of nodes with an available agent of the current template."""
+        return self.blames.eligible - len(self.blames.nodes)
+
+    @property
     def available(self) -> int:
-        """How many nodes have an agent that runs, of whatever template."""
+        """The number of nodes with an available agent of any template."""
         return sum(
             1
             for spot in self.spread.spots
@@ -101,7 +102,7 @@ class _Summary:
         )
 
     def of(self, *blames: Blame) -> list[NodeHealth]:
-        """The nodes of these blames, without those that only join."""
+        """The nodes with one of these blames, without joining nodes."""
         return [
             node for node in self.blames.nodes if node.blame in blames and node.reason != JOINING
         ]
@@ -116,56 +117,62 @@ class _Summary:
         return f"{len(found)} of {self.blames.eligible} nodes ({'; '.join(parts)})"
 
 
-def _summarize(told: _Summary) -> tuple[HealthState, str]:
-    daemonset = told.spread.seen.daemonset
+def _summarize(summary: _Summary) -> tuple[HealthState, str]:
+    daemonset = summary.spread.seen.daemonset
     if daemonset.suspended:
-        failing = told.of(Blame.TEMPLATE)
-        more = f"; the template fails on {told.listed(failing)}" if failing else ""
+        failing = summary.of(Blame.TEMPLATE)
+        more = f"; the template fails on {summary.listed(failing)}" if failing else ""
         return HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}{more}"
     if daemonset.observed_generation != daemonset.generation:
-        waits = f"no controller has taken up generation {daemonset.generation} yet"
+        waits = f"no controller has observed generation {daemonset.generation} yet"
         return (
-            (HealthState.FAILED, f"{waits}, for {told.deadline:.0f} s")
-            if told.late
+            (HealthState.FAILED, f"{waits}, for {summary.deadline:.0f} s")
+            if summary.late
             else (HealthState.PROGRESSING, waits)
         )
-    if failing := told.of(Blame.TEMPLATE):
-        return HealthState.FAILED, f"the template fails on {told.listed(failing)}"
-    ill, refused, coming = told.of(Blame.NODE), told.of(Blame.CLUSTER), told.of(Blame.UNKNOWN)
-    if told.late and refused:
-        return HealthState.FAILED, f"no progress for {told.deadline:.0f} s: {_why(refused)}"
+    if failing := summary.of(Blame.TEMPLATE):
+        return HealthState.FAILED, f"the template fails on {summary.listed(failing)}"
+    ill, refused, coming = (
+        summary.of(Blame.NODE),
+        summary.of(Blame.CLUSTER),
+        summary.of(Blame.UNKNOWN),
+    )
+    if summary.late and refused:
+        return HealthState.FAILED, f"no progress for {summary.deadline:.0f} s: {_why(refused)}"
     if ill or refused:
         more = f": {_why(refused)}" if refused else ""
-        return HealthState.DEGRADED, f"not well on {told.listed([*ill, *refused])}{more}"
-    if told.late and coming:
-        return _no_progress(told, coming)
+        return HealthState.DEGRADED, f"unhealthy on {summary.listed([*ill, *refused])}{more}"
+    if summary.late and coming:
+        return _no_progress(summary, coming)
     if coming:
         return (
             HealthState.PROGRESSING,
-            f"{told.blames.eligible - len(told.blames.nodes)} of {told.blames.eligible} nodes done",
+            f"{summary.done} of {summary.blames.eligible} nodes done",
         )
-    return HealthState.HEALTHY, _healthy(told)
+    return HealthState.HEALTHY, _healthy(summary)
 
 
-def _no_progress(told: _Summary, coming: Sequence[NodeHealth]) -> tuple[HealthState, str]:
-    """A pod that doesn't end is its node's trouble: the template has no say in it."""
+def _no_progress(summary: _Summary, coming: Sequence[NodeHealth]) -> tuple[HealthState, str]:
+    """The state after a deadline without progress. A pod that does not terminate is a fault of its
+    node, not of the template.
+    """
     stuck = [node for node in coming if node.reason != OUTDATED]
     if stuck and all(node.reason == "Terminating" for node in stuck):
-        return HealthState.DEGRADED, f"pods don't end on {told.listed(stuck)}"
-    return HealthState.FAILED, f"no progress for {told.deadline:.0f} s: {told.listed(coming)}"
+        return HealthState.DEGRADED, f"pods do not terminate on {summary.listed(stuck)}"
+    return HealthState.FAILED, f"no progress for {summary.deadline:.0f} s: {summary.listed(coming)}"
 
 
-def _healthy(told: _Summary) -> str:
-    if not told.blames.eligible:
-        return "0 nodes: none fits its selector, affinity and tolerations"
-    joining = [node for node in told.blames.nodes if node.reason == JOINING]
-    all = told.blames.eligible - len(joining)
-    if not told.tally.parked:
+def _healthy(summary: _Summary) -> str:
+    if not summary.blames.eligible:
+        return "0 nodes: no node matches its selector, affinity and tolerations"
+    joining = [node for node in summary.blames.nodes if node.reason == JOINING]
+    all = summary.blames.eligible - len(joining)
+    if not summary.tally.parked:
         text = f"{all} of {all} nodes available"
     else:
         text = (
-            f"{told.available} of {all} available; {told.tally.parked} run an earlier revision "
-            "until their pods are deleted"
+            f"{summary.available} of {all} available; {summary.tally.parked} run an earlier "
+            "revision until their pods are deleted"
         )
     return text + (f"; {len(joining)} joining" if joining else "")
 
@@ -194,12 +201,12 @@ def _field(node: NodeHealth) -> str:
 
 
 def _current(spread: NodePodLayout) -> int:
-    """How many pods of the wanted template there are."""
+    """The number of pods of the current template."""
     return sum(1 for spot in spread.spots for pod in spot.pods if spread.updated(pod))
 
 
 def _waits(seen: Observation, tally: NodeCounts) -> bool:
-    """Whether something is to come yet, so that time runs."""
+    """Whether progress is expected, so that the deadline runs."""
     return (
         bool(tally.starting or tally.old or tally.refused)
         or seen.daemonset.observed_generation != seen.daemonset.generation

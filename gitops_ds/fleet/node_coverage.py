@@ -1,9 +1,9 @@
-"""Which nodes lost their agent though no commit says so: a label or taint of the node, a template
-edited by hand, a refusal.
+"""Nodes that lost their agent without a commit: by a label or taint of the node, by a manual edit
+of the template, or because its pod is refused.
 
-A fold over two looks at a time. What a node's own state does (it dies, joins, is taken away) is no
-loss, and neither is what the commit did that came with another template. Losses that come together
-are told together.
+A fold over pairs of observations. Changes in the state of a node (it fails, joins or is removed)
+are not losses, and neither are those by a commit with another template. Losses at about the same
+time are reported together.
 """
 
 from __future__ import annotations
@@ -20,43 +20,45 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.agents import LossCause, NodeLoss
 from gitops_ds.model.live import Node
 
-QUIET, LONGEST = 5.0, 30.0  # seconds without a further loss, and at most, before losses are told
+QUIET, LONGEST = 5.0, 30.0  # seconds without a further loss, and at most, until losses are reported
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The losses that last, by node, those of them that were told, and when the first and the last
-    untold one came.
+    """The present losses by node, those that are reported, and the times of the first and the last
+    unreported one (seconds since 1970).
 
-    `bare` are nodes that had a pod, and have none now though they shall.
+    `bare` are nodes that need a pod and lost theirs.
     """
 
     losses: Mapping[str, NodeLoss] = field(default_factory=dict)
-    told: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
     first: float = 0.0
     last: float = 0.0
 
     @property
-    def untold(self) -> tuple[NodeLoss, ...]:
-        """Those that nobody was told of, sorted by node."""
-        return tuple(self.losses[node] for node in sorted(self.losses.keys() - self.told))
+    def unreported(self) -> tuple[NodeLoss, ...]:
+        """The losses that are not reported yet, sorted by node."""
+        return tuple(self.losses[node] for node in sorted(self.losses.keys() - self.reported))
 
     @property
     def due(self) -> float | None:
-        """When to tell them; None when there are none."""
+        """The time to report them; None without an unreported loss."""
         return (
-            min(self.last + QUIET, self.first + LONGEST) if self.losses.keys() - self.told else None
+            min(self.last + QUIET, self.first + LONGEST)
+            if self.losses.keys() - self.reported
+            else None
         )
 
-    def told_but(self, nodes: Set[str]) -> Lost:
-        """Everybody knows; on these it was no loss."""
+    def reported_except(self, nodes: Set[str]) -> Lost:
+        """All losses as reported, without those on `nodes`."""
         losses = {node: loss for node, loss in self.losses.items() if node not in nodes}
-        return replace(self, losses=losses, told=frozenset(losses))
+        return replace(self, losses=losses, reported=frozenset(losses))
 
 
 def update(lost: Lost, before: Observation, after: Observation, refused: str) -> Lost:
-    """What is lost after another look; `refused` is why pods are refused just now."""
+    """The losses after another observation; `refused` is the reason why pods are refused."""
     if before.daemonset.uid != after.daemonset.uid or after.daemonset.deleting:
         return Lost()
     rules = _Rules(before, after)
@@ -71,20 +73,20 @@ def update(lost: Lost, before: Observation, after: Observation, refused: str) ->
         if name in found or not _is_back(name, now, rules.now, after)
     }
     fresh = {name: loss for name, loss in found.items() if name not in kept}
-    lost = Lost({**kept, **fresh}, lost.told & kept.keys(), bare, lost.first, lost.last)
+    lost = Lost({**kept, **fresh}, lost.reported & kept.keys(), bare, lost.first, lost.last)
     if not fresh:
         return lost
     return replace(
         lost,
         first=after.now
-        if lost.untold == tuple(fresh[name] for name in sorted(fresh))
+        if lost.unreported == tuple(fresh[name] for name in sorted(fresh))
         else lost.first,
         last=after.now,
     )
 
 
 def covered(seen: Observation) -> frozenset[str]:
-    """The nodes that the agent belongs on, whatever state they are in."""
+    """The nodes that need the agent, in whatever state they are."""
     placer = node_eligibility.read(seen.daemonset.template)
     return frozenset(
         node.name
@@ -94,8 +96,8 @@ def covered(seen: Observation) -> frozenset[str]:
 
 
 def family(daemonset: DaemonSet) -> object:
-    """The same for all variants of one agent: namespace, owner, and what their pods are selected by
-    but for the variant.
+    """A value that is equal for all variants of an agent: namespace, owner, and the selector
+    without the variant.
     """
     labels = (daemonset.raw.get("metadata") or {}).get("labels") or {}
     selector = {
@@ -105,7 +107,7 @@ def family(daemonset: DaemonSet) -> object:
 
 
 class _Rules:
-    """Where the agent belonged at the look before, and where it does now."""
+    """The placement of the agent at the previous and at the present observation."""
 
     def __init__(self, before: Observation, after: Observation) -> None:
         self._before = before
@@ -115,7 +117,7 @@ class _Rules:
         self.was, self.now = node_eligibility.read(was), node_eligibility.read(self._template)
 
     def losses(self, now: Mapping[str, Node]) -> Iterator[NodeLoss]:
-        """Nodes that are still there, and had the right to an agent but have it no longer."""
+        """Existing nodes that needed the agent before and no longer match."""
         for old in self._before.nodes:
             node = now.get(old.name)
             if node is None or node.deleting or (node is old and not self.changed):
@@ -142,10 +144,10 @@ class _Rules:
             for taint in node.taints
             if taint not in old.taints and tolerations.untolerated(tolerated, (taint,))
         )
-        said = (
+        taints = (
             f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in new
         )
-        return LossCause.TAINT, f"taint {', '.join(said)} was set"
+        return LossCause.TAINT, f"taint {', '.join(taints)} was set"
 
 
 def _relabelled(key: str, old: Node, node: Node) -> str:
@@ -170,7 +172,7 @@ def _bare(
 
 
 def _refused(bare: frozenset[str], now: Mapping[str, Node], refused: str) -> Iterator[NodeLoss]:
-    """Nodes whose pod went and gets no successor."""
+    """Nodes whose pod was removed, and whose new pod is refused."""
     for name in bare if refused else ():
         yield NodeLoss(
             name,
@@ -181,8 +183,8 @@ def _refused(bare: frozenset[str], now: Mapping[str, Node], refused: str) -> Ite
 
 
 def _is_back(name: str, now: Mapping[str, Node], placer: Placer, after: Observation) -> bool:
-    """Whether nothing is lost there any more: the agent belongs there again and is let in, or the
-    node went too.
+    """Whether the loss is over: the agent matches the node again and has a pod there, or the node
+    was removed.
     """
     node = now.get(name)
     if node is None or node.deleting:
@@ -203,5 +205,5 @@ def _commit(seen: Observation) -> str:
 
 
 def _keys(placer: Placer) -> set[str]:
-    asked = {requirement.key for term in placer.terms or () for requirement in term.labels}
-    return asked | set(placer.node_selector)
+    keys = {requirement.key for term in placer.terms or () for requirement in term.labels}
+    return keys | set(placer.node_selector)

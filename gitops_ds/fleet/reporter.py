@@ -1,5 +1,5 @@
-"""How the agents of a cluster stand, as a part of the service: looked at always, told and written
-down by whoever leads.
+"""The status of the agents of a cluster as a runnable of the service: every replica tracks it, the
+leader emits its events and writes the status objects.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from gitops_ds.model.events.agents import AgentStatus
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.source_status import SourceStatus
 
-AGED = 30.0  # seconds between two looks at how old the picture is
+AGED = 30.0  # seconds between two checks of the age of the watches
 
 
 @dataclass(frozen=True, slots=True)
 class StatusTarget:
-    """Where the status objects are written: the cluster, and the namespace of the state; `deadline`
-    is a rollout's, in seconds.
+    """The cluster and namespace of the status objects, and the `deadline` of a rollout in seconds.
 
-    `beside`: another controller makes the pods.
+    `beside`: another controller creates the pods.
     """
 
     cluster: Cluster
@@ -40,8 +39,8 @@ class StatusTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReporterInput:
-    """What other parts know: the `states` and `sources` of each owner by its id, and how long each
-    watch was silent in seconds.
+    """The `states` and `sources` of each owner by its ID, and the seconds since each watch last
+    received anything, by plural.
     """
 
     states: Callable[[], Mapping[str, DeployerState]] = dict
@@ -50,7 +49,7 @@ class ReporterInput:
 
 
 class StatusReporter:
-    """The part. `emit` is told what becomes of agents while we act."""
+    """The runnable. `emit` receives the events of agents while this replica leads."""
 
     unready = ""
     seconds_without_progress = 0.0
@@ -66,31 +65,31 @@ class StatusReporter:
             controller,
             known.states,
             time.time,
-            self._tell,
+            self._publish,
             deadline=home.deadline,
             sources=known.sources,
         )
-        self._complaints = (
+        self._failures = (
             PodCreateFailureWatcher(home.cluster, self.tracker, time.time) if home.beside else None
         )
         self._statuses = StatusWriter(
             home.cluster, home.namespace, self.tracker, known.states, time.time
         )
 
-    def handle(self, told: Event) -> None:
-        """What the other parts tell."""
-        self.tracker.handle(told)
+    def handle(self, event: Event) -> None:
+        """Handles an event of another runnable."""
+        self.tracker.handle(event)
 
-    def _tell(self, told: Event) -> None:
+    def _publish(self, event: Event) -> None:
         if self._leading.is_set():
-            self._emit(told)
+            self._emit(event)
 
     def start_leading(self) -> None:
-        """Tells, and writes status objects, from now on."""
+        """Starts to emit events and to write status objects."""
         self._leading.set()
 
     def stop_leading(self) -> None:
-        """Only looks from now on."""
+        """Stops to emit events and to write status objects."""
         self._leading.clear()
 
     def stop(self) -> None:
@@ -105,8 +104,8 @@ class StatusReporter:
                 group.create_task(self._write()),
                 group.create_task(self._age()),
             ]
-            if self._complaints is not None:
-                tasks.append(group.create_task(self._complaints.run()))
+            if self._failures is not None:
+                tasks.append(group.create_task(self._failures.run()))
             await self._stopping.wait()
             for task in tasks:
                 task.cancel()
@@ -122,7 +121,7 @@ class StatusReporter:
             await self._statuses.run(self._leading.is_set)
 
     def lines(self) -> Iterable[AgentStatus]:
-        """What metrics say of each agent that somebody of ours owns."""
+        """The values of the metrics for each agent with an owner."""
         return (
             status_line(agent, self.tracker)
             for agent in self.tracker.agents()
@@ -131,7 +130,7 @@ class StatusReporter:
 
 
 def status_line(agent: Agent, tracker: StatusTracker) -> AgentStatus:
-    """One of them."""
+    """The values of the metrics for an agent."""
     daemonset = agent.seen.daemonset
     return AgentStatus(
         namespace=agent.key.namespace,

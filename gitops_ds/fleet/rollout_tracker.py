@@ -1,5 +1,5 @@
-"""What is told of a rollout: that it began, how it ended, that it failed. A fold over looks; each
-thing is told once.
+"""The events of a rollout: it started, completed or failed. A fold over observations; each event is
+emitted once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gitops_ds.model.objects import CommitId
 
 @dataclass(frozen=True, slots=True)
 class TrackedRollout:
-    """The last one of an agent: of which commit and revision, since when, whether it goes on, and
-    whether its failure was told.
+    """The last rollout of an agent: its commit and revision, its start (seconds since 1970),
+    whether it is in progress, and whether its failure is reported.
     """
 
     uid: str
@@ -37,10 +37,10 @@ class TrackedRollout:
 def follow(
     before: TrackedRollout | None, seen: Observation, health: Health, since: float
 ) -> tuple[TrackedRollout | None, tuple[Event, ...]]:
-    """The rollout after a look, and what to tell.
+    """The rollout after an observation, and its new events.
 
-    The first look at a DaemonSet that is older than `since` only learns what goes on: it may have
-    been told before.
+    The first observation of a DaemonSet created before `since` emits none: an earlier process may
+    have emitted them.
     """
     daemonset, current = seen.daemonset, current_revision(seen)
     if current is None:
@@ -53,10 +53,10 @@ def follow(
                 daemonset.uid, commit, current.hash, began, not _is_done(health)
             ), ()
         before = TrackedRollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
-    now, told = before, list[Event]()
+    now, events = before, list[Event]()
     if commit and commit != before.commit:
         now = replace(now, commit=commit)
-        told.append(
+        events.append(
             CommitArrived(
                 seen.now,
                 daemonset.key,
@@ -68,7 +68,7 @@ def follow(
     whose = seen.now, daemonset.key, daemonset.uid, commit, current.number
     if current.hash != before.revision:
         now = replace(now, revision=current.hash, began=seen.now, open=True, failed=False)
-        told.append(
+        events.append(
             RolloutStarted(
                 *whose,
                 sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash),
@@ -76,15 +76,15 @@ def follow(
         )
     if now.open and _is_done(health):
         now = replace(now, open=False)
-        told.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
+        events.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
     elif now.open and health.state is HealthState.FAILED and not now.failed:
         now = replace(now, failed=True)
-        told.append(RolloutFailed(*whose, health.message))
-    return now, tuple(told)
+        events.append(RolloutFailed(*whose, health.message))
+    return now, tuple(events)
 
 
 def created_at(seen: Observation) -> float:
-    """When the DaemonSet was made; 0 where it does not say."""
+    """The creation time of the DaemonSet in seconds since 1970; 0 without one."""
     return (
         timestamps.seconds(
             str((seen.daemonset.raw.get("metadata") or {}).get("creationTimestamp") or "")
@@ -94,7 +94,7 @@ def created_at(seen: Observation) -> float:
 
 
 def current_revision(seen: Observation) -> Revision | None:
-    """The newest of its own revisions that holds its template; None while there is none."""
+    """The newest revision of the DaemonSet with its template; None until it is created."""
     uid, template = seen.daemonset.uid, seen.daemonset.template
     own = (
         r
@@ -105,9 +105,7 @@ def current_revision(seen: Observation) -> Revision | None:
 
 
 def _is_done(health: Health) -> bool:
-    """Whether every node that can runs the wanted template; a node that is not well itself is no
-    part of it.
-    """
+    """Whether the current template runs on every healthy node."""
     tally = health.tally
     return not (
         tally.starting or tally.old or tally.parked or tally.template_fault or tally.refused

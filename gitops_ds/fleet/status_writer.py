@@ -1,9 +1,8 @@
-"""A small object for each agent that tells how it stands, for whoever waits or watches without us:
-written when that changes.
+"""An object with the status of each agent, for other tools; written when the status changes.
 
-It is a ConfigMap in the namespace of the state, or an AgentStatus where its
-CustomResourceDefinition (deploy/crd/) is installed: then `kubectl wait --for=condition=Ready` and
-every tool that reads kstatus understand it.
+It is a ConfigMap in the namespace of the state, or an AgentStatus if its CustomResourceDefinition
+(deploy/crd/) is installed: `kubectl wait --for=condition=Ready` and every tool that reads kstatus
+support the latter.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 from gitops_ds.telemetry import kstatus
 
 KIND = "AgentStatus"
-OF = f"{names.DOMAIN}/status-of"  # label: the id of the owner whose agent it tells of
-EVERY = 5.0  # seconds at least between two writes of one object
-RETRY = 30.0  # seconds until one that failed is written again
-OWNERS = 60.0  # seconds until it is looked whether there are more owners, though no agent changed
+OF = f"{names.DOMAIN}/status-of"  # label: the ID of the owner of the agent
+EVERY = 5.0  # minimum seconds between two writes of an object
+RETRY = 30.0  # seconds until a failed write is retried
+OWNERS = 60.0  # seconds between two checks for new owners without a changed agent
 _LONGEST = 253  # characters of a name
 
 
 class StatusWriter:
-    """Keeps the objects of all owners in `states` as `tracker` are. `clock` gives seconds since
-    1970.
+    """Writes the objects of the agents of `tracker` for all owners in `states`. `clock` returns
+    seconds since 1970.
     """
 
     def __init__(
@@ -55,10 +54,10 @@ class StatusWriter:
         self._next: dict[Key, float] = {}
 
     async def run(self, acting: Callable[[], bool] = lambda: True) -> None:
-        """Writes what changes, as long as we are `acting`, or until it is cancelled. What can't be
-        written now is written later.
+        """Writes changed objects while `acting` returns true, until it is cancelled. Failed writes
+        are retried.
         """
-        self._known, self._owners = {}, set()  # another may have written since
+        self._known, self._owners = {}, set()  # another replica may have written since
         changes, loop = self._tracker.changed(), asyncio.get_running_loop()
         pending = {agent.key for agent in self._tracker.agents()}
         while True:
@@ -82,9 +81,7 @@ class StatusWriter:
             }
 
     async def _learn(self) -> None:
-        """What an earlier process left of these owners; what tells of nothing that is there is
-        taken away.
-        """
+        """Reads the objects of new owners; objects without an agent are deleted."""
         owners = self._states().keys() - self._owners
         if not owners:
             return
@@ -92,7 +89,7 @@ class StatusWriter:
             self._kind = (await self._cluster.resources(anew=True)).get(
                 (names.DOMAIN, KIND), CONFIG_MAP
             )
-        there = {
+        existing = {
             self._name(agent.key): agent.key
             for agent in self._tracker.agents()
             if self._owner(agent)
@@ -104,14 +101,14 @@ class StatusWriter:
                 )
                 for body in found.items:
                     name = str(body["metadata"]["name"])
-                    if resource == self._kind and name in there:
+                    if resource == self._kind and name in existing:
                         self._known[name] = body
                     else:
                         await self._delete(resource, name)
         self._owners |= owners
 
     async def _put(self, key: Key) -> bool:
-        """Makes one object as it shall be; whether anything was written."""
+        """Writes or deletes the object of an agent; returns whether a request was needed."""
         agent, name = self._tracker.agent(key), self._name(key)
         owner = self._owner(agent) if agent is not None else ""
         if self._kind is None or owner not in self._owners:
@@ -153,7 +150,7 @@ class StatusWriter:
         self._known.pop(name, None)
 
     def _owner(self, agent: Agent) -> str:
-        """The id of its owner; of a missing agent that of who applied it."""
+        """The ID of its owner; of a missing agent, the owner whose inventory contains it."""
         states = self._states()
         owner = agents.owner(agent.seen)
         return (
@@ -170,7 +167,7 @@ class StatusWriter:
 
     def _name(self, key: Key) -> str:
         """`gitops-ds-status-NAMESPACE.NAME` of a ConfigMap, `NAMESPACE.NAME` of an AgentStatus;
-        what is too long ends in a hash.
+        the end of a name that is too long is replaced by a hash.
         """
         prefix = "gitops-ds-status-" if self._kind == CONFIG_MAP else ""
         whole = f"{prefix}{key.namespace}.{key.name}"
@@ -182,7 +179,7 @@ class StatusWriter:
 
 
 def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """The status of an agent; equal to `before` where nothing changed but time."""
+    """The status of an agent; equal to `before` if only the time changed."""
     daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
     current, (sync, why) = agent.current, agents.sync_of(agent)
     nodes = {
@@ -221,7 +218,7 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
 
 
 def _status(body: Body | None) -> dict[str, Any]:
-    """What an object tells, of either kind; nothing where it can't be read."""
+    """The status in an object of either kind; empty if it is malformed."""
     if body is None:
         return {}
     if body.get("kind") == KIND:
@@ -232,8 +229,8 @@ def _status(body: Body | None) -> dict[str, Any]:
 
 
 def _flat(status: Mapping[str, Any]) -> dict[str, str]:
-    """The data of a ConfigMap: the whole as JSON, and what `kubectl get` and `kubectl wait
-    --for=jsonpath` are asked for.
+    """The data of a ConfigMap: the status as JSON, and the fields for `kubectl get` and `kubectl
+    wait --for=jsonpath`.
     """
     ready = status["conditions"][0]
     short = {name: str(status[name]) for name in ("health", "commit", "revision", "sync")}

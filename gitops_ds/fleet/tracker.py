@@ -1,7 +1,7 @@
-"""How every agent stands, kept current from what the controller's watches show: no request, and
-work only for what changed.
+"""The status of every agent, kept current from the watches of the controller: without requests, and
+with work only for changed agents.
 
-The page, the status objects, the metrics and the events read it.
+The page, the status objects, the metrics and the events are derived from it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 
-GATHERED = 0.5  # seconds: what comes close together is looked at once
-# As controller/caches.OLDEST_PICTURE, whose module a reader of tracker does not load.
+GATHERED = 0.5  # seconds for which changes are collected
+# As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.
 OLDEST_PICTURE = 660.0  # seconds
-SHARE = 0.05  # of a core, at most, goes into looking while everything moves
+SHARE = 0.05  # of a core at most, while all agents change
 NOTHING = DeployerState()
-AT_A_TIME = 0.02  # seconds of looking before others have their turn
+AT_A_TIME = 0.02  # seconds of work until other tasks may run
 
 
 class WatchedController(Protocol):
@@ -53,17 +53,17 @@ class WatchedController(Protocol):
         ...
 
     def observe(self, key: Key) -> Observation | None:
-        """What is known about a DaemonSet now."""
+        """The present observation of a DaemonSet."""
         ...
 
     def listen(self, moved: Callable[[Set[Key]], None]) -> None:
-        """`moved` is told whose observation changed."""
+        """`moved` receives the keys whose observation changed."""
         ...
 
 
 class Changes:
-    """The keys that changed since the last step; an endless asynchronous iterator of sets that are
-    not empty.
+    """The keys that changed since the last step; an endless asynchronous iterator of non-empty
+    sets.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Changes:
         self._news = asyncio.Event()
 
     def add(self, keys: Set[Key]) -> None:
-        """These changed."""
+        """Adds changed keys."""
         self._keys |= keys
         self._news.set()
 
@@ -80,7 +80,7 @@ class Changes:
         return self
 
     async def __anext__(self) -> frozenset[Key]:
-        """Waits until there is one, and takes all."""
+        """Waits for a change and returns all keys since the last step."""
         await self._news.wait()
         self._news.clear()
         keys, self._keys = frozenset(self._keys), set()
@@ -89,7 +89,7 @@ class Changes:
 
 @dataclass(slots=True)
 class _AgentMemory:
-    """What is known of an agent that no object says."""
+    """The state of an agent that no object of the cluster contains."""
 
     course: ProgressMarker = field(default_factory=ProgressMarker)
     lost: Lost = field(default_factory=Lost)
@@ -98,12 +98,11 @@ class _AgentMemory:
 
 
 class StatusTracker:
-    """All agents of one cluster as they stand now.
+    """The present status of all agents of a cluster.
 
-    `states` gives what each owner remembers, by its id; `clock` gives seconds since 1970; after
-    `deadline` seconds without progress a rollout has failed. `sources` gives the status of each
-    owner's repository. `emit` is told what becomes of agents. Nothing is looked at until `run`
-    runs.
+    `states` returns the state of each owner by its ID, `sources` the status of its repository, and
+    `clock` seconds since 1970. After `deadline` seconds without progress a rollout has failed.
+    `emit` receives the events of agents. The status is updated while `run` runs.
     """
 
     def __init__(
@@ -138,15 +137,13 @@ class StatusTracker:
         self._news.set()
 
     def agents(self) -> tuple[Agent, ...]:
-        """Every DaemonSet of the cluster, and those that an owner applied and that are missing;
-        sorted by key.
-        """
+        """The DaemonSets of the cluster and the missing ones of the inventories, sorted by key."""
         if self._sorted is None:
             self._sorted = tuple(self._shown(self._agents[key]) for key in sorted(self._agents))
         return self._sorted
 
     def agent(self, key: Key) -> Agent | None:
-        """One of them."""
+        """The agent with this key, or None."""
         found = self._agents.get(key)
         return self._shown(found) if found is not None else None
 
@@ -154,22 +151,22 @@ class StatusTracker:
         return replace(agent, stale=self._stale) if self._stale else agent
 
     def age(self, silent: Mapping[str, float]) -> None:
-        """For how many seconds each watch was silent, by the plural of its kind: past the bound no
+        """Sets the seconds since each watch last received anything, by plural. Past the limit no
         agent is in sync.
         """
         oldest = max(silent, key=lambda kind: silent[kind], default="")
         is_old = bool(oldest) and silent[oldest] > OLDEST_PICTURE
         stale = (
-            f"the watch of {oldest} shows nothing for more than {OLDEST_PICTURE / 60:.0f} minutes"
+            f"the watch of {oldest} has been silent for more than {OLDEST_PICTURE / 60:.0f} minutes"
             if is_old
             else ""
         )
         if stale != self._stale:
             self._stale = stale
-            self._tell(set(self._agents))
+            self._publish(set(self._agents))
 
     def changed(self) -> Changes:
-        """The keys of agents that come, go, or stand otherwise from now on: `async for keys in
+        """The keys of agents that are added, removed or changed from now on: `async for keys in
         tracker.changed()`.
         """
         changes = Changes()
@@ -177,15 +174,15 @@ class StatusTracker:
         return changes
 
     def wake(self, keys: Set[Key]) -> None:
-        """These are looked at again soon."""
+        """Schedules these agents for an update."""
         self._due |= keys
         self._news.set()
 
-    def handle(self, told: Event) -> None:
-        """What no watch shows: a pass changed what an owner remembers; a pod was refused, or let
-        in.
+    def handle(self, event: Event) -> None:
+        """Handles changes that no watch reports: a reconciliation changed the state of an owner; a
+        pod was refused or created.
         """
-        match told:
+        match event:
             case Reconciled() | SourceChanged():
                 ours = {
                     agent.key
@@ -209,16 +206,14 @@ class StatusTracker:
                 pass
 
     def refuse(self, key: Key, why: str) -> None:
-        """Why the pods of one are refused just now, as another controller tells; empty: they are
-        not.
-        """
+        """Sets the reason why the pods of an agent are refused; empty if they are not."""
         memory = self._memories.get(key)
         if memory is not None and memory.refused != why:
             memory.refused = why
             self.wake({key})
 
     async def run(self) -> None:
-        """Keeps them current until it is cancelled."""
+        """Keeps the status current until it is cancelled."""
         clock = asyncio.get_running_loop().time
         try:
             while True:
@@ -229,9 +224,9 @@ class StatusTracker:
                 while keys:
                     began, changed = clock(), set[Key]()
                     while keys and clock() - began < AT_A_TIME:
-                        changed |= self._look(keys.pop())
+                        changed |= self._update(keys.pop())
                     spent += clock() - began
-                    self._tell(changed)
+                    self._publish(changed)
                     await asyncio.sleep(0)
                 await asyncio.sleep(spent * (1 - SHARE) / SHARE)
         finally:
@@ -239,16 +234,16 @@ class StatusTracker:
                 alarm.cancel()
 
     def losses(self, key: Key) -> tuple[NodeLoss, ...]:
-        """The nodes that lost the agent though no commit says so, and did not get it back."""
+        """The nodes that lost the agent without a commit and do not have it again."""
         memory = self._memories.get(key)
         return tuple(memory.lost.losses.values()) if memory else ()
 
-    def _look(self, key: Key) -> Set[Key]:
-        """Looks at one; whether it changed, as a set."""
+    def _update(self, key: Key) -> Set[Key]:
+        """Updates an agent; returns its key in a set if it changed, else an empty set."""
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
         before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
-        # our own, and no agent
+        # the probe for another controller is not an agent
         if seen is not None and competing_controller.is_probe(seen.daemonset.raw):
             return set()
         agent: Agent | None = None
@@ -268,7 +263,7 @@ class StatusTracker:
             self._agents.pop(key, None)
         else:
             self._agents[key] = agent
-            self._tell_health(before, agent)
+            self._publish_health(before, agent)
         if seen is None:
             self._memories.pop(key, None)
         return set() if _same(before, agent) else {key}
@@ -277,11 +272,11 @@ class StatusTracker:
         memory = self._memory(key)
         judged = health.follow(memory.course, seen, FaultScope(self._deadline, memory.refused))
         memory.course = judged.course
-        memory.rollout, told = rollout_tracker.follow(
+        memory.rollout, events = rollout_tracker.follow(
             memory.rollout, seen, judged.health, self._since
         )
-        for record in told:
-            self._emit(record)
+        for event in events:
+            self._emit(event)
         again = [judged.health.again]
         if fleet_agents.owner(seen) and before is not None:
             again.append(self._watch_coverage(memory, before, seen))
@@ -293,19 +288,19 @@ class StatusTracker:
     def _watch_coverage(
         self, memory: _AgentMemory, before: Agent, seen: Observation
     ) -> float | None:
-        """Tells losses that are complete; returns when to look for others to be so."""
+        """Emits due losses; returns the time at which others are due."""
         memory.lost = node_coverage.update(memory.lost, before.seen, seen, memory.refused)
         if (due := memory.lost.due) is None or due > seen.now:
             return due
-        untold = memory.lost.untold
-        memory.lost = memory.lost.told_but(self._taken_over(seen))
-        if losses := tuple(loss for loss in untold if loss.node in memory.lost.losses):
+        unreported = memory.lost.unreported
+        memory.lost = memory.lost.reported_except(self._taken_over(seen))
+        if losses := tuple(loss for loss in unreported if loss.node in memory.lost.losses):
             of = len(node_coverage.covered(seen) | memory.lost.losses.keys())
             self._emit(CoverageLost(seen.now, seen.daemonset.key, seen.daemonset.uid, losses, of))
         return None
 
     def _taken_over(self, seen: Observation) -> Set[str]:
-        """The nodes that other variants of the agent belong on."""
+        """The nodes that need other variants of the agent."""
         others = (agent.seen for agent in self.agents() if agent.key != seen.daemonset.key)
         family = node_coverage.family(seen.daemonset)
         return {
@@ -315,7 +310,7 @@ class StatusTracker:
             for node in node_coverage.covered(other)
         }
 
-    def _tell_health(self, before: Agent | None, agent: Agent) -> None:
+    def _publish_health(self, before: Agent | None, agent: Agent) -> None:
         was, daemonset = before.health.state if before else None, agent.seen.daemonset
         if was is not agent.health.state:
             commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
@@ -334,7 +329,7 @@ class StatusTracker:
             if key.kind == DAEMONSET.kind
         }
 
-    def _tell(self, changed: Set[Key]) -> None:
+    def _publish(self, changed: Set[Key]) -> None:
         if changed:
             self._sorted = None
             for changes in self._changes:
@@ -342,8 +337,8 @@ class StatusTracker:
 
 
 def is_refusal(error: ClusterError) -> bool:
-    """Whether the API server took the request and said no: a quota, a policy, a webhook, also one
-    that does not answer.
+    """Whether the API server refused the request by a quota, a policy or a webhook, also by a
+    webhook that is unavailable.
     """
     return (
         isinstance(error, BadRequest | Forbidden | Invalid)
@@ -353,7 +348,7 @@ def is_refusal(error: ClusterError) -> bool:
 
 
 def _same(one: Agent | None, other: Agent | None) -> bool:
-    """Whether nobody would see a difference: the moment of the look doesn't count."""
+    """Whether both are equal apart from the time of the observation."""
     if one is None or other is None:
         return one is other
     return one.health == other.health and _marks(one) == _marks(other)

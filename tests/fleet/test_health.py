@@ -355,7 +355,7 @@ def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
             judged = tracker.agents()[0].health
             assert (judged.state, judged.message) == (
                 F,
-                "no controller has taken up generation 1 yet, for 60 s",
+                "no controller has observed generation 1 yet, for 60 s",
             )
             running.cancel()
 

@@ -38,7 +38,7 @@ ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
 ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=NodeCounts(updated=4, old=6))
 WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=NodeCounts(updated=10))
 ILL = Health(
-    HealthState.DEGRADED, "not well on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1)
+    HealthState.DEGRADED, "unhealthy on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1)
 )
 BROKEN = Health(
     HealthState.FAILED,
@@ -52,7 +52,7 @@ PARKED = Health(
 )
 TAKEN_UP_LATER = Health(
     HealthState.PROGRESSING,
-    "no controller has taken up generation 2 yet",
+    "no controller has observed generation 2 yet",
     tally=NodeCounts(updated=10),
 )
 
@@ -130,7 +130,7 @@ def test_progress_is_told_by_tenths() -> None:
     ("health", "state", "words"),
     [
         (WELL, "success", "all 2 agents healthy"),
-        (ILL, "success", "rolled out on 19 nodes; ops/b: not well on 1 of 10 nodes"),
+        (ILL, "success", "rolled out on 19 nodes; ops/b: unhealthy on 1 of 10 nodes"),
         (ROLLING, "running", "rolling out 14/20 nodes"),
         (PARKED, "running", "rolling out 13/20 nodes"),
         (BROKEN, "failure", "ops/b: the template fails on 1 of 10 nodes"),

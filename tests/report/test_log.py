@@ -151,13 +151,13 @@ def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_ne
         AGENT,
         "u",
         HealthState.HEALTHY,
-        Health(HealthState.DEGRADED, "not well on node-1"),
+        Health(HealthState.DEGRADED, "unhealthy on node-1"),
         COMMIT,
     )
     found = log_lines.as_json(ill) or {}
     assert (
         found.items()
-        >= {"health": "Degraded", "before": "Healthy", "message": "not well on node-1"}.items()
+        >= {"health": "Degraded", "before": "Healthy", "message": "unhealthy on node-1"}.items()
     )
     first = agents.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)
     assert (first.level, ill.level) == ("debug", "warning")
