@@ -90,7 +90,7 @@ def test_time_that_is_up_names_what_is_missing() -> None:
         async with stand(3) as there:  # nobody makes pods
             with pytest.raises(
                 errors.TimedOut,
-                match=r"not done after 20 seconds: Progressing: no controller has taken up "
+                match=r"not done after 20 seconds: Progressing: no controller has observed "
                 r"generation 1",
             ):
                 await attend(there, seconds=20)
