@@ -26,9 +26,11 @@ from gitops_ds.model.skipped import Skipped
 from gitops_ds.plan import (
     apply_order,
     drift,
+    object_changes,
     ownership,
     planner,
     prune,
+    refusals,
     tracking_labels,
 )
 from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
@@ -97,7 +99,10 @@ async def _ask(writer: Applier, manifest: Manifest) -> DryRunResult:
         cluster = writer.acting(manifest.key, manifest.agent)
         if live is None:
             return await _ask_for_new(cluster, writer, manifest)
-        body, resource = planner.probe(manifest, live, writer.terms), writer.resources[manifest.key]
+        body, resource = (
+            object_changes.probe(manifest, live, writer.terms),
+            writer.resources[manifest.key],
+        )
         return await _ask_both_ways(
             cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts)
         )
@@ -325,7 +330,7 @@ async def _together(
 def _lost(key: Key, error: errors.Conflict) -> Skipped:
     """A conflict over fields, or an object that moved since it was looked at."""
     if conflicts := conflicts_of(error):
-        return planner.conflict(key, conflicts)
+        return refusals.conflict(key, conflicts)
     return Skipped(
         SkipReason.CONFLICT,
         f"{key} was changed while it was being written ({error}): the next pass looks again",

@@ -320,7 +320,7 @@ def _tell_plan(ready: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> N
     made, terms = ready.plan, ready.writer.terms
     if made.writes or made.refusals:
         emit(Planned(clock(), made))
-    for told in drift.news(made.drifted, terms.left, terms.now, terms.hold_for):
+    for told in drift.events(made.drifted, terms.left, terms.now, terms.hold_for):
         emit(told)
 
 

@@ -47,10 +47,9 @@ def rank(key: Key) -> int:
 
 
 def waves(manifests: Iterable[Manifest]) -> Mapping[str, int]:
-    """For each agent the wave in which it is applied: 0 for one that waits for nobody, else one
-    more than the last it waits for.
+    """The wave of each agent: 0 without dependencies, else one more than its last dependency's.
 
-    Cycles are findings of the render; an agent in one is put after those that it doesn't wait for.
+    Cycles are findings of the render; an agent in a cycle follows the agents outside of it.
     """
     needs: dict[str, frozenset[str]] = {}
     for manifest in manifests:

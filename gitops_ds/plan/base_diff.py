@@ -1,5 +1,5 @@
-"""Base against head: what a commit changes for a cluster that holds what the base says. No cluster
-is asked.
+"""Base against head: the changes of a commit for a cluster in sync with the base. No request is
+sent to a cluster.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Cha
 
 
 def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
-    """Where the cluster is not what the base says: by object the fields that an apply of the base
-    would change.
+    """The drift of a cluster from the base: by object, the fields that an apply would change.
 
-    What others own, what only defaults say and what an apply stamps onto an object of its own is no
-    drift; of a value that a snapshot hides nobody knows.
+    Fields of other owners, defaulted fields and the labels and annotations of an apply are
+    excluded, and so are values that a snapshot redacts: whether they differ is unknown.
     """
     found = {}
     for key, manifest in base.manifests.items():
@@ -57,7 +56,7 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
 
 
 def _is_unknown(key: Key, change: FieldChange) -> bool:
-    """Whether the two may be alike but for what a snapshot hides."""
+    """Whether the values differ only where the snapshot is redacted."""
     shown = objects.field(key, change)
     return HIDDEN in str(change.old) and shown.old == shown.new
 

@@ -26,10 +26,10 @@ from gitops_ds.plan.prune import Policy
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """An object of ours that left Git: how it would be deleted, which nodes would lose an agent,
-    which objects would go with it.
+    """An object of ours that left Git: the deletion policy, the nodes that would lose an agent, and
+    the objects that would be deleted with it.
 
-    `unlisted` are kinds of which nobody knows whether objects would go with it.
+    `unlisted` are kinds whose objects may not be listed: whether any would be deleted is unknown.
     """
 
     policy: Policy
@@ -85,8 +85,8 @@ def of(
 
 
 def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Skipped]:
-    """A word about what we applied once and the inventory does not hold; a copy of ours is nothing
-    to us.
+    """The refusal for an object that we applied once and that is missing from the inventory; none
+    for a copy of an object of ours.
     """
     if prune.is_ending(body):
         return []
@@ -97,11 +97,11 @@ def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Skipped]:
         or not inventory.applied_by_us(body)
     ):
         return []
-    told = (
+    message = (
         f"{key} left Git and is kept: the inventory does not hold it. Delete it by hand, or put "
         "it into Git and take it out again"
     )
-    return [Skipped(SkipReason.NOT_IN_INVENTORY, told, key)]
+    return [Skipped(SkipReason.NOT_IN_INVENTORY, message, key)]
 
 
 def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> Skipped | None:

@@ -9,7 +9,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Body, ListMember, Path
 
-# The key that tells the members of a list apart, the first that all members have and that is unique
+# The key that identifies the members of a list: the first that all members have and that is unique
 # among them.
 MEMBER_KEYS = (
     "name",
@@ -23,7 +23,7 @@ MEMBER_KEYS = (
     "uid",
 )
 
-# Written by the server, or moving with every write: no news to anybody.
+# Set by the server, or changed by every write: without meaning for a diff.
 _SERVER_METADATA = frozenset(
     (
         "managedFields",

@@ -1,7 +1,7 @@
-"""What somebody changed in the cluster: who it was, what they did, and what is done about it. Pure.
+"""Changes made in the cluster: their authors, what they did, and the drift policy. Pure.
 
-Drift is a difference between a live object and a manifest that is the very one applied last: only
-the cluster can have moved.
+Drift is a difference between a live object and the manifest that was applied last: only the
+cluster can have changed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gitops_ds.plan.options import PlanContext
 SHOWN = 5  # fields in a message
 
 
-def said(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
-    """The choice for an object: its live annotation `gitops-ds.io/drift`, else the manifest's, else
-    its agent's, else the caller's.
+def policy(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
+    """The drift policy of an object: its live annotation `gitops-ds.io/drift`, else the
+    manifest's, else its agent's, else the caller's.
 
-    The live one first, so that `kubectl annotate` can be said in an emergency, without a commit;
-    unless the settings say that Git alone counts.
+    The live annotation comes first, for `kubectl annotate` in an emergency, without a commit;
+    unless the settings allow annotations from Git only.
     """
     for body in ((live or {}) if terms.live_words else {}, manifest.body):
         word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
@@ -39,43 +39,44 @@ def said(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPoli
 
 
 def choice(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
-    """What is done about drift now: what is held is corrected when its time is over."""
-    asked = said(manifest, live, terms)
+    """The policy that applies now: paused drift is corrected when the pause is over."""
+    configured = policy(manifest, live, terms)
     left = terms.left.get(manifest.key)
     over = (
         left is not None
         and left.choice is DriftPolicy.HOLD
         and terms.now - left.since >= terms.hold_for
     )
-    return DriftPolicy.CORRECT if asked is DriftPolicy.HOLD and over else asked
+    return DriftPolicy.CORRECT if configured is DriftPolicy.HOLD and over else configured
 
 
 def is_drift(manifest: Manifest, terms: PlanContext) -> bool:
-    """Whether a difference from this manifest can only have been made in the cluster."""
+    """Whether a difference from this manifest is drift: the manifest is the one applied last."""
     return terms.applied.get(manifest.key) == manifest.digest
 
 
+def is_contested(manifest: Manifest, terms: PlanContext) -> bool:
+    """Whether drift of the object returned after its last corrections."""
+    return manifest.key in terms.contested and is_drift(manifest, terms)
+
+
 def is_left(manifest: Manifest, live: Body | None, terms: PlanContext) -> bool:
-    """Whether a difference from this manifest can only have been made in the cluster, and is to be
-    left so.
-    """
+    """Whether a difference from this manifest is drift that must not be corrected."""
     return is_drift(manifest, terms) and choice(manifest, live, terms) is not DriftPolicy.CORRECT
 
 
 def found(
     live: Body, changes: Sequence[FieldChange], known: Sequence[Revision], choice: DriftPolicy
 ) -> Drifted:
-    """The drift of an object that differs in these fields (`old` is live); `known` are its
-    revisions.
-    """
+    """The drift of an object that differs in these fields (`old` is live), with its revisions."""
     by = authors(live, changes)
     uid = str((live.get("metadata") or {}).get("uid") or "")
     return Drifted(tuple(changes), by, looks_like(live, changes, by, known), choice, uid)
 
 
 def contested(drifted: Drifted) -> Drifted:
-    """The same, known to come back; without the times of writes, so that each write of the other
-    one is no news.
+    """The same, marked as contested; without the times of writes, so that the next write of the
+    competing writer is no new event.
     """
     return replace(
         drifted, by=tuple(replace(author, at="") for author in drifted.by), contested=True
@@ -83,11 +84,10 @@ def contested(drifted: Drifted) -> Drifted:
 
 
 def is_own(change: FieldChange) -> bool:
-    """Whether the field is one that we write ourselves and a manifest does not set: where the
-    object comes from.
+    """Whether the field is one of our annotations for the source of an object.
 
-    It differs when the repository got another address or the file another name, and nobody changed
-    anything in the cluster.
+    It differs after a change of the repository's address or of the file's name, without any change
+    in the cluster.
     """
     return change.path in (
         ("metadata", "annotations", names.REPOSITORY),
@@ -96,15 +96,15 @@ def is_own(change: FieldChange) -> bool:
 
 
 def gone(choice: DriftPolicy) -> Drifted:
-    """The drift of an object that somebody deleted."""
+    """The drift of an object that was deleted in the cluster."""
     return Drifted((), (), "a delete", choice)
 
 
 def authors(live: Body, changes: Iterable[FieldChange]) -> tuple[Author, ...]:
-    """Who owns the fields that differ, the latest first.
+    """The owners of the fields that differ, the latest first.
 
-    Nobody owns a field that was taken away: then whoever wrote the object last, status and its
-    controllers apart.
+    A removed field has no owner: then the last writer of the object, writers of subresources
+    excluded.
     """
     paths = [
         change.path[:-1] if field_managers.is_order(change.path) else change.path
@@ -126,7 +126,7 @@ def authors(live: Body, changes: Iterable[FieldChange]) -> tuple[Author, ...]:
     return tuple(sorted(by, key=lambda author: (author.at, author.manager), reverse=True))
 
 
-# What each of kubectl's field managers stands for.
+# The command of each field manager of kubectl.
 _COMMANDS = {
     "kubectl-edit": "kubectl edit",
     "kubectl-label": "kubectl label",
@@ -146,7 +146,7 @@ _TOOLS = {
     "Mozilla": "a browser",
     "OpenAPI-Generator": "a program",
 }
-# By the last steps of the first changed path: what `kubectl set` was asked for.
+# The subcommand of `kubectl set` by a step of a changed path.
 _SETS = (
     ("image", "image"),
     ("resources", "resources"),
@@ -159,7 +159,7 @@ _SETS = (
 def looks_like(
     live: Body, changes: Sequence[FieldChange], by: Sequence[Author], known: Sequence[Revision]
 ) -> str:
-    """What was done, in words: the command, or who did it."""
+    """The command that made the change, else its author."""
     if not by:
         return "an unknown writer"
     author = by[0]
@@ -169,10 +169,9 @@ def looks_like(
         and author.operation == "Update"
         and template
     ):
-        number = _comes_back(live, known)
         return (
             "kubectl rollout undo"
-            if number
+            if _is_undo(live, known)
             else "kubectl rollout"
             if author.manager == "kubectl-rollout"
             else "kubectl patch"
@@ -190,9 +189,9 @@ def looks_like(
     )
 
 
-def _comes_back(live: Body, known: Sequence[Revision]) -> bool:
-    """Whether the live template is one that was there before another: `rollout undo` brings back a
-    revision, with a new number.
+def _is_undo(live: Body, known: Sequence[Revision]) -> bool:
+    """Whether the live template is that of an earlier revision, as after `rollout undo`, which
+    applies an earlier revision with a new number.
     """
     template = (live.get("spec") or {}).get("template") or {}
     created = {
@@ -207,8 +206,8 @@ def _comes_back(live: Body, known: Sequence[Revision]) -> bool:
 
 
 def words(drifted: Drifted) -> str:
-    """What was done and where: `changed by kubectl set image (kubectl-set, 2026-01-01T00:00:00Z):
-    spec.template...image`.
+    """The change and its fields: `changed by kubectl set image (kubectl-set,
+    2026-01-01T00:00:00Z): spec.template...image`.
     """
     if not drifted.fields:
         return "deleted in the cluster"
@@ -223,7 +222,7 @@ def words(drifted: Drifted) -> str:
 
 
 def as_json(drifted: Drifted) -> Mapping[str, object]:
-    """The drift of one object for programs."""
+    """The drift of one object as JSON."""
     return {
         "action": drifted.choice.value,
         "looksLike": drifted.looks_like,
@@ -253,8 +252,8 @@ def pointer(path: Path) -> str:
 def standing(
     drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float
 ) -> Mapping[Key, KnownDrift]:
-    """The drift that a pass found, as it is remembered; `before` is what stood then. What is held
-    counts from its first sight.
+    """The drift that a reconciliation found, as it is stored; `before` is the stored drift of the
+    one before. A pause counts from the first detection.
     """
     found = {}
     for key, one in drifted.items():
@@ -270,10 +269,10 @@ def standing(
     return found
 
 
-def news(
+def events(
     drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float, hold_for: float
 ) -> Iterator[Event]:
-    """What is to be told of the drift that a pass found: each change once."""
+    """The events for the drift that a reconciliation found: one for each change."""
     for key, left in standing(drifted, before, now).items():
         was, one = before.get(key), drifted[key]
         if was is not None and (was.choice, was.words) == (left.choice, left.words):

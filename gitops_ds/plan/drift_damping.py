@@ -1,5 +1,5 @@
-"""Drift that comes back at once is corrected later and later, so that two writers of one field do
-not fight without end. Pure.
+"""Delays between corrections of drift that returns at once, against an endless conflict of two
+writers of one field. Pure.
 
 Each correction of a template is a new revision, and a rollout. Two corrections are made at once;
 from the third one in a row each waits twice as long as the one before, up to the interval at which
@@ -15,14 +15,14 @@ from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
 
 AT_ONCE = 2  # corrections in a row that do not wait
-# seconds; drift that comes back after a longer time, and twice the last wait, begins a new row
+# seconds; drift that returns after a longer time, and twice the last wait, begins a new row
 QUIET = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Damping:
-    """Corrections of one object in a row: how many, when the last one was, and for how many seconds
-    the next one waits.
+    """Corrections of one object in a row: their number, the time of the last one, and the delay of
+    the next one in seconds.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""Which field managers own what stands at a path of an object.
+"""The field managers that own the value at a path of an object.
 
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
@@ -19,10 +19,10 @@ from gitops_ds.plan.ownership import FILLED_KEYS, Fields
 def entries(live: Body) -> Iterator[tuple[Author, Fields]]:
     """The managers of an object with their sets of fields, ours among them."""
     for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        told = (
+        attributes = (
             str(entry.get(name) or "") for name in ("manager", "operation", "subresource", "time")
         )
-        yield Author(*told), entry.get("fieldsV1") or {}
+        yield Author(*attributes), entry.get("fieldsV1") or {}
 
 
 def is_ours(author: Author) -> bool:
@@ -35,10 +35,10 @@ def is_ours(author: Author) -> bool:
 
 
 def owners(live: Body, path: Path) -> tuple[Author, ...]:
-    """Those who own what stands at the path of a live object, or something below it.
+    """The owners of the value at the path of a live object, or of a value below it.
 
-    Where nobody owns just that, it is a part of something that is owned as a whole (the arguments
-    of a container), by these.
+    Without such an owner, the value is a part of one that is owned as a whole (the arguments of a
+    container); then the owners of that.
     """
     depths = {
         author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))
@@ -48,9 +48,7 @@ def owners(live: Body, path: Path) -> tuple[Author, ...]:
 
 
 def _depth(fields: Fields, body: Any, path: Path) -> int:
-    """How many steps of the path are owned: all of them, or those to what is owned as a whole; 0
-    for none.
-    """
+    """The number of owned steps of the path: all, those to a value owned as a whole, or 0."""
     at: Fields | None = fields
     for depth, step in enumerate(path):
         if not at:
@@ -82,7 +80,7 @@ def _of_member(fields: Fields, member: Any) -> Fields | None:
 
 
 def index_of(items: list[Any], name: str) -> int | None:
-    """Where the member of that name stands."""
+    """The index of the member with that name."""
     for key in MEMBER_KEYS:
         for index, item in enumerate(items):
             if isinstance(item, Mapping) and str(item.get(key)) == name:

@@ -1,5 +1,5 @@
-"""What holds back deletions, and updates that take agents from nodes, until a person approves the
-plan by its hash. Pure.
+"""The limits for deletions, and for updates that remove agents from nodes: beyond them a plan needs
+approval by its hash. Pure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ SHOWN = 10  # objects in a message; the plan names all
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a plan takes away: objects that left Git, updates with the nodes that lose an agent by
-    them, and what is in use.
+    """The losses of a plan: objects that left Git, and updates with the nodes that lose an agent.
 
-    `in_use` are the objects in a Namespace, or of a definition, that Git still names. `empty`: Git
-    names no object at all.
+    `in_use` holds by Namespace or definition the objects in it that are still in Git. `empty`: no
+    object is in Git.
     """
 
     leaving: Mapping[Key, Leaving]
@@ -45,14 +44,14 @@ class Losses:
 
 
 def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Skipped, ...]:
-    """Why objects that left Git are kept, and updates are not made; each names what it holds back.
+    """The reasons why objects that left Git are kept and updates are skipped, with these objects.
 
-    A plan that a person approved by its hash passes every guard but `prune: disabled`, pruning
-    switched off, and objects in use; so does what was approved before.
+    A plan that a person approved by its hash passes every guard except `prune: disabled`, disabled
+    pruning and objects in use; so do objects that were approved before.
     """
     guards, leaving = terms.guards, losses.leaving
     protected = [key for key, one in leaving.items() if one.policy is Policy.DISABLED]
-    said = [
+    skipped = [
         Skipped(
             SkipReason.PRUNE_DISABLED,
             f"{key} left Git; its annotation {names.PRUNE}: disabled keeps it",
@@ -64,30 +63,30 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
     advice = f"approve this plan by its hash {hash} (--approve)"
     approved = approval.covers(terms.approved, hash)
     if not guards.prune:
-        said += [
+        skipped += [
             Skipped(
                 SkipReason.PRUNE_OFF, f"{key} left Git and is kept: pruning is off (--prune)", key
             )
             for key in rest
         ]
-        return (*said, *(() if approved else _nodes_lost(losses, [], live, terms, advice)))
-    said += [_in_use(key, losses.in_use[key]) for key in rest if key in losses.in_use]
+        return (*skipped, *(() if approved else _nodes_lost(losses, [], live, terms, advice)))
+    skipped += [_in_use(key, losses.in_use[key]) for key in rest if key in losses.in_use]
     rest = [key for key in rest if key not in losses.in_use]
     going = {key for key in rest if not _is_container_of_others(key, leaving[key], rest)}
     new = [
         key for key in rest if key not in terms.condemned and not prune.is_ending(live.objects[key])
     ]
     if approved:
-        return tuple(said)
-    said += [_of_others(key, leaving[key], rest, advice) for key in new if key not in going]
+        return tuple(skipped)
+    skipped += [_of_others(key, leaving[key], rest, advice) for key in new if key not in going]
     new = [key for key in new if key in going]
-    said += _too_much(losses, new, live, terms, advice) if new else ()
-    return (*said, *_nodes_lost(losses, new, live, terms, advice))
+    skipped += _too_much(losses, new, live, terms, advice) if new else ()
+    return (*skipped, *_nodes_lost(losses, new, live, terms, advice))
 
 
 def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Skipped, ...]:
-    """The refusal of a plan that moves pods, where nodes may not be listed: how many lose an agent
-    cannot be checked.
+    """The refusal of a plan that moves pods while nodes may not be listed: the number of nodes that
+    lose an agent is unknown.
     """
     moving = tuple(
         change.key
@@ -96,11 +95,11 @@ def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Skipped, ...]:
     )
     if not live.unlisted or not moving:
         return ()
-    told = (
+    message = (
         f"the effect on nodes is unknown: {live.unlisted}; `apply` needs that right, to check "
         "maxNodesLost"
     )
-    return (Skipped(SkipReason.UNKNOWN_NODES, told, held=moving),)
+    return (Skipped(SkipReason.UNKNOWN_NODES, message, held=moving),)
 
 
 def _may_move(change: Change) -> bool:
@@ -112,14 +111,14 @@ def _may_move(change: Change) -> bool:
 def _too_much(
     losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
 ) -> Iterable[Skipped]:
-    """By what is deleted, whatever it means for nodes."""
+    """The limits on deletions, regardless of nodes."""
     guards, held = terms.guards, tuple(new)
     if losses.empty and guards.empty:
-        told = (
+        message = (
             f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
             f"Is the path right? If so, {advice}"
         )
-        yield Skipped(SkipReason.EMPTY_RENDER, told, held=held)
+        yield Skipped(SkipReason.EMPTY_RENDER, message, held=held)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
     owner, inventory = terms.stamp.owner, terms.inventory
     ours = [
@@ -128,17 +127,17 @@ def _too_much(
         if plan_inventory.may_delete(key, body, owner, inventory)
     ]
     if guards.deletes is not None and len(gone) > guards.deletes.of(len(ours)):
-        told = (
+        message = (
             f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: "
             f"{shown(sorted(gone))}; {advice}"
         )
-        yield Skipped(SkipReason.TOO_MANY_DELETES, told, held=held)
+        yield Skipped(SkipReason.TOO_MANY_DELETES, message, held=held)
 
 
 def _nodes_lost(
     losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
 ) -> Iterable[Skipped]:
-    """By the nodes that lose an agent, through deletions and updates together."""
+    """The limit on nodes that lose an agent, for deletions and updates together."""
     by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(
         losses.narrowed
     )
@@ -146,14 +145,16 @@ def _nodes_lost(
     limit = terms.guards.lost
     if len(losing) <= limit.of(total):
         return
-    told = f"{len(losing)} of {total} nodes would lose an agent, more than {limit}"
+    message = f"{len(losing)} of {total} nodes would lose an agent, more than {limit}"
     if new and any(key in by for key in new):
-        yield Skipped(SkipReason.SHARE_OF_NODES, f"{told}: {shown(by)}; {advice}", held=tuple(new))
+        yield Skipped(
+            SkipReason.SHARE_OF_NODES, f"{message}: {shown(by)}; {advice}", held=tuple(new)
+        )
     for key, nodes in losses.narrowed.items():
         where = shown(nodes)
         yield Skipped(
             SkipReason.LOSES_NODES,
-            f"{key} is not updated: it would leave {where}, and {told}: {advice}",
+            f"{key} is not updated: it would leave {where}, and {message}: {advice}",
             key,
         )
 
@@ -178,22 +179,24 @@ def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Skip
 
 
 def _in_use(key: Key, still: Sequence[Key]) -> Skipped:
-    told = (
+    message = (
         f"{key} left Git and is kept: {shown(still)} would be deleted with it and "
         f"{'is' if len(still) == 1 else 'are'} still in Git"
     )
-    return Skipped(SkipReason.IN_USE, f"{told}. Put it back into Git, or take these out too", key)
+    return Skipped(
+        SkipReason.IN_USE, f"{message}. Put it back into Git, or take these out too", key
+    )
 
 
 def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:
-    """Whether an approval of the deletion must not outlast the plan it was given for: other objects
-    may come into it.
+    """Whether an approval of the deletion is valid for its plan only: other objects may be created
+    inside.
     """
     return _is_container_of_others(key, one, tuple(rest))
 
 
 def shown(some: Iterable[object]) -> str:
-    """The first of them, and how many more there are."""
+    """The first of them, and the number of the others."""
     every = [str(one) for one in some]
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return ", ".join(every[:SHOWN]) + more

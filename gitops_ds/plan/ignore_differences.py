@@ -1,9 +1,9 @@
-"""Fields that Git sets where they are missing, and leaves alone from then on.
+"""Fields that Git sets where they are missing, and ignores from then on.
 
-What another manager owns is taken out of what we apply, so that we own it no longer (it stays, for
-it is the other's). What only we own must stay in, or the API server would remove it: it is applied
-as it is live. So nothing that an ignored field says ever counts as drift, whoever writes it, and
-nobody's value is lost.
+A field of another manager is left out of an apply, which releases our ownership; the value remains,
+since the other manager owns it. A field that only we own must remain in the apply, or the API
+server would remove it: it is applied with its live value. So no value of an ignored field is drift,
+and none is lost.
 """
 
 from __future__ import annotations

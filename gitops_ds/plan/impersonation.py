@@ -1,5 +1,5 @@
-"""As whom an object is applied: an account that may do less than the service, chosen by the
-settings and never by a repository.
+"""Impersonation: the account that applies an object, with fewer rights than the service. It is set
+in the settings, never in a repository.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Who applies what. A `user` applies everything, with `groups`; else service accounts do.
+    """The accounts for applies. A `user` applies everything, with `groups`; else service accounts.
 
-    `service_account` is a NAME, which stands in the namespace of each object, or NAMESPACE/NAME for
-    one account that applies to all namespaces; `agents` name another account for an agent. What is
-    in no namespace is applied by `cluster_service_account` (NAMESPACE/NAME), or by nobody. Without
+    `service_account` is a NAME in the namespace of each object, or NAMESPACE/NAME for one account
+    for all namespaces; `agents` has another account for an agent. Cluster-scoped objects are
+    applied by `cluster_service_account` (NAMESPACE/NAME), and refused without one. Without
     `cross_namespace` no object may refer to another namespace.
     """
 
@@ -35,7 +35,7 @@ class Impersonation:
     cross_namespace: bool = False
 
     def of(self, key: Key, agent: str = "") -> Identity | Skipped:
-        """As whom the object is applied or deleted, or why by nobody."""
+        """The identity that applies or deletes the object, or the reason of its absence."""
         if self.user:
             return Identity(self.user, self.groups)
         account = (
@@ -47,15 +47,11 @@ class Impersonation:
         where = namespace if slash else key.namespace
         if name and _LABEL.fullmatch(where):
             return Identity(f"system:serviceaccount:{where}:{name}")
-        return Skipped(
-            SkipReason.IMPERSONATION, f"{key} is applied by nobody: {self._advice(key)}", key
-        )
-
-    def _advice(self, key: Key) -> str:
         setting = "serviceAccount" if key.namespace else "clusterServiceAccount"
-        return (
-            f"apply.impersonate.{setting} names no account for what is in "
-            f"{'a namespace' if key.namespace else 'no namespace'}"
+        return Skipped(
+            SkipReason.IMPERSONATION,
+            f"no service account is configured for {key}: set apply.impersonate.{setting}",
+            key,
         )
 
 
@@ -69,23 +65,26 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Skipped | None:
     if who.cross_namespace or not manifest.key.namespace:
         return None
     if groups := sorted(_wide_groups(manifest.body, manifest.key)):
-        told = f"{manifest.key} names {', '.join(groups)}, which accounts of other namespaces belong to"
         return Skipped(
-            SkipReason.CROSS_NAMESPACE, f"{told}: refused (apply.allowCrossNamespace)", manifest.key
+            SkipReason.CROSS_NAMESPACE,
+            f"{manifest.key} refers to {', '.join(groups)}, which includes accounts of other "
+            "namespaces: refused (apply.allowCrossNamespace)",
+            manifest.key,
         )
     others = sorted(_named(manifest.body, manifest.key) - {manifest.key.namespace})
     if not others:
         return None
-    told = (
+    return Skipped(
+        SkipReason.CROSS_NAMESPACE,
         f"{manifest.key} refers to namespace {', '.join(others)}: references to other namespaces "
-        "are refused"
+        "are refused (apply.allowCrossNamespace)",
+        manifest.key,
     )
-    return Skipped(SkipReason.CROSS_NAMESPACE, f"{told} (apply.allowCrossNamespace)", manifest.key)
 
 
 def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Skipped | None:
-    """Why nobody may delete the object; `agent` by the inventory, for annotations of live objects
-    are anybody's.
+    """Why no account may delete the object; `agent` is the inventory's, since every user of the
+    cluster can change annotations of live objects.
     """
     found = who.of(key, agent) if who else None
     return found if isinstance(found, Skipped) else None
@@ -95,8 +94,8 @@ _ACCOUNT = re.compile(r"system:serviceaccounts?:([^:]+)")
 
 
 def _named(body: object, key: Key) -> set[str]:
-    """The namespaces that a namespaced object refers to: a RoleBinding's subjects, and whatever is
-    called a reference.
+    """The namespaces that a namespaced object refers to: those of a RoleBinding's subjects, and of
+    fields named `...Ref` or `...Refs`.
     """
     found: set[str] = set()
     if key.kind == "RoleBinding" and isinstance(body, Mapping):
@@ -113,8 +112,7 @@ def _named(body: object, key: Key) -> set[str]:
 
 
 def _wide_groups(body: Mapping[str, object], key: Key) -> set[str]:
-    """Groups of Kubernetes' own in a RoleBinding; that of its own namespace's accounts alone is
-    none of them.
+    """The `system:` groups of a RoleBinding, except the service accounts of its own namespace.
 
     https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
     """

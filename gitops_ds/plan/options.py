@@ -1,5 +1,5 @@
-"""On which terms a plan is made: who applies, what may be taken, forced or deleted; and what dry
-runs said.
+"""The context of a plan: the owner, what may be taken over, forced or deleted; and the results of
+dry runs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gitops_ds.plan.tracking_labels import Stamp
 
 @dataclass(frozen=True, slots=True)
 class OtherOwners:
-    """The other owners of the same service, where Git and templates in the cluster may name the
-    same object.
+    """The other owners of the same service: Git and templates in the cluster may name the same
+    object.
 
-    `ahead` are the objects that an owner before us names, with that owner: they are its. `heirs`
-    are all that others name: what leaves us and is theirs is left to them. Objects of an owner in
-    `behind` may be taken. Until all have told what they name, the view is not `complete`, and
-    nothing is deleted.
+    `ahead` holds the objects of owners with a higher priority, with that owner. `heirs` are all
+    objects that others name; they are not deleted when they leave our source. Objects of an owner
+    in `behind` may be taken over. The view is `complete` when every owner has published its
+    objects; nothing is deleted before.
     """
 
     ahead: Mapping[Key, str] = field(default_factory=dict)
@@ -42,13 +42,13 @@ class PlanContext:
     """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a
     plan that a person approved.
 
-    `condemned` are the objects whose deletion was approved before, and `left` is the drift that
-    stood then; `now` and `hold_for` in seconds say when what is held is over. `drift_of_agent` is
-    what the repository says of an agent. `inventory` holds what was applied and not yet deleted,
-    None where that was lost; `agents` which agent of the repository each of these came from. Drift
-    of `contested` objects comes back at once and is not corrected now. `live_words`: annotations
-    that steer us count also where they were written in the cluster. `deferred` are refusals of the
-    API server that are not tried again now.
+    `condemned` are the objects whose deletion was approved before, and `left` is the drift known
+    then; `now` (since 1970) and `hold_for` in seconds determine the end of a pause.
+    `drift_of_agent` is the repository's policy for an agent. `inventory` holds the objects that
+    were applied and not yet deleted, None if it was lost; `agents` the agent of each of them. Drift
+    of `contested` objects returns at once and is not corrected now. `live_words`: annotations that
+    control the deployer are also honored if they were written in the cluster. `deferred` are
+    refusals of the API server that are not retried now.
     """
 
     stamp: Stamp
@@ -75,8 +75,8 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class FieldConflict:
-    """A field that another manager owns with another value; the field in the words of the API
-    server.
+    """A field that another manager owns with another value; the field as the API server writes
+    it.
     """
 
     manager: str
@@ -85,8 +85,8 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """What the API server said to a dry run: the object as it would be, or which fields are in
-    conflict, or why it is refused.
+    """The API server's answer to a dry run: the resulting object, the fields in conflict, or the
+    reason of a refusal.
     """
 
     body: Body | None = None

@@ -96,8 +96,9 @@ def is_from_git(live: Body, annotation: str) -> bool:
     return f"f:{annotation}" in annotations
 
 
-# Who writes for people by Update; what these own is handed to us, or a field removed from Git would
-# stay for ever. Not among them: kubectl-rollout and kubectl-edit, whose fields are not in any file.
+# Field managers of kubectl commands that write a file by Update. Their fields are migrated to us,
+# or a field removed from Git would remain permanently. Without kubectl-rollout and kubectl-edit,
+# whose fields are in no file.
 _CLIENT_SIDE = frozenset(
     ("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace")
 )
@@ -174,16 +175,15 @@ _SERVER_METADATA = frozenset(
     )
 )
 
-# Stands for the stored form of a value where nobody looked; None is a value that is not stored at
-# all.
+# The stored form of a value that was not computed; None is a value that is not stored at all.
 _UNKNOWN: Any = object()
 
 
 def would_change_nothing(live: Body, body: Body) -> bool:
-    """Whether applying `body` would change nothing: we own exactly its fields, and each has the
+    """Whether an apply of `body` would change nothing: we own exactly its fields, each with the
     value that it would have.
 
-    Errs towards False; then a dry run tells.
+    False in case of doubt; a dry run decides then.
     """
     fields = owned_fields(live)
     if fields is None:
@@ -206,9 +206,9 @@ def would_change_nothing(live: Body, body: Body) -> bool:
 
 
 def _written_words(body: Body, stored: Body, live: Body) -> bool:
-    """A Secret's `stringData` is write-only: what it says is found in `data`."""
-    said, data = stored.get("data") or {}, live.get("data") or {}
-    return all(data.get(key) == said.get(key) for key in body.get("stringData") or ())
+    """Whether `data` holds a Secret's `stringData`, which is write-only."""
+    expected, data = stored.get("data") or {}, live.get("data") or {}
+    return all(data.get(key) == expected.get(key) for key in body.get("stringData") or ())
 
 
 def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bool:
@@ -308,7 +308,7 @@ def _equal(wanted: Any, live: Any, path: Path) -> bool:
 
 
 def without_abandoned(live: Body, wanted: Body, base: Body) -> dict[str, Any]:
-    """`base` without the fields that are ours on `live` (after a migration) and no longer wanted."""
+    """`base` without the fields that we own on `live` (after a migration) and no longer want."""
     left: dict[str, Any] = _prune(base, _ours_after_migration(live), wanted)
     return left
 

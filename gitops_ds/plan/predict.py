@@ -1,7 +1,5 @@
-"""What an apply would make of a live object, told without asking the cluster: for inventories, and
-where no dry run is at hand.
-
-A real API server's answer is worth more where there is one.
+"""The prediction of an apply without a request to the cluster: for cluster snapshots, and where no
+dry run is available. The result of a dry run is preferred.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ def applied(live: Body, wanted: Body) -> dict[str, Any]:
 
 
 def _overlay(live: Any, stored: Any, wanted: Any) -> Any:
-    """`stored` over `live`; what only a default says gives way to what is there."""
+    """`stored` over `live`; a live value takes precedence over a default."""
     if isinstance(live, Mapping) and isinstance(stored, Mapping) and isinstance(wanted, Mapping):
         both = {**live}
         for key, value in stored.items():

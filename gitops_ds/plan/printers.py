@@ -62,23 +62,25 @@ def reference(key: Key) -> dict[str, str]:
 
 def change_json(change: Change) -> dict[str, Any]:
     """One change as the plan's JSON has it."""
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "operation": change.operation.value,
         "object": reference(change.key),
         "fields": [],
     }
     for field in change.fields:
         shown = objects.field(change.key, field)
-        told["fields"].append({"path": show_path(shown.path), "old": shown.old, "new": shown.new})
+        document["fields"].append(
+            {"path": show_path(shown.path), "old": shown.old, "new": shown.new}
+        )
     if change.rollout:
         rollout = change.rollout
-        told["rollout"] = {
+        document["rollout"] = {
             "from": rollout.current,
             "to": rollout.becomes,
             "knownAs": rollout.known_as,
             "restarts": list(change.nodes.restarted),
         }
-    return told
+    return document
 
 
 def impact(plan: Plan) -> NodeImpact:
@@ -92,7 +94,7 @@ def impact(plan: Plan) -> NodeImpact:
 
 
 def source(plan: Plan) -> str:
-    """What was planned: `commit ID`, or the work tree as it stood."""
+    """The source of the plan: `commit ID`, or the work tree."""
     return f"commit {short(plan.commit)}" if plan.commit else "the work tree, not a commit"
 
 
@@ -102,9 +104,7 @@ def as_text(plan: Plan) -> str:
 
 
 def change_lines(changes: Sequence[Change], census: Census | None = None) -> Iterator[str]:
-    """Each change with its fields, what becomes of its revision, and its nodes; by pool, for
-    whoever knows more of them.
-    """
+    """Each change with its fields, its revision and its nodes; with a census, nodes by pool."""
     for change in changes:
         yield f"  {_SIGNS[change.operation]} {change.operation.value} {change.key}"
         for field in change.fields:
@@ -233,11 +233,11 @@ def as_markdown(plan: Plan) -> str:
         lines += ["", "</details>"]
     lines += [f"- **refused**: {_code(texts.words(refusal.message))}" for refusal in plan.refusals]
     for change in plan.held:
-        told = (
+        line = (
             f"- **held back** until the hash is approved: {change.operation.value} "
-            f"{_code(str(change.key))}"
+            f"{_code(str(change.key))} {_counts(change.nodes)}"
         )
-        lines.append(f"{told} {_counts(change.nodes)}".rstrip())
+        lines.append(line.rstrip())
     return "\n".join([*lines, "", f"Plan hash: `{plan.hash}`, of {source(plan)}", ""])
 
 

@@ -37,7 +37,7 @@ class Limit:
     number: int | None = None
 
     def of(self, total: int) -> float:
-        """What that is of so many."""
+        """The absolute number for that total."""
         return self.share * total if self.number is None else self.number
 
     def __str__(self) -> str:
@@ -68,14 +68,15 @@ class Guards:
 
 
 def policy_of(live: Body, otherwise: Policy = Policy.CASCADE, *, live_words: bool = True) -> Policy:
-    """The object's own word, the annotation `gitops-ds.io/prune`; an unknown word protects.
+    """The policy in the object's annotation `gitops-ds.io/prune`, DISABLED for an unknown value;
+    `otherwise` without one.
 
-    Without `live_words` one that was written in the cluster counts for nothing.
+    Without `live_words` an annotation that was written in the cluster is ignored.
     """
-    said = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
-    if said is None or not (live_words or ownership.is_from_git(live, names.PRUNE)):
+    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
+    if value is None or not (live_words or ownership.is_from_git(live, names.PRUNE)):
         return otherwise
-    return Policy(said) if said in {policy.value for policy in Policy} else Policy.DISABLED
+    return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
 
 
 def is_ending(live: Body) -> bool:

@@ -51,10 +51,9 @@ def same_template(one: Body, other: Body) -> bool:
 
 
 def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: bool) -> NodeImpact:
-    """Nodes by name: which get a pod, lose it, or see it restarted, when `new` takes the place of
-    `old`.
+    """The nodes that gain, lose or restart a pod when `new` replaces `old`.
 
-    Under OnDelete a new template restarts nothing until somebody deletes a pod.
+    With OnDelete a new template restarts no pod until that pod is deleted.
     """
     known = list(nodes)
     placers = [_placer(side) for side in (old, new)]

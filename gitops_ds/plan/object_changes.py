@@ -1,0 +1,167 @@
+"""The change of one object in a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gitops_ds.apimachinery import defaults
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Change, Drifted, Operation
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body
+from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.plan import (
+    diff,
+    drift,
+    ownership,
+    predict,
+    refusals,
+    rollout_impact,
+    tracking_labels,
+)
+from gitops_ds.plan.options import DryRunResult, PlanContext
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOutcome:
+    """The change of one object, the reason to skip it, and its drift."""
+
+    change: Change | None
+    refusal: Skipped | None = None
+    drifted: Drifted | None = None
+
+
+def probe(manifest: Manifest, live: Body, terms: PlanContext) -> Body:
+    """The body of a dry run: the object with the commit of the live one, so that only a real change
+    differs.
+    """
+    return tracking_labels.stamped(manifest, tracking_labels.as_live(terms.stamp, live))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlanner:
+    """Plans one object after the other, from a commit and a cluster."""
+
+    bundle: Bundle
+    live: Live
+    terms: PlanContext
+
+    def is_undecided(self, manifest: Manifest) -> bool:
+        """Whether a dry run must decide: the object may be written and may differ.
+
+        A missing object needs no dry run, unless an impersonated account creates it, which may
+        lack the permission.
+        """
+        old = self.live.objects.get(manifest.key)
+        if old is None:
+            return self.terms.impersonation is not None and self._refusal(manifest) is None
+        return (
+            not drift.is_contested(manifest, self.terms)
+            and self._refusal(manifest) is None
+            and not ownership.would_change_nothing(old, probe(manifest, old, self.terms))
+        )
+
+    def outcome(
+        self, manifest: Manifest, answer: DryRunResult | None, *, in_sync: bool
+    ) -> ObjectOutcome:
+        """The outcome for an object; `in_sync` if it exists and equals the manifest."""
+        if refusal := self._refusal(manifest):
+            return ObjectOutcome(None, refusal)
+        old = self.live.objects.get(manifest.key)
+        if old is None:
+            return self._missing(manifest, answer)
+        if answer is not None and answer.refused:
+            return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
+        if answer is not None and answer.conflicts:
+            return ObjectOutcome(None, refusals.conflict(manifest.key, answer.conflicts))
+        if in_sync and not drift.is_contested(manifest, self.terms):  # contested: had no dry run
+            return self._kept(manifest, old)
+        return self._existing(manifest, old, answer.body if answer is not None else None)
+
+    def _refusal(self, manifest: Manifest) -> Skipped | None:
+        old = self.live.objects.get(manifest.key)
+        return refusals.refusal(manifest, self.bundle, old, self.terms)
+
+    def _existing(self, manifest: Manifest, old: Body, dry_run: Body | None) -> ObjectOutcome:
+        wanted = probe(manifest, old, self.terms)
+        if dry_run is not None:
+            # kubectl's create owns fields that were defaults: removed, they return by default.
+            new = defaults.defaulted(ownership.without_abandoned(old, wanted, dry_run))
+        else:
+            new = predict.applied(old, wanted)
+        differing = diff.compare(old, new)
+        if not differing and (
+            drift.is_contested(manifest, self.terms)
+            or (dry_run is not None and _unchanged(old, dry_run))
+        ):
+            return self._kept(manifest, old)
+        if all(map(drift.is_own, differing)) or not drift.is_drift(manifest, self.terms):
+            return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new))
+        choice = drift.choice(manifest, old, self.terms)
+        revisions = self.live.revisions.get(manifest.key, ())
+        found = drift.found(old, differing, revisions, choice)
+        if choice is not DriftPolicy.CORRECT:
+            return self._uncorrected(manifest, found)
+        if drift.is_contested(manifest, self.terms):
+            return _contested(manifest, found)
+        return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new), drifted=found)
+
+    def _missing(self, manifest: Manifest, answer: DryRunResult | None) -> ObjectOutcome:
+        terms = self.terms
+        if drift.is_left(manifest, None, terms):
+            return self._uncorrected(manifest, drift.gone(drift.choice(manifest, None, terms)))
+        if answer is not None and answer.refused:
+            return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
+        if drift.is_contested(manifest, terms):
+            return _contested(manifest, drift.gone(DriftPolicy.CORRECT))
+        new: Body = defaults.defaulted(
+            tracking_labels.stamped(manifest, tracking_labels.of(manifest, terms.stamp))
+        )
+        deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, terms) else None
+        return ObjectOutcome(self._change(Operation.CREATE, manifest, None, new), drifted=deleted)
+
+    def _kept(self, manifest: Manifest, old: Body) -> ObjectOutcome:
+        return ObjectOutcome(self._change(Operation.KEEP, manifest, old, old))
+
+    def _uncorrected(self, manifest: Manifest, found: Drifted) -> ObjectOutcome:
+        # The live template is that of no commit: the change has no revision.
+        skipped = refusals.uncorrected(manifest.key, found, self.terms)
+        return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, found)
+
+    def _change(
+        self, operation: Operation, manifest: Manifest, old: Body | None, new: Body
+    ) -> Change:
+        key, live = manifest.key, self.live
+        updated = old if operation is Operation.UPDATE else None
+        differences = () if updated is None else diff.compare(updated, new)
+        if key.kind != "DaemonSet" or key.group != "apps":
+            return Change(operation, key, manifest, differences)
+        rollout = rollout_impact.rollout(old, new, live.revisions.get(key, ()))
+        if operation is Operation.KEEP:
+            return Change(operation, key, manifest, rollout=rollout)
+        foresee = live.foresee.get(key)
+        impact = (
+            foresee(new)
+            if foresee
+            else rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
+        )
+        return Change(operation, key, manifest, differences, rollout, impact)
+
+
+def _contested(manifest: Manifest, found: Drifted) -> ObjectOutcome:
+    marked = drift.contested(found)
+    skipped = refusals.contested(manifest.key, marked)
+    return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, marked)
+
+
+def _unchanged(old: Body, answer: Body) -> bool:
+    """Whether a dry run would write nothing, not even the owner of a field."""
+
+    def owners(body: Body) -> list[Mapping[str, object]]:
+        return [
+            {k: v for k, v in entry.items() if k != "time"}
+            for entry in body["metadata"].get("managedFields") or ()
+        ]
+
+    return not diff.compare(old, answer) and owners(old) == owners(answer)

@@ -1,0 +1,103 @@
+"""The reasons why a plan skips an object, with the advice for the user. Pure."""
+
+from __future__ import annotations
+
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.change import Drifted
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.plan import allow_list, deletions, drift, impersonation, ownership, prune
+from gitops_ds.plan.options import FieldConflict, PlanContext
+from gitops_ds.plan.ownership import Hold
+
+
+def refusal(
+    manifest: Manifest, bundle: Bundle, old: Body | None, terms: PlanContext
+) -> Skipped | None:
+    """Why the object must not be written, before any dry run; `old` is the live object."""
+    return (
+        terms.deferred.get(manifest.key)
+        or allow_list.why_not(manifest.key, terms.allowed)
+        or impersonation.why_not(manifest, terms.impersonation)
+        or _in_source(manifest, bundle, terms)
+        or (None if old is None else _in_cluster(manifest, bundle, old, terms))
+    )
+
+
+def _in_source(manifest: Manifest, bundle: Bundle, terms: PlanContext) -> Skipped | None:
+    key = manifest.key
+    if first := terms.neighbours.ahead.get(key):
+        return Skipped(
+            SkipReason.NAMED_IN_GIT,
+            f"{key} is named in Git too (owner {first}), which wins: name it in one place only",
+            key,
+        )
+    if manifest.agent and manifest.agent in bundle.held:
+        return Skipped(
+            SkipReason.HELD, f"{key} is held by hold: true in {bundle.held[manifest.agent]}", key
+        )
+    return None
+
+
+def _in_cluster(
+    manifest: Manifest, bundle: Bundle, old: Body, terms: PlanContext
+) -> Skipped | None:
+    key = manifest.key
+    if manifest.holder:
+        source = deletions.source_of(manifest.origin.base.file)
+        if quarantined := deletions.quarantined(key, old, bundle, by=source):
+            return quarantined
+    if prune.is_ending(old):
+        return Skipped(
+            SkipReason.WAITS, f"{key} is being deleted: it is created again afterwards", key
+        )
+    if terms.adopt:
+        return None
+    holder = ownership.holder(old, terms.stamp.owner)
+    if holder.hold is Hold.FOREIGN and ownership.owner_of(old) not in terms.neighbours.behind:
+        return Skipped(
+            SkipReason.OWNED_BY_OTHER,
+            f"{key} belongs to {holder.name}: take it away there first, or take it over with "
+            "--adopt",
+            key,
+        )
+    return None
+
+
+def rejected(key: Key, reason: str) -> Skipped:
+    """The API server refused a dry run of the object."""
+    return Skipped(SkipReason.REFUSED, f"{key}: the API server refuses it: {reason}", key)
+
+
+def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Skipped:
+    """Other field managers own fields of the object."""
+    owners = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
+    return Skipped(
+        SkipReason.CONFLICT,
+        f"{key}: {owners}. Take the field out of Git, or force it with --force-conflicts",
+        key,
+    )
+
+
+def contested(key: Key, drifted: Drifted) -> Skipped:
+    """The drift of the object returns after each correction."""
+    return Skipped(
+        SkipReason.CONTESTED,
+        f"{key} was {drift.words(drifted)}; the change returns after each correction, so the next "
+        "correction is delayed. Stop the other writer, or leave the field to it (apply.ignore)",
+        key,
+    )
+
+
+def uncorrected(key: Key, drifted: Drifted, terms: PlanContext) -> Skipped:
+    """The drift policy of the object forbids a correction now."""
+    left = terms.left.get(key)
+    since = terms.now if left is None or left.choice is not DriftPolicy.HOLD else left.since
+    hours = (since + terms.hold_for - terms.now) / 3600
+    until = f", for {hours:.1f} hours more" if drifted.choice is DriftPolicy.HOLD else ""
+    return Skipped(
+        SkipReason.DRIFT,
+        f"{key} was {drift.words(drifted)}; it is left so{until}: drift is set to {drifted.choice}",
+        key,
+    )
