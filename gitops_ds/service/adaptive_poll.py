@@ -1,8 +1,6 @@
-"""How often Git is asked without a reason: rarely while webhooks tell of every commit, else as the
-settings say.
+"""The poll interval of a repository: longer while webhooks announce every commit.
 
-Webhooks are believed when one came with a commit, and no longer when a commit was found that none
-told of.
+Webhooks are trusted after one that came with a commit, until a commit appears without one.
 """
 
 from __future__ import annotations
@@ -10,56 +8,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-RARER, RAREST = 10.0, 3600.0  # times the interval, but at most once in so many seconds is enough
+# With trusted webhooks the interval is multiplied by this, up to this number of seconds.
+FACTOR, LONGEST = 10.0, 3600.0
 # seconds within which a webhook and a commit belong together, whichever comes first
 TOGETHER = 120.0
 
 
 @dataclass(slots=True)
-class Polling:
-    """Of one repository. Times are seconds of any clock that only goes forward; `interval` is the
-    one of the settings.
+class PollInterval:
+    """The polls of one repository; `interval` is that of the settings. Times are seconds of a
+    monotonic clock.
     """
 
     interval: float
     clock: Callable[[], float]
-    believed: bool = field(default=False, init=False)
-    _hooked: float | None = field(default=None, init=False)
-    _found: float | None = field(default=None, init=False)
-    _looked: float | None = field(default=None, init=False)
+    webhooks_trusted: bool = field(default=False, init=False)
+    _last_webhook: float | None = field(default=None, init=False)
+    _last_commit: float | None = field(default=None, init=False)
+    _last_poll: float | None = field(default=None, init=False)
 
     @property
-    def pause(self) -> float:
-        """Seconds between two polls, as things stand."""
-        return (
-            max(self.interval, min(self.interval * RARER, RAREST))
-            if self.believed
-            else self.interval
-        )
+    def seconds(self) -> float:
+        """The current seconds between two polls."""
+        if not self.webhooks_trusted:
+            return self.interval
+        return max(self.interval, min(self.interval * FACTOR, LONGEST))
 
     def due(self) -> bool:
-        """Whether a tick of the schedule is to be taken; then the next ones wait."""
+        """Whether a tick of the schedule leads to a poll, which is then the last one."""
         now = self.clock()
-        # A tick may come a little early: that of the interval itself must not be missed for it.
+        # A tick may be a little early, and one at the end of the interval must not be skipped.
         if (
-            self.believed
-            and self._looked is not None
-            and now - self._looked < self.pause - self.interval / 2
+            self.webhooks_trusted
+            and self._last_poll is not None
+            and now - self._last_poll < self.seconds - self.interval / 2
         ):
             return False
-        self._looked = now
+        self._last_poll = now
         return True
 
-    def hooked(self) -> None:
-        """A webhook told of a push."""
-        self._hooked = self.clock()
-        if self._found is not None and self._hooked - self._found <= TOGETHER:
-            self.believed = True
-            self._hooked = self._found = None
+    def webhook_received(self) -> None:
+        """Registers the announcement of a push."""
+        self._last_webhook = self.clock()
+        if self._last_commit is not None and self._last_webhook - self._last_commit <= TOGETHER:
+            self.webhooks_trusted = True
+            self._last_webhook = self._last_commit = None
 
-    def found(self) -> None:
-        """A new commit was seen."""
-        self._found = self.clock()
-        self.believed = self._hooked is not None and self._found - self._hooked <= TOGETHER
-        if self.believed:  # a webhook announces one commit: the next one needs a webhook of its own
-            self._hooked = self._found = None
+    def commit_found(self) -> None:
+        """Registers a new commit."""
+        self._last_commit = self.clock()
+        self.webhooks_trusted = (
+            self._last_webhook is not None and self._last_commit - self._last_webhook <= TOGETHER
+        )
+        if self.webhooks_trusted:  # a webhook announces one commit, and the next one another
+            self._last_webhook = self._last_commit = None

@@ -1,8 +1,7 @@
-"""Notes on disk of work that began and did not end: what may have ended the whole process is not
-begun again and again.
+"""Notes on disk of unfinished work, so that work which ends the process is not repeated indefinitely.
 
-The directory is the cache, which outlives a container and not its pod. It may be deleted, and may
-fail, at any time.
+The directory is in the cache, which outlives a container but not its pod. It may disappear or fail
+at any time.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import time
 from pathlib import Path
 
 KEPT = 3600.0  # seconds
-MOST = 2  # attempts: one may have been cut off by a node that went away
+MOST = 2  # attempts: the loss of a node may have ended one
 
 
 def begin(directory: Path, key: str) -> bool:
-    """Notes an attempt; False when too many did not end."""
+    """Notes an attempt; False after too many unfinished ones."""
     note = directory / key
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -35,6 +34,6 @@ def begin(directory: Path, key: str) -> bool:
 
 
 def end(directory: Path, key: str) -> None:
-    """The attempt ended, well or not."""
+    """Removes the note of an attempt that has ended."""
     with contextlib.suppress(OSError):
         (directory / key).unlink()

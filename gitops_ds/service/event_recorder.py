@@ -1,7 +1,6 @@
-"""Writes to the cluster's own event log what the records tell: `kubectl events` and `kubectl
-describe` show it.
+"""Writes Kubernetes events about our events, for `kubectl events` and `kubectl describe`.
 
-Writing never hinders a pass or a turn: an event that can't be written is dropped.
+Writes never delay a reconciliation: an event that cannot be written is dropped.
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
 
@@ -29,84 +28,90 @@ from gitops_ds.telemetry.kube_events import (
     InvolvedObject,
 )
 
-WAITING_AT_MOST = 100
+QUEUE_SIZE = 100
+MESSAGE_SIZE = 1024  # characters, the maximum of the API server
 COMPONENT = "gitops-ds"
-CONTROLLER = "daemonset-controller"  # as upstream's calls itself: alerts and dashboards look for it
+CONTROLLER = "daemonset-controller"  # the name of upstream's, on which alerts and dashboards rely
 
 
 @contextlib.asynccontextmanager
-async def beside(cluster: Cluster, state: InvolvedObject | None, tell: Emit) -> AsyncIterator[Emit]:
-    """What is told here is told to `tell`, and goes to the cluster's own event log."""
-    told = Events(cluster, state)
+async def recorded(
+    cluster: Cluster, state: InvolvedObject | None, emit: Emit
+) -> AsyncIterator[Emit]:
+    """Emits events to `emit`, and writes their Kubernetes events meanwhile."""
+    writer = KubeEventWriter(cluster, state)
 
-    def emit(record: Event) -> None:
-        tell(record)
-        told.handle(record)
+    def emit_and_write(event: Event) -> None:
+        emit(event)
+        writer.handle(event)
 
-    writing = Supervisor(tell, time.time).start("events", told.run)
+    task = Supervisor(emit, time.time).start("events", writer.run)
     try:
-        yield emit
+        yield emit_and_write
     finally:
-        writing.cancel()
+        task.cancel()
 
 
-class Events:
-    """Takes records from the loops and writes their events one after the other while `run` runs."""
+class KubeEventWriter:
+    """Writes the Kubernetes events of our events in order while `run` runs."""
 
     def __init__(self, cluster: Cluster, state: InvolvedObject | None = None) -> None:
-        """The deployer's events stand on `state`; without it they are not told."""
+        """The events of a deployer are about `state`; without it they are not written."""
         self._cluster = cluster
-        self._reporter, self._condenser = EventRecorder(state), EventCorrelator()
-        self._waiting: asyncio.Queue[EventSeries] = asyncio.Queue(WAITING_AT_MOST)
+        self._recorder, self._correlator = EventRecorder(state), EventCorrelator()
+        self._queue: asyncio.Queue[EventSeries] = asyncio.Queue(QUEUE_SIZE)
 
-    def handle(self, record: Event) -> None:
-        """Remembers the record's events; one too many is dropped."""
-        for told in self._reporter.told(record):
-            entry = self._condenser.take(told, record.at)
-            if entry is not None:
+    def handle(self, event: Event) -> None:
+        """Queues the Kubernetes events of an event; drops them when the queue is full."""
+        for kube_event in self._recorder.told(event):
+            series = self._correlator.take(kube_event, event.at)
+            if series is not None:
                 with contextlib.suppress(asyncio.QueueFull):
-                    self._waiting.put_nowait(entry)
+                    self._queue.put_nowait(series)
 
     async def run(self) -> None:
         """Writes events until it is cancelled."""
         while True:
-            entry = await self._waiting.get()
+            series = await self._queue.get()
             with contextlib.suppress(errors.ClusterError):
-                await self._write(entry)
+                await self._write(series)
 
-    async def _write(self, entry: EventSeries) -> None:
-        body = self._body(entry)
+    async def _write(self, series: EventSeries) -> None:
+        body = body_of(series)
         metadata = body["metadata"]
-        if entry.count > 1:
+        if series.count > 1:
             with contextlib.suppress(errors.NotFound):  # an event lives for an hour
-                again = {name: body[name] for name in ("message", "count", "lastTimestamp")}
+                patch = {name: body[name] for name in ("message", "count", "lastTimestamp")}
                 await self._cluster.patch(
-                    EVENT, metadata["namespace"], metadata["name"], again, type=PatchType.MERGE
+                    EVENT, metadata["namespace"], metadata["name"], patch, type=PatchType.MERGE
                 )
                 return
         await self._cluster.create(EVENT, body)
 
-    def _body(self, entry: EventSeries) -> dict[str, Any]:
-        told, about = entry.event, entry.event.about
-        named = {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-        }
-        return {
-            "apiVersion": EVENT.api_version,
-            "kind": EVENT.kind,
-            "metadata": {"namespace": about.namespace, "name": f"{about.name}.{entry.id}"},
-            "involvedObject": {**named, **({"uid": about.uid} if about.uid else {})},
-            "reason": told.reason,
-            # The API server takes no more. Words of commits and of refusals are in it.
-            "message": "\n".join(
-                plain_text.line(line, 1024) for line in texts.words(told.message).split("\n")
-            )[:1024],
-            "type": "Warning" if told.warning else "Normal",
-            "source": {"component": CONTROLLER if told.reason in UPSTREAM else COMPONENT},
-            "firstTimestamp": timestamps.text(entry.first),
-            "lastTimestamp": timestamps.text(entry.last),
-            "count": entry.count,
-        }
+
+def body_of(series: EventSeries) -> dict[str, Any]:
+    """The body of a Kubernetes event."""
+    event, about = series.event, series.event.about
+    involved = {
+        "apiVersion": about.api_version,
+        "kind": about.kind,
+        "namespace": about.namespace,
+        "name": about.name,
+    }
+    # It contains messages of commits and of the API server.
+    message = "\n".join(
+        plain_text.line(line, MESSAGE_SIZE) for line in texts.words(event.message).split("\n")
+    )
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"namespace": about.namespace, "name": f"{about.name}.{series.id}"},
+        "involvedObject": {**involved, **({"uid": about.uid} if about.uid else {})},
+        "reason": event.reason,
+        "message": message[:MESSAGE_SIZE],
+        "type": "Warning" if event.warning else "Normal",
+        "source": {"component": CONTROLLER if event.reason in UPSTREAM else COMPONENT},
+        "firstTimestamp": timestamps.text(series.first),
+        "lastTimestamp": timestamps.text(series.last),
+        "count": series.count,
+    }

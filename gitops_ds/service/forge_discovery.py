@@ -1,4 +1,4 @@
-"""Where the forge of a repository is: what is not said follows from the repository's address."""
+"""The forge of a repository: settings that are missing follow from the repository's address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitops_ds.git.address import Address, Scheme
 
 @dataclass(frozen=True, slots=True)
 class NamedForge:
-    """What is said about a forge; `kind` may be left open where the host tells it."""
+    """The options of a forge; `kind` may be unset where the host's name implies it."""
 
     kind: ForgeKind | None = None
     url: str = ""
@@ -31,18 +31,18 @@ class DiscoveredForge:
 
 
 def find(where: Address, named: NamedForge) -> DiscoveredForge:
-    """Raises UsageError where it can't be told, or a token would be shown on the way."""
+    """The forge. Raises UsageError if it does not follow from the address, or if the token would
+    be sent without encryption.
+    """
     path = urlsplit(where.url).path if "://" in where.url else where.url.partition(":")[2]
     project = named.project or (
         "" if where.scheme is Scheme.FILE else path.strip("/").removesuffix(".git")
     )
     at = urlsplit(where.origin)
-    # An ssh port says nothing about where the web server is.
+    # The port of ssh is not that of the web server.
     server = f"https://{at.netloc if at.scheme == 'https' else at.hostname}" if at.hostname else ""
     if not project or not (named.url or server):
-        raise errors.UsageError(
-            f"{where.display} is local: say where its forge is, and which project it is there"
-        )
+        raise errors.UsageError(f"{where.display} is local: set the forge's URL and the project")
     kind = named.kind or next(
         (
             kind
@@ -53,8 +53,8 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
     )
     if kind is None:
         raise errors.UsageError(
-            f"which forge {server or named.url} is can't be told by its name: --forge github, "
-            "gitlab, gitea or forgejo"
+            f"the kind of the forge {server or named.url} does not follow from its name: "
+            "set --forge github, gitlab, gitea or forgejo"
         )
     return DiscoveredForge(
         kind, access.address(kind, named.url or server, allow_http=named.allow_http), project

@@ -1,8 +1,7 @@
-"""What the settings of a repository mean: as whom we come, whose signatures count, who signs for
-us.
+"""The credentials of a repository and the keys of its signatures, from the files and Secrets that
+the settings name.
 
-Settings name files; they are read anew each time, for a Secret that is mounted changes under its
-name.
+Files are read each time: the content of a mounted Secret changes under the same name.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 
 
 def trust_of(settings: RepositorySettings) -> Trust:
-    """Whose signatures count now. Raises SettingsError for a file that can't be read."""
-    told = settings.verify
+    """The trusted keys. Raises SettingsError for a file that cannot be read."""
+    verify = settings.verify
     files = {
-        "signers": ("allowedSignersFile", told.allowed_signers_file),
-        "revoked": ("revokedKeysFile", told.revoked_keys_file),
-        "openpgp": ("gpgKeysFile", told.gpg_keys_file),
+        "signers": ("allowedSignersFile", verify.allowed_signers_file),
+        "revoked": ("revokedKeysFile", verify.revoked_keys_file),
+        "openpgp": ("gpgKeysFile", verify.gpg_keys_file),
     }
     return Trust(
-        told.mode,
+        verify.mode,
         **{
-            ours: read(f"repository.verify.{name}", file)
-            for ours, (name, file) in files.items()
+            field: read(f"repository.verify.{name}", file)
+            for field, (name, file) in files.items()
             if file
         },
     )
@@ -61,50 +60,46 @@ _FILES = {
     "knownHostsFile": ("known_hosts_file", "known_hosts"),
     "caFile": ("ca_file", "ca.crt"),
 }
-# for which a Secret is not asked for again, unless the Git server refuses what was in it
+# seconds for which a Secret is cached, unless the Git server rejects its credentials
 SECRET_SECONDS = 30.0
 
 
 class ClusterSecrets:
-    """Secrets of the cluster, remembered for a while. `namespace` is where one is whose place is
-    not named.
-    """
+    """Secrets of the cluster, cached for a while; `namespace` is the default namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
-        """Nothing is asked yet."""
         self._cluster, self._namespace, self._clock = cluster, namespace, clock
-        self._held: dict[tuple[str, str], tuple[float, Mapping[str, bytes]]] = {}
+        self._cached: dict[tuple[str, str], tuple[float, Mapping[str, bytes]]] = {}
 
-    async def read(self, namespace: str, name: str, *, anew: bool) -> Mapping[str, bytes]:
-        """The data of a Secret. Raises SettingsError where it is missing or may not be read,
-        ClusterError.
+    async def read(self, namespace: str, name: str, *, refresh: bool) -> Mapping[str, bytes]:
+        """The data of a Secret, not from the cache with `refresh`.
+
+        Raises SettingsError if it does not exist or access is forbidden, and ClusterError.
         """
         place = (namespace or self._namespace, name)
-        held = self._held.get(place)
-        if anew or held is None or self._clock() - held[0] > SECRET_SECONDS:
-            held = self._held[place] = (self._clock(), await self._ask(*place))
-        return held[1]
+        cached = self._cached.get(place)
+        if refresh or cached is None or self._clock() - cached[0] > SECRET_SECONDS:
+            cached = self._cached[place] = (self._clock(), await self._get(*place))
+        return cached[1]
 
-    async def _ask(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        said = f"repository.credentials.secretRef: the Secret {namespace}/{name}"
+    async def _get(self, namespace: str, name: str) -> Mapping[str, bytes]:
+        subject = f"repository.credentials.secretRef: the Secret {namespace}/{name}"
         try:
             body = await self._cluster.get(SECRET, namespace, name)
         except errors.NotFound:
-            raise errors.SettingsError(f"{said} does not exist") from None
+            raise errors.SettingsError(f"{subject} does not exist") from None
         except errors.Forbidden:
             raise errors.SettingsError(
-                f"{said} may not be read: grant `get` on it to the service account"
+                f"{subject} may not be read: grant `get` on it to the service account"
             ) from None
         try:
             return {key: base64.b64decode(value) for key, value in (body.get("data") or {}).items()}
         except (ValueError, TypeError):
-            raise errors.SettingsError(f"{said} holds what is not base64") from None
+            raise errors.SettingsError(f"{subject} contains invalid base64") from None
 
 
 class Keyring:
-    """As whom we come to one repository, read anew each time: what is in files and Secrets changes
-    under their names.
-    """
+    """The credentials of one repository, read each time: the content of files and Secrets changes."""
 
     def __init__(
         self,
@@ -114,16 +109,17 @@ class Keyring:
         *,
         at_desk: bool = False,
     ) -> None:
-        """Raises UsageError for a `match` that is none. At a desk, without any credentials, the
-        person's own count.
+        """Raises UsageError for an invalid `match`. With `at_desk` and without credentials in the
+        settings, those of the user apply.
         """
         self.settings, self.where, self._secrets, self._at_desk = settings, where, secrets, at_desk
         self._tokens = github_app.Tokens(where, time.time)
         self.chosen = chosen(settings.credentials, where)
 
     async def __call__(self, refused: bool) -> Credentials:
-        """The credentials now. Raises SettingsError, and what a GitHub App's token or a Secret may
-        raise.
+        """The current credentials; `refused` after the server rejected the last ones.
+
+        Raises SettingsError, and the errors of a GitHub App's token and of a Secret.
         """
         if self.chosen is None:
             own = (
@@ -149,14 +145,14 @@ class Keyring:
         if reference := entry.secret_ref:
             if self._secrets is None:
                 raise errors.SettingsError(
-                    "repository.credentials.secretRef: there is no cluster to read it from"
+                    "repository.credentials.secretRef: no cluster is available to read it from"
                 )
-            return await self._secrets.read(reference.namespace, reference.name, anew=refused)
-        found = _files(entry)
-        # A mounted Secret is swapped as a whole; two looks alike are of the same.
-        while (again := _files(entry)) != found:
-            found = again
-        return found
+            return await self._secrets.read(reference.namespace, reference.name, refresh=refused)
+        parts = _files(entry)
+        # A mounted Secret is replaced as a whole: two equal reads are of one version.
+        while (next_parts := _files(entry)) != parts:
+            parts = next_parts
+        return parts
 
     async def _app(self, parts: Mapping[str, bytes], own: Credentials, refused: bool) -> Login:
         texts = {
@@ -176,18 +172,19 @@ class Keyring:
 
 
 async def trouble(own: Keyring, now: float) -> str:
-    """What is wrong with the credentials as they are, before anybody is asked; empty where nothing
-    is. Raises GitopsError.
+    """The problem of the credentials that is visible without a request; empty without one.
+
+    Raises GitopsError.
     """
     entries, where = own.settings.credentials, own.where
     if entries and own.chosen is None:
         return (
-            f"none of the {len(entries)} sets of credentials is for {where.display}: none is sent"
+            f"none of the {len(entries)} sets of credentials matches {where.display}: none is sent"
         )
     found, at = await own(False), credential_scope.place(where)
     if isinstance(found.login, SshKey) and at is not None:
         if not verification_keys.opens(found.login.private_key):
-            return "the ssh key can't be used: it must be a private key without a passphrase"
+            return "the ssh key is not usable: it must be a private key without a passphrase"
         if not verification_keys.knows(found.login.known_hosts, at.host, at.port):
             return (
                 f"known_hosts does not name {at.host}: add its line (ssh-keyscan, compared with "
@@ -199,7 +196,7 @@ async def trouble(own: Keyring, now: float) -> str:
                 cadata=found.authorities.decode("ascii")
             ).get_ca_certs()
         except (ssl.SSLError, ValueError):
-            return "the authority's certificate can't be read: give it in PEM form"
+            return "the authority's certificate is invalid: it must have PEM format"
         ends = max(
             (ssl.cert_time_to_seconds(str(one["notAfter"])) for one in certificates), default=now
         )
@@ -212,11 +209,11 @@ async def trouble(own: Keyring, now: float) -> str:
 
 
 def chosen(entries: Sequence[CredentialSettings], where: Address) -> CredentialSettings | None:
-    """The credentials that are meant for the repository; None where none may go there. Without
-    `match` they are for it alone.
+    """The credentials of the repository; None if none match. Without `match` they apply to it
+    alone.
     """
     own = credential_scope.place(where)
-    if own is None:  # nothing leaves for a local path
+    if own is None:  # a local path needs no credentials
         return next((entry for entry in entries if not entry.match), None)
     places = [credential_scope.parse(entry.match) if entry.match else own for entry in entries]
     number = credential_scope.nearest(places, where)
@@ -224,8 +221,7 @@ def chosen(entries: Sequence[CredentialSettings], where: Address) -> CredentialS
 
 
 def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
-    """The login among the parts of a Secret, by the names that Flux gives them; the one that fits
-    the address counts.
+    """The login in a Secret with the keys of Flux; of several the one that fits the address.
 
     https://fluxcd.io/flux/components/source/gitrepositories/#secret-reference
     """
@@ -239,7 +235,7 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
 
 
 def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
-    """What the files of an entry hold, by the names that it has in a Secret."""
+    """The contents of an entry's files, by the keys of a Secret."""
     found = {
         key: read(f"repository.credentials.{setting}", file)
         for setting, (field, key) in _FILES.items()
@@ -260,17 +256,17 @@ def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
 
 
 def _text(data: bytes) -> str:
-    """A value without the line break that an editor put behind it. Raises SettingsError."""
+    """A value without the line break at its end. Raises SettingsError."""
     try:
         return data.decode().strip()
     except UnicodeDecodeError:
         raise errors.SettingsError(
-            "repository.credentials: a password or token is no text"
+            "repository.credentials: a password or token is not UTF-8 text"
         ) from None
 
 
 def read(name: str, file: str) -> bytes:
-    """What is in a file that a setting names. Raises SettingsError."""
+    """The content of a file that a setting names. Raises SettingsError."""
     try:
         return Path(os.path.expandvars(file)).read_bytes()
     except OSError as error:

@@ -43,7 +43,7 @@ from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.sandbox import memory
 from gitops_ds.service import event_recorder, git_auth, git_schedule, prepare_process, runnable
-from gitops_ds.service.adaptive_poll import Polling
+from gitops_ds.service.adaptive_poll import PollInterval
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
@@ -85,7 +85,7 @@ class GitDeployer(runnable.DeployerPart):
         """Raises UsageError for an address or a `match` that is none."""
         self._around, self._settings = around, settings
         self._trigger = git_schedule.trigger_of(settings)
-        self._polling = Polling(settings.interval, time.monotonic)
+        self._polling = PollInterval(settings.interval, time.monotonic)
         self._where = address.parse(
             settings.url, allow_local=around.at_desk or settings.allow_local
         )
@@ -145,7 +145,7 @@ class GitDeployer(runnable.DeployerPart):
 
     def wake(self, push: Push) -> None:
         """Somebody pushed: looks now, or has the leader look."""
-        self._polling.hooked()
+        self._polling.webhook_received()
         if self.loop is None:
             return
         self.loop.expect(push.commit)
@@ -165,9 +165,9 @@ class GitDeployer(runnable.DeployerPart):
     def _hear(self, told: Event) -> None:
         match told:
             case NewCommit():
-                self._polling.found()
+                self._polling.commit_found()
             case PushForwarded():
-                self._polling.hooked()
+                self._polling.webhook_received()
             case _:
                 pass
         self._around.tell(told)
@@ -233,7 +233,7 @@ class GitDeployer(runnable.DeployerPart):
             follows_rewrites=settings.verify.follows_rewrites,
             branch=followed(settings),
         )
-        async with event_recorder.beside(around.cluster, about, self._hear) as emit:
+        async with event_recorder.recorded(around.cluster, about, self._hear) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
             loop = deployer_loop.Loop(
                 source, place, around.service.apply_options_of(settings), emit, timing

@@ -1,4 +1,4 @@
-"""When Git is looked at: at an interval, by a crontab, and as rarely as webhooks allow."""
+"""The schedule of polls: an interval or a crontab."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from apscheduler.triggers.interval import IntervalTrigger
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings.repository import RepositorySettings
 
-LOOK = 20.0  # seconds between looks whether the wall clock jumped
+CHECK = 20.0  # seconds between checks for a jump of the wall clock
 JUMP = 5.0  # seconds
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def trigger_of(settings: RepositorySettings) -> BaseTrigger:
-    """Raises SettingsError for a crontab or a time zone that is none."""
+    """The trigger of the settings. Raises SettingsError for an invalid crontab or time zone."""
     if not settings.schedule:
         return IntervalTrigger(
             seconds=settings.interval, jitter=settings.jitter_seconds or None, timezone=UTC
@@ -32,7 +32,8 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
         zone = ZoneInfo(settings.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise SettingsError(
-            f"repository.timezone: {settings.timezone!r} is not known: write Europe/Berlin or UTC"
+            f"repository.timezone: {settings.timezone!r} is not known: set a name such as "
+            "Europe/Berlin or UTC"
         ) from None
     try:
         minute, hour, day, month, weekday = settings.schedule.split()
@@ -46,13 +47,13 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
         )
     except ValueError as error:
         raise SettingsError(
-            f"repository.schedule: {settings.schedule!r} is no crontab: minute, hour, day, month, "
-            f"weekday ({error})"
+            f"repository.schedule: {settings.schedule!r} is not a crontab: minute, hour, day, "
+            f"month, weekday ({error})"
         ) from None
 
 
 def _named(weekday: str) -> str:
-    """The scheduler counts weekdays from Monday; in a crontab 0 and 7 are Sunday.
+    """The weekdays of a crontab by name: its 0 and 7 are Sunday, the scheduler's 0 is Monday.
     https://man7.org/linux/man-pages/man5/crontab.5.html
     """
     found = []
@@ -70,40 +71,39 @@ def _named(weekday: str) -> str:
 
 
 class Schedule:
-    """Ticks from now on, the first one at once, until it is shut down.
+    """Ticks at the times of a trigger until it is shut down; the first tick is immediate.
 
-    The job only wishes for a pass and returns, so that a shutdown never cuts one, and a slow one
-    loses no tick. The scheduler goes by the wall clock (`clock`: seconds since 1970): when that
-    jumped, it ticks at once and reckons anew, or it would wait for a moment that is a day away now.
+    `tick` only requests a reconciliation, so a shutdown interrupts none, and a slow one skips no
+    tick. The scheduler uses the wall clock (`clock`, seconds since 1970). After a jump of that
+    clock it ticks at once and schedules again, because the next time may now be a day away.
     """
 
     def __init__(
         self, trigger: BaseTrigger, tick: Callable[[], None], clock: Callable[[], float] = time.time
     ) -> None:
-        """Runs in the event loop that runs."""
+        """Starts in the running event loop."""
         self._clock, self._loop = clock, asyncio.get_running_loop()
-        # Jobs run within the loop and at once: one that was only planned could be cut, and complain
-        # of that.
+        # Jobs run in the loop at once: a shutdown would cancel a planned one with a warning.
         settings = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults=settings, executors={"default": DebugExecutor()}
         )
         self._job = self._scheduler.add_job(tick, trigger, next_run_time=datetime.now(UTC))
         self._scheduler.start()
-        self._apart = self._now_apart()
-        self._looking = self._loop.call_later(LOOK, self._look)
+        self._offset = self._clock_offset()
+        self._timer = self._loop.call_later(CHECK, self._check_clock)
 
     def shutdown(self) -> None:
         """Ends the ticks."""
-        self._looking.cancel()
+        self._timer.cancel()
         self._scheduler.shutdown(wait=False)
 
-    def _now_apart(self) -> float:
+    def _clock_offset(self) -> float:
         return self._clock() - self._loop.time()
 
-    def _look(self) -> None:
-        now = self._now_apart()
-        if abs(now - self._apart) > JUMP:
+    def _check_clock(self) -> None:
+        offset = self._clock_offset()
+        if abs(offset - self._offset) > JUMP:
             self._job.modify(next_run_time=datetime.now(UTC))
-        self._apart = now
-        self._looking = self._loop.call_later(LOOK, self._look)
+        self._offset = offset
+        self._timer = self._loop.call_later(CHECK, self._check_clock)

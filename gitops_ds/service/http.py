@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from gitops_ds.service.git_deployer import GitDeployer
-    from gitops_ds.service.template_deployer import Templating
+    from gitops_ds.service.template_deployer import TemplateDeployer
     from gitops_ds.web.server import Routes
 
 STUCK = 300.0  # seconds without any progress
@@ -129,7 +129,7 @@ async def page(
     service: Service,
     events: EventBus,
     observed: reporter.StatusReporter,
-    deployers: Sequence[GitDeployer | Templating],
+    deployers: Sequence[GitDeployer | TemplateDeployer],
 ) -> AsyncIterator[Routes]:
     """The routes of the page; none where it is not served."""
     settings = service.listen.page.served_at(service.listen.address)

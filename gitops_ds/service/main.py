@@ -36,7 +36,7 @@ from gitops_ds.settings.service import Service
 if TYPE_CHECKING:
     from gitops_ds.service.git_deployer import GitDeployer
     from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
-    from gitops_ds.service.template_deployer import Templating
+    from gitops_ds.service.template_deployer import TemplateDeployer
 
 Say = Callable[[str], None]
 GRACE = 2.0  # seconds that a pass or a turn has to come to its end
@@ -81,7 +81,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             )
         )
         noted = await stack.enter_async_context(
-            event_recorder.beside(cluster, None, events.publish)
+            event_recorder.recorded(cluster, None, events.publish)
         )
         # who observes writes on no agent
         hear = events.publish if service.controller.powers is Powers.OBSERVE else noted
@@ -152,13 +152,13 @@ def _asked_to_stop() -> asyncio.Event:
     return stopping
 
 
-def _remembered(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, DeployerState]:
+def _remembered(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str, DeployerState]:
     """What each owner remembers, by its id; of those that looked once."""
     loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
     return {loop.owner: loop.deployer_state for loop in loops if loop.deployer_state is not None}
 
 
-def _sources(deployers: Iterable[GitDeployer | Templating]) -> Mapping[str, SourceStatus]:
+def _sources(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str, SourceStatus]:
     """The status of each followed repository, by its owner's id."""
     return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
@@ -179,7 +179,7 @@ def _followings(
     reached: tuple[Cluster, Cluster],
     told: Callable[[int | None], Emit],
     at_desk: bool,
-) -> Iterable[GitDeployer | Templating]:
+) -> Iterable[GitDeployer | TemplateDeployer]:
     """The deployers: one for each repository, and one for the templates in the cluster.
 
     The cluster is `reached` behind the fence, and without one. `told` gives whom the deployer of a
@@ -203,7 +203,9 @@ def _followings(
         service, cluster, free, told(None), at_desk, claims=claims, preparing=shared
     )
     if (chosen := service.chosen_templates) is not None:
-        part = template_deployer.Templating(service, chosen, cluster, claims, (told(None), shared))
+        part = template_deployer.TemplateDeployer(
+            service, chosen, cluster, claims, told(None), shared
+        )
         around.owners[part.owner] = "templates in the cluster"
         yield part
     for number, settings in enumerate(service.repositories):

@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry: a span for each pass, with children for Git, rendering, checks, plan and
-apply.
+"""OpenTelemetry traces: a span for each reconciliation, with children for Git, rendering, checks,
+plan and apply.
 
-Off unless the environment names a collector, and not imported before. All else is told by the
-variables that every SDK reads:
+Traces are off, and the SDK is not imported, unless the environment names a collector. The SDK
+reads its standard variables:
 https://opentelemetry.io/docs/specs/otel/protocol/exporter/ and
 .../configuration/sdk-environment-variables/
 """
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-_PATIENCE = 1.0  # seconds at the end for what was not sent yet
+_PATIENCE = 1.0  # seconds at the end for unsent spans
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether a collector is named, and nobody switched it off."""
+def enabled(environment: Mapping[str, str]) -> bool:
+    """Whether the environment names a collector and does not disable traces."""
     named = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or environment.get(
         "OTEL_EXPORTER_OTLP_ENDPOINT"
     )
@@ -39,18 +39,18 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def exported(say: Callable[[str], None]) -> Iterator[None]:
-    """Sends the spans of all tasks that begin inside, where that is wanted; `say` is told why it
-    can't be.
+    """Sends the spans of all tasks that start inside, where enabled; `say` gets the reason if that
+    is not possible.
     """
-    if not wanted(os.environ):
+    if not enabled(os.environ):
         yield
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         say(
-            "no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set, and the extra is missing: pip install "
-            "'gitops-ds[otel]'"
+            "no traces: OTEL_EXPORTER_OTLP_ENDPOINT is set, but the extra is not installed: "
+            "pip install 'gitops-ds[otel]'"
         )
         yield
         return
@@ -60,7 +60,7 @@ def exported(say: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exported_to(exporter: SpanExporter) -> Iterator[None]:
-    """The same, to that exporter, in bundles from a thread of its own."""
+    """As `exported`, to that exporter, in batches from a thread of its own."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -81,7 +81,7 @@ def exported_to(exporter: SpanExporter) -> Iterator[None]:
     finally:
         spans.listener.reset(before)
         spans.recorder.reset(recorder)
-        # A collector that is away must not hold up the stop.
+        # An unreachable collector must not delay the stop.
         ending = threading.Thread(target=provider.shutdown, daemon=True)
         ending.start()
         ending.join(_PATIENCE)
@@ -104,7 +104,7 @@ def _listener(provider: TracerProvider) -> spans.Begin:
     @contextlib.contextmanager
     def begin(name: str, known: Mapping[str, str]) -> Iterator[None]:
         attributes = {f"gitops_ds.{key}": value for key, value in known.items()}
-        # Of an error the kind alone: its words may quote what is secret.
+        # Only the class of an error: its message may contain a secret.
         with tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as current:

@@ -1,5 +1,5 @@
-"""What the page shows, from what the service knows anyway: tracker, records, Git. A look at the
-page asks nobody.
+"""The content of the page, from the caches of the service: agents, events, Git. A request for the
+page sends no request to the cluster.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ from gitops_ds.web.page.event_feed import EventFeed
 from gitops_ds.web.page.view import PageEvent
 from gitops_ds.web.server import Routes
 
-PATIENCE = 0.02  # seconds that a page waits for Git; what comes later is shown then
-LOOKS_EVERY = 60.0  # seconds
-_KEPT = 5_000  # commits whose author and subject are remembered
+PATIENCE = 0.02  # seconds that a page waits for Git; later replies update it
+POLL_UPDATES_EVERY = 60.0  # seconds between updates of the time of the last poll
+_KEPT = 5_000  # commits whose author and subject are cached
 
 
 class History(Protocol):
-    """The part of a repository that is asked here (`gitops_ds.git.repository.Repository`)."""
+    """The commits of a repository (`gitops_ds.git.repository.Repository`)."""
 
     async def info(self, commit: CommitId) -> CommitInfo:
-        """What Git says of a fetched commit."""
+        """The metadata of a fetched commit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
-    """What is known of one repository: what its commit wants, and its history where that is at
-    hand.
-    """
+    """One repository: the manifests of its commit, and its history if it is available."""
 
     wanted: Mapping[Key, Manifest] = field(default_factory=dict)
     history: History | None = None
@@ -53,7 +51,7 @@ class RepositoryView:
 
 
 class Shown:
-    """The view of a service. `followed` tells what is known of each repository now."""
+    """The view of a service; `followed` returns the current view of each repository."""
 
     def __init__(
         self,
@@ -63,10 +61,10 @@ class Shown:
     ) -> None:
         self._cluster, self._tracker, self._followed = cluster, tracker, followed
         self._version, self._moved = 1, asyncio.Event()
-        self._happened = EventFeed(self._move)
-        self._looked = 0.0
+        self._feed = EventFeed(self._move)
+        self._last_poll = 0.0
         self._infos: dict[str, CommitInfo | None] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._requests: dict[str, asyncio.Task[None]] = {}
 
     @property
     def cluster(self) -> str:
@@ -83,11 +81,11 @@ class Shown:
         return self._tracker.agents()
 
     def wanted(self, key: Key) -> Body | None:
-        """The manifest of the repository that has one."""
+        """The manifest of the first repository that has the object."""
         return next((one.wanted[key].body for one in self._followed() if key in one.wanted), None)
 
     def pools(self) -> Sequence[Pool]:
-        """Those of the first repository that names some."""
+        """The pools of the first repository with pools."""
         return next((one.pools for one in self._followed() if one.pools), ())
 
     def sources(self) -> Sequence[SourceStatus]:
@@ -95,34 +93,32 @@ class Shown:
         return tuple(one.status for one in self._followed() if one.status is not None)
 
     def events(self) -> Sequence[PageEvent]:
-        """What happened, newest first."""
-        return self._happened.events()
+        """The latest events, newest first."""
+        return self._feed.events()
 
-    def handle(self, told: Event) -> None:
-        """One more record. The time of the last look at Git is drawn anew once a minute; a look
-        that finds nothing is no change.
-        """
-        self._happened.handle(told)
+    def handle(self, event: Event) -> None:
+        """Adds an event. A poll without a new commit updates the page at most once a minute."""
+        self._feed.handle(event)
         if (
-            isinstance(told, GitTimed)
-            and told.well
-            and not 0 <= told.at - self._looked < LOOKS_EVERY
+            isinstance(event, GitTimed)
+            and event.well
+            and not 0 <= event.at - self._last_poll < POLL_UPDATES_EVERY
         ):
-            self._looked = told.at
+            self._last_poll = event.at
             self._move()
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
-        """What Git says of those that it knows. Git may be at work for long, so later answers come
-        as a change.
+        """The metadata of the commits that Git has returned within PATIENCE; later replies change
+        the version.
         """
         for id in ids:
-            if id not in self._infos and id not in self._asking:
-                self._asking[id] = asyncio.create_task(self._ask(id))
-        if waited := [self._asking[id] for id in ids if id in self._asking]:
-            await asyncio.wait(waited, timeout=PATIENCE)
+            if id not in self._infos and id not in self._requests:
+                self._requests[id] = asyncio.create_task(self._request(id))
+        if pending := [self._requests[id] for id in ids if id in self._requests]:
+            await asyncio.wait(pending, timeout=PATIENCE)
         return {id: info for id in ids if (info := self._infos.get(id)) is not None}
 
-    async def _ask(self, id: str) -> None:
+    async def _request(self, id: str) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
@@ -134,13 +130,13 @@ class Shown:
             if len(self._infos) >= _KEPT:
                 self._infos.clear()
             self._infos[id] = found
-            if clock() - began >= PATIENCE:  # who asked went on without
+            if clock() - began >= PATIENCE:  # the page was rendered without it
                 self._move()
         finally:
-            del self._asking[id]
+            del self._requests[id]
 
     async def changed(self, version: int) -> None:
-        """Returns as soon as the version is another."""
+        """Returns as soon as the version differs."""
         while self._version == version:
             await self._moved.wait()
 
@@ -152,24 +148,24 @@ class Shown:
     async def run(self) -> None:
         """Follows the tracker until it is cancelled."""
         async for _ in self._tracker.changed():
-            # what Git didn't know it may know by now
+            # a commit that Git did not have may be fetched by now
             self._infos = {id: info for id, info in self._infos.items() if info}
             self._move()
 
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Runs meanwhile."""
+        """Runs inside."""
         task = asyncio.create_task(self.run())
         try:
             yield
         finally:
-            for one in (task, *self._asking.values()):
+            for one in (task, *self._requests.values()):
                 one.cancel()
 
 
 def page(shown: Shown, settings: PageSettings) -> Routes:
-    """The routes of the page under settings that `served_at` gave. Raises UsageError for a token
-    that is not usable.
+    """The routes of the page, for settings from `served_at`. Raises UsageError for an invalid
+    token.
     """
     assert settings.access is not None
     kind = AccessKind(settings.access)
@@ -182,7 +178,7 @@ def page(shown: Shown, settings: PageSettings) -> Routes:
 
 @contextlib.asynccontextmanager
 async def beside(settings: PageSettings, shown: Shown) -> AsyncIterator[Routes]:
-    """The page's routes, kept current meanwhile. Raises UsageError for a token that is not usable."""
+    """The page's routes, kept up to date inside. Raises UsageError for an invalid token."""
     found = page(shown, settings)
     async with shown.followed():
         yield found

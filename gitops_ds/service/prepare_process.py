@@ -1,8 +1,8 @@
-"""Commits of all repositories and templates of the cluster, prepared one at a time by a process
-with limits of time and memory.
+"""Prepares the commits of all repositories and the templates of the cluster, one at a time, in a
+process with limits of time and memory.
 
-A commit may take a little time at once; one that needs more is tried again when no other waits. One
-that does not end within the limits is a finding, known by its commit, and not tried again.
+The first attempt of a commit is short; a long one follows when no other commit waits. A commit that
+exceeds the limits has a finding, and is not tried again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gitops_ds.service.prepare_worker import Job
 from gitops_ds.telemetry import spans
 
 RULE: Final = "SRC015"
-# The longer one has room for five programs that render for a minute each.
+# The longer one has time for five programs that render for a minute each.
 SECONDS: Final = (15.0, 330.0)
 _LEAST_ANSWER: Final = 2 * MIB
 _REMEMBERED: Final = 256
@@ -46,9 +46,7 @@ _VERSION: Final = "attempt 1"
 
 
 class Queue:
-    """Lets one in at a time, those that take a little before those that take long, each in the
-    order of their coming.
-    """
+    """Admits one at a time, short work before long, each in order of arrival."""
 
     def __init__(self) -> None:
         self._busy = False
@@ -85,8 +83,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a process is asked, and the limits of its attempts. What is `private` is written to no
-    disk, and not told.
+    """The request of a process, and the seconds of its attempts. `private` content is not written
+    to disk or messages.
     """
 
     module: str
@@ -97,10 +95,10 @@ class _Work:
 
 @dataclass(slots=True)
 class Preparing:
-    """The preparations of a service. `repositories` share what they may make; `seconds` are the
-    limits of the two attempts.
+    """The preparations of a service. `repositories` is the number of those that share the limit on
+    results; `seconds` are the limits of the two attempts.
 
-    Templates have the first attempt alone: an object holds a MiB at most.
+    Templates have only the first attempt: an object contains 1 MiB at most.
     """
 
     budget: Budget
@@ -110,10 +108,9 @@ class Preparing:
     _ended: OrderedDict[str, ProcessResult] = field(default_factory=OrderedDict)
 
     async def prepared(self, job: Job) -> Prepared:
-        """What the commit means; one that does not end within the limits has a finding that says
-        so.
+        """The prepared commit; one that exceeds the limits has a finding.
 
-        Raises the errors of reading a repository, and UsageError for a cluster that is not there.
+        Raises the errors of reading a repository, and UsageError for an unknown cluster.
         """
         key = disk_cache.key(
             _VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only)
@@ -126,7 +123,7 @@ class Preparing:
                 "or give the pod more memory"
             )
             return _rejected(job, _finding(f"commit {job.commit[:12]}", answer, advice))
-        made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+        made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
         spans.record(stretches)
         if isinstance(made, errors.GitopsError):
             raise made
@@ -134,8 +131,8 @@ class Preparing:
         return made
 
     async def rendered(self, held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
-        """What objects with templates say, by their commits; one that does not end within the
-        limits is broken.
+        """The rendered templates of objects, by their commits; one that exceeds the limits has a
+        finding.
 
         Raises SourceUnreachable when no process can be started.
         """
@@ -145,8 +142,8 @@ class Preparing:
         return found
 
     async def _together(self, some: tuple[Held, ...], chosen: Chosen) -> dict[CommitId, Taken]:
-        """Objects in one process; one by one where they do not end together, to find which of them
-        it is.
+        """As `rendered`, in one process; one by one if they exceed the limits together, to find
+        the object that does.
         """
         key = disk_cache.key(_VERSION, *(part for one in some for part in (one.uid, one.commit)))
         private = any(one.secret for one in some)
@@ -154,7 +151,7 @@ class Preparing:
             key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private)
         )
         if not answer.problem:
-            made: dict[CommitId, Taken] = pickle.loads(answer.data)  # noqa: S301  our own process wrote it
+            made: dict[CommitId, Taken] = pickle.loads(answer.data)  # noqa: S301  our own process
             return made
         if len(some) == 1:
             return {
@@ -168,7 +165,7 @@ class Preparing:
         return {commit: taken for made in alone for commit, taken in made.items()}
 
     async def _limited(self, key: str, work: _Work) -> ProcessResult:
-        """The answer; a problem is known by the key from then on."""
+        """The result of the work; a problem is cached under the key."""
         if (known := self._ended.get(key)) is not None:
             return known
         notes = open_repository.cache_directory("attempts")
@@ -180,8 +177,7 @@ class Preparing:
             try:
                 answer = await self._answer(work)
             finally:
-                # Also when it was cut off by the end of the service: only what ends the process
-                # itself leaves a note.
+                # Also after a cancellation: only the end of the process itself leaves a note.
                 crash_notes.end(notes, key)
         if answer.problem:
             self._ended[key] = answer

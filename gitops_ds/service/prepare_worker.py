@@ -1,5 +1,6 @@
-"""Prepares one commit in a process of its own: `preparing` starts it. Reads our copy of the
-repository, and nothing elsewhere.
+"""The process that prepares one commit, started by `prepare_process`.
+
+It reads only the local copy of the repository.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ _ABANDONED = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to prepare: a fetched commit of a repository, for a cluster. `clean` is
-    `CachedResults.clean` of an earlier commit.
+    """The fetched commit to prepare, for a cluster. `clean` is `CachedResults.clean` of an earlier
+    commit.
 
-    `identity_only`: no manifest is looked at, only what the repository is called and which cluster
-    is meant.
+    `identity_only`: without manifests, only the names of the repository and the cluster.
     """
 
     where: Address
@@ -55,16 +55,15 @@ class Job:
 
 
 def work(request: bytes) -> bytes:
-    """The Prepared of a Job, or the GitopsError that says why there is none, and the spans of its
-    work; pickled.
+    """The Prepared of a Job, or the GitopsError that prevents it, and the spans of the work;
+    pickled.
     """
-    job: Job = pickle.loads(request)  # noqa: S301  our own process wrote it
+    job: Job = pickle.loads(request)  # noqa: S301  our own process
     cpu_timer.install()
     progress.listener.set(limited_process.note)
     stretches: list[spans.EndedSpan] = []
     spans.listener.set(functools.partial(_measured, stretches))
-    # What programs leave behind when this process is killed goes with the directory of the next
-    # one.
+    # A later process deletes files that programs leave when this one is killed.
     tempfile.tempdir = str(_scratch(job.cache))
     try:
         found: Prepared | errors.GitopsError = _slim(_prepared(job))
@@ -100,15 +99,15 @@ def _prepared(job: Job) -> Prepared:
 
 
 def _slim(found: Prepared) -> Prepared:
-    """Of a commit that can't be deployed its manifests are of no use to anybody."""
+    """The result without its caches, and without manifests if it is not deployable."""
     if found.deployable:
-        return replace(found, fleet=replace(found.fleet))  # without what it has worked out
+        return replace(found, fleet=replace(found.fleet))  # a copy has empty caches
     bundle = replace(found.bundle, manifests={}, findings=())
-    refused = [finding for finding in found.findings if finding.refused]
+    blocking = [finding for finding in found.findings if finding.refused]
     return replace(
         found,
         bundle=bundle,
-        findings=tuple(refused[:MOST_FINDINGS]),
+        findings=tuple(blocking[:MOST_FINDINGS]),
         fleet=replace(found.fleet, manifests={}),
     )
 

@@ -64,17 +64,17 @@ class DeployerPart:
 
     @property
     def seconds_without_progress(self) -> float:
-        """For how many seconds its pass has told nothing."""
+        """Seconds since its reconciliation last made progress."""
         return self._loop.seconds_without_progress if self._loop else 0.0
 
     def start_leading(self) -> None:
-        """Takes passes from now on."""
+        """Starts to reconcile."""
         self._leading = True
         if self._loop is not None:
             self._loop.start_leading()
 
     def stop_leading(self) -> None:
-        """Takes no passes from now on."""
+        """Stops reconciling."""
         self._leading = False
         if self._loop is not None:
             self._loop.stop_leading()

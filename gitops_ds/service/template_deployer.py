@@ -1,4 +1,4 @@
-"""The deployer of templates that are kept in the cluster, put together from the settings."""
+"""The deployer of the templates in the cluster, from the settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gitops_ds.telemetry.kube_events import InvolvedObject
 RETRY = 15.0  # seconds
 
 
-class Templating(runnable.DeployerPart):
-    """The templates of a cluster, looked after as long as `run` runs."""
+class TemplateDeployer(runnable.DeployerPart):
+    """Applies the templates of a cluster while `run` runs."""
 
     def __init__(
         self,
@@ -32,12 +32,14 @@ class Templating(runnable.DeployerPart):
         chosen: Chosen,
         cluster: Cluster,
         claims: Claims,
-        heard: tuple[Emit, Preparing],
+        emit: Emit,
+        preparing: Preparing,
     ) -> None:
-        """Nothing is watched until `run`. `heard`: who hears of it, and who renders the templates."""
+        """Nothing is watched until `run`. `preparing` renders the templates."""
         self._chosen = chosen
-        self._asked: ApplyOptions = service.apply_options
-        self._cluster, self._claims, (self._tell, self._preparing) = cluster, claims, heard
+        self._options: ApplyOptions = service.apply_options
+        self._cluster, self._claims = cluster, claims
+        self._emit, self._preparing = emit, preparing
         self._stopping = False
 
     @property
@@ -47,18 +49,18 @@ class Templating(runnable.DeployerPart):
 
     @property
     def unready(self) -> str:
-        """Why nothing was applied yet."""
+        """Why the first reconciliation is incomplete; empty after it."""
         over = self.loop is not None and self.loop.first_reconciliation.is_set()
-        return "" if over else "the first pass over the templates in the cluster is not over"
+        return "" if over else "first reconciliation of the templates in the cluster is incomplete"
 
     def stop(self) -> None:
-        """Ends `run` after the pass that goes on."""
+        """Ends `run` after the current reconciliation."""
         self._stopping = True
         if self.loop is not None:
             self.loop.stop()
 
     async def run(self) -> None:
-        """Watches, and applies what changed, until `stop`."""
+        """Watches the templates and applies them until `stop`."""
         chosen = self._chosen
         place = DeployTarget(self._cluster, chosen.home, chosen.owner, "templates in the cluster")
         about = InvolvedObject(
@@ -67,14 +69,14 @@ class Templating(runnable.DeployerPart):
             place.namespace,
             state_store.config_map_name(place.owner),
         )
-        async with event_recorder.beside(self._cluster, about, self._tell) as emit:
-            tell = Discreet(emit)
+        async with event_recorder.recorded(self._cluster, about, self._emit) as emit:
+            redacted = Discreet(emit)
             source = Templates(
-                self._cluster, chosen, tell, time.time, render=self._preparing.rendered
+                self._cluster, chosen, redacted, time.time, render=self._preparing.rendered
             )
             timing = deployer_loop.LoopTiming(RETRY, time.time, random.random)
             loop = self.loop = deployer_loop.Loop(
-                source.as_source(), place, self._asked, tell, timing
+                source.as_source(), place, self._options, redacted, timing
             )
             loop.join(self._claims, Rank.TEMPLATES)
             if self._stopping:

@@ -1,5 +1,6 @@
-"""Renders templates of ConfigMaps and Secrets in a process of its own: `preparing` starts it. Reads
-no file.
+"""The process that renders the templates of ConfigMaps and Secrets, started by `prepare_process`.
+
+It reads no files.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from gitops_ds.sandbox import cpu_timer, limited_process
 
 
 def work(request: bytes) -> bytes:
-    """What each object says, by its commit; pickled."""
-    asked: tuple[tuple[Held, ...], Chosen] = pickle.loads(request)  # noqa: S301  our own process wrote it
+    """The rendered templates of each object, by its commit; pickled."""
+    job: tuple[tuple[Held, ...], Chosen] = pickle.loads(request)  # noqa: S301  our own process
     cpu_timer.install()
-    all_held, chosen = asked
+    all_held, chosen = job
     return pickle.dumps(
         {held.commit: template_object.render(held, chosen) for held in all_held},
         pickle.HIGHEST_PROTOCOL,

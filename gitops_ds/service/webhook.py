@@ -1,6 +1,4 @@
-"""The webhook of a service, put together from the settings: which repositories it wakes, and the
-files of its secrets.
-"""
+"""The webhook of a service, from the settings: its repositories and the files of its secrets."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class SecretFile:
-    """The lines of a file, read again when it changed. While it can't be read, nobody is believed."""
+    """The lines of a file, read again when it changes; none while it cannot be read."""
 
     def __init__(self, setting: str, file: str) -> None:
-        """Raises SettingsError for a file without a secret; `setting` is how the person called it."""
+        """Raises SettingsError for a file without a secret; `setting` is its key in the settings."""
         self._file = Path(file)
         self._seen: tuple[int, int, int] | None
         try:
@@ -36,7 +34,7 @@ class SecretFile:
             raise SettingsError(f"{setting}: {file}: empty; a line with a secret is expected")
 
     def __call__(self) -> Sequence[bytes]:
-        """The secrets as they are now."""
+        """The current secrets."""
         try:
             if (mark := self._mark()) != self._seen:
                 self._lines, self._seen = self._read(), mark
@@ -52,38 +50,36 @@ class SecretFile:
         return tuple(line.strip() for line in self._file.read_bytes().splitlines() if line.strip())
 
 
-def routes(service: Service, followings: Iterable[GitDeployer], tell: Emit) -> list[web.RouteDef]:
+def routes(service: Service, deployers: Iterable[GitDeployer], emit: Emit) -> list[web.RouteDef]:
     """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that
-    can't be read.
+    cannot be read.
     """
-    settings, followings = service.listen.webhook, tuple(followings)
+    settings, deployers = service.listen.webhook, tuple(deployers)
     common = (
         SecretFile("listen.webhook.secretFile", settings.secret_file)
         if settings.secret_file
         else None
     )
     own = {
-        following: SecretFile(
-            "repository.webhook.secretFile", following.settings.webhook.secret_file
-        )
-        for following in followings
-        if following.settings.webhook.secret_file
+        deployer: SecretFile("repository.webhook.secretFile", deployer.settings.webhook.secret_file)
+        for deployer in deployers
+        if deployer.settings.webhook.secret_file
     }
     if common is None and not own:
         return []
 
-    def secrets_of(following: GitDeployer) -> Callable[[], Sequence[bytes]]:
-        files = [file for file in (own.get(following), common) if file is not None]
+    def secrets_of(deployer: GitDeployer) -> Callable[[], Sequence[bytes]]:
+        files = [file for file in (own.get(deployer), common) if file is not None]
         return lambda: [secret for file in files for secret in file()]
 
-    secrets = {following: secrets_of(following) for following in followings}
+    secrets = {deployer: secrets_of(deployer) for deployer in deployers}
 
     def targets() -> list[WebhookTarget]:
         return [
             WebhookTarget(one.id, one.addresses, one.settings.branch, secrets[one], one.wake)
-            for one in followings
+            for one in deployers
             if one.loop is not None
         ]
 
-    hooks = webhooks.Hooks(targets, tell, time.time, max_bytes=settings.max_bytes)
+    hooks = webhooks.Hooks(targets, emit, time.time, max_bytes=settings.max_bytes)
     return hooks.routes(settings.path)

@@ -78,7 +78,7 @@ def test_credentials_for_another_place_are_told() -> None:
         "url": "https://git.example.com/a",
         "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}],
     }
-    assert "none of the 1 sets of credentials is for https://git.example.com/a" in trouble(told)
+    assert "none of the 1 sets of credentials matches https://git.example.com/a" in trouble(told)
 
 
 def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(

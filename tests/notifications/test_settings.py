@@ -110,7 +110,7 @@ def test_where_the_forge_is_follows_from_the_repository(
 @pytest.mark.parametrize(
     ("repository", "forge", "said"),
     [
-        ("/srv/fleet.git", ForgeSettings(ForgeKind.GITEA, "/t"), "is local: say where"),
+        ("/srv/fleet.git", ForgeSettings(ForgeKind.GITEA, "/t"), "is local: set the forge"),
         (
             "https://git.example/a/b",
             ForgeSettings(ForgeKind.GITEA, "/t", "http://git.example"),

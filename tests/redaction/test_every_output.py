@@ -24,7 +24,7 @@ from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Veil
-from gitops_ds.service.event_recorder import Events
+from gitops_ds.service.event_recorder import KubeEventWriter, body_of
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import InvolvedObject
 from gitops_ds.telemetry.notifications import NotificationBuilder
@@ -205,12 +205,14 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     text = sentence.format(1)
     assert leaks(text)
     assert not leaks(texts.words(text))
-    written = Events(cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state"))
+    written = KubeEventWriter(
+        cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state")
+    )
     for told in records(text):
         assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
         assert not leaks(str(NotificationBuilder().handle(told, "repository")))
         written.handle(told)
-    events = [written._body(written._waiting.get_nowait()) for _ in range(written._waiting.qsize())]
+    events = [body_of(written._queue.get_nowait()) for _ in range(written._queue.qsize())]
     assert len(events) >= 2
     assert not leaks(str(events))
 

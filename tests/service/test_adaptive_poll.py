@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.service import git_schedule
-from gitops_ds.service.adaptive_poll import RARER, RAREST, Polling
+from gitops_ds.service.adaptive_poll import FACTOR, LONGEST, PollInterval
 from gitops_ds.settings.repository import RepositorySettings
 
 
@@ -21,7 +21,7 @@ class Clock:
         return self.now
 
 
-def looks(polling: Polling, clock: Clock, seconds: float) -> int:
+def looks(polling: PollInterval, clock: Clock, seconds: float) -> int:
     """How many of the schedule's ticks are taken in that time, with a jitter of a tenth."""
     end, number, taken = clock.now + seconds, 0, 0
     while clock.now < end - polling.interval / 2:
@@ -31,63 +31,65 @@ def looks(polling: Polling, clock: Clock, seconds: float) -> int:
     return taken
 
 
-def made(interval: float = 60.0) -> tuple[Polling, Clock]:
+def made(interval: float = 60.0) -> tuple[PollInterval, Clock]:
     clock = Clock()
-    return Polling(interval, clock), clock
+    return PollInterval(interval, clock), clock
 
 
 def test_without_webhooks_every_tick_counts() -> None:
     polling, clock = made()
     assert looks(polling, clock, 6000) == 100
-    polling.found()
+    polling.commit_found()
     assert looks(polling, clock, 6000) == 100
 
 
-@pytest.mark.parametrize("order", [("hooked", "found"), ("found", "hooked")])
+@pytest.mark.parametrize(
+    "order", [("webhook_received", "commit_found"), ("commit_found", "webhook_received")]
+)
 def test_a_commit_that_a_webhook_told_of_makes_polls_rarer(order: tuple[str, str]) -> None:
     polling, clock = made()
     for what in order:
         getattr(polling, what)()
         clock.now += 30
-    assert polling.pause == 60 * RARER
+    assert polling.seconds == 60 * FACTOR
     assert 9 <= looks(polling, clock, 6000) <= 11
 
 
 def test_a_webhook_alone_proves_nothing_yet() -> None:
     polling, clock = made()
-    polling.hooked()
+    polling.webhook_received()
     assert looks(polling, clock, 600) == 10
 
 
 def test_a_commit_that_none_told_of_brings_the_polls_back_until_webhooks_work_again() -> None:
     polling, clock = made()
-    polling.hooked()
-    polling.found()
+    polling.webhook_received()
+    polling.commit_found()
     clock.now += 3000
-    polling.found()
+    polling.commit_found()
     assert looks(polling, clock, 6000) == 100
-    polling.hooked()
+    polling.webhook_received()
     clock.now += 1
-    polling.found()
+    polling.commit_found()
     assert 9 <= looks(polling, clock, 6000) <= 11
 
 
 def test_a_webhook_announces_one_commit_however_soon_the_next_one_is_found() -> None:
     polling, clock = made(5.0)
-    polling.hooked()
-    polling.found()
-    assert polling.pause == 50.0
+    polling.webhook_received()
+    polling.commit_found()
+    assert polling.seconds == 50.0
     clock.now += 50
-    polling.found()
-    assert polling.pause == 5.0, "no webhook came for this one"
+    polling.commit_found()
+    assert polling.seconds == 5.0, "no webhook came for this one"
 
 
 def test_they_never_become_rarer_than_once_an_hour_nor_than_the_settings_say() -> None:
-    for interval, pause in ((1.0, 10.0), (600.0, RAREST), (7200.0, 7200.0)):
+    for interval, pause in ((1.0, 10.0), (600.0, LONGEST), (7200.0, 7200.0)):
         polling, _ = made(interval)
-        polling.hooked()
-        polling.found()
-        assert polling.pause == pause
+        polling.webhook_received()
+        polling.commit_found()
+        assert polling.seconds == pause
 
 
 def ticks(schedule: str, count: int, start: datetime, zone: str = "UTC") -> list[str]:

@@ -16,7 +16,7 @@ from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, Events
+from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
 from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent
@@ -71,7 +71,7 @@ def test_a_fact_is_one_event_with_a_reason(
 def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            told = Events(cluster.client(), STATE)
+            told = KubeEventWriter(cluster.client(), STATE)
             writing = asyncio.create_task(told.run())
             told.handle(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
@@ -99,7 +99,7 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
 def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None:
     async def scene() -> None:
         async with stand.stand(2) as there:
-            telling = Events(there.cluster.client())
+            telling = KubeEventWriter(there.cluster.client())
             writing = asyncio.create_task(telling.run())
             there.hearers.append(telling.handle)
             there.begin()

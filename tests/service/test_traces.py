@@ -118,7 +118,7 @@ def test_nobody_listens_unless_told_to() -> None:
 def test_the_environment_says_whether_traces_are_sent(
     environment: dict[str, str], on: bool
 ) -> None:
-    assert otel.wanted(environment) is on
+    assert otel.enabled(environment) is on
 
 
 def test_without_a_collector_nothing_of_it_is_imported() -> None:
