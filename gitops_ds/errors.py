@@ -8,6 +8,7 @@
     ├── FailedRollout (1)     the awaited rollout cannot succeed: the template fails
     ├── NoMatch (3)           no object, page, commit or service of that name in what was read
     ├── NotPermitted (3)      a rule of our own forbids the request; it was not sent
+    ├── WriteContention (3)   retry: other clients changed an object between each read and write
     ├── SourceError (3)       Git
     │   ├── SourceUnreachable retry
     │   ├── SourceDenied      credentials, unknown host key
@@ -86,6 +87,12 @@ class NotPermitted(GitopsError):
     """A rule of our own forbids the request, which was not sent."""
 
 
+class WriteContention(GitopsError):
+    """Other clients changed an object between each read and write of several attempts."""
+
+    retryable = True
+
+
 class SourceError(GitopsError):
     """Git could not be read or written."""
 
@@ -155,7 +162,7 @@ class ClusterError(GitopsError):
     """The API server refused a request, failed, or gave no answer.
 
     `status` is the HTTP status (0 without a reply), `reason` the reason of the Status object,
-    `causes` its `details.causes` as dictionaries. `said` is the API server's own message, without
+    `causes` its `details.causes` as dictionaries. `server_message` is the API server's own message, without
     advice of ours.
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
@@ -169,7 +176,7 @@ class ClusterError(GitopsError):
     ) -> None:
         super().__init__(message)
         self.status, self.reason, self.causes = status, reason, causes
-        self.said = message
+        self.server_message = message
 
 
 class ClusterUnreachable(ClusterError):

@@ -1,5 +1,5 @@
-"""One body for each version of an object, however many read it: the watches of a service look at
-the same kinds.
+"""One body in memory for each version of an object: several watches of a service read the same
+kinds.
 """
 
 from __future__ import annotations
@@ -9,21 +9,19 @@ from weakref import WeakValueDictionary
 
 
 class _Held(dict[str, Any]):
-    """A body that may be held weakly."""
+    """A body with weak references."""
 
     __slots__ = ("__weakref__",)
 
 
 class BodyCache:
-    """The bodies that somebody still holds. They are never changed: a new version is another body."""
+    """The bodies that are still referenced. They are never mutated: a new version is another body."""
 
     def __init__(self) -> None:
         self._held: WeakValueDictionary[tuple[str, str, str], _Held] = WeakValueDictionary()
 
-    def kept(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body that is held already for this version of the object, in this version of its
-        kind; or else this one.
-        """
+    def intern(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The cached body of the same version of the object and the same API version, or this one."""
         metadata = body.get("metadata")
         if (
             not isinstance(metadata, dict)

@@ -1,10 +1,9 @@
-"""Who we are to an API server, and over which wire: the official package's configuration, made
-ready for aiohttp.
+"""The address and credentials of an API server: the official package's configuration for aiohttp.
 
 kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the
-`kubernetes` package, in a process that ends when it has answered (`kubeconfig`). What the package
-lacks is here: one caller at a time asks for a fresh token, only when there can be one, and a token
-that stands in a file is read from it without that process.
+`kubernetes` package, in a short-lived process (`kubeconfig`). This module adds the renewal of
+tokens: one caller at a time requests a new token, only where the credentials can be renewed, and a
+token in a file is read without that process.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(slots=True)
 class ClientConfig:
-    """A server's address, its TLS context (None over plain http), the proxy, and the header that
-    says who we are.
+    """A server's address, its TLS context (None over plain http), the proxy, and the Authorization
+    header.
 
     `who` names the credentials in messages: "context prod of /home/me/.kube/config".
     """
@@ -56,19 +55,19 @@ class ClientConfig:
 
     @property
     def proxy(self) -> str | None:
-        """The address of the proxy that leads there."""
+        """The address of the proxy to the server."""
         return self._found.proxy
 
     @property
     def server_name(self) -> str | None:
-        """The name that the server's certificate must have, where it is not the address' own."""
+        """The name in the server's certificate, where it differs from the address."""
         return self._found.server_name
 
     async def authorization(self, *, refuse: str | None = None) -> str | None:
-        """The Authorization header. `refuse`: a header that the server did not take, so ask anew
-        unless someone did already.
+        """The Authorization header. `refuse`: a header that the server rejected; it is renewed
+        unless another request renewed it already.
 
-        Raises ClusterError when new credentials are needed and there are none.
+        Raises ClusterError when new credentials are required and not available.
         """
         async with self._lock:
             if self._is_due(refuse):
@@ -87,7 +86,7 @@ class ClientConfig:
 
     def _renew(self) -> None:
         if self._found.token_file:
-            # it is being replaced: what we have may still do
+            # it is being replaced: the token at hand may still be valid
             with contextlib.suppress(OSError, ValueError):
                 if token := Path(self._found.token_file).read_text().strip():
                     self._found = replace(self._found, header=f"Bearer {token}")
@@ -104,11 +103,11 @@ class ClientConfig:
 
 
 def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> ClientConfig:
-    """The access that kubectl would take: the file named, else KUBECONFIG, else the pod's own
-    account, else ~/.kube/config.
+    """The configuration in kubectl's order: the named file, KUBECONFIG, the pod's service account,
+    ~/.kube/config.
 
-    Raises ClusterError with a sentence for a file that is missing or wrong, a context that isn't in
-    it, an unreadable certificate.
+    Raises ClusterError for a missing or invalid file, an unknown context, an unreadable
+    certificate.
     """
     file = _file(kubeconfig, account)
     if file is None:
@@ -116,14 +115,14 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
     else:
         who = f"context {context} of {file}" if context else file
         arguments = ["file", file, *([] if context is None else [context])]
-    ask = functools.partial(_asked, who, arguments)
+    ask = functools.partial(_read_entry, who, arguments)
     found = ask()
     return ClientConfig(who, _tls(found, who), found, ask)
 
 
 def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
-    """The current context of the kubeconfig that `access` would take, empty for none; None for the
-    pod's own account.
+    """The current context of the kubeconfig that `access` uses, empty for none; None for the pod's
+    service account.
     """
     file = _file(kubeconfig, account)
     return None if file is None else str(_answer(file, ["current-context", file])["context"])
@@ -139,22 +138,23 @@ def _file(kubeconfig: str | None, account: Path) -> str | None:
 
 
 def command(arguments: list[str]) -> list[str]:
-    """What is run, seen by everybody on the machine: names of files and contexts, never a secret.
+    """The command line of the reader. Every user of the machine can read it, so it contains names
+    of files and contexts, never a secret.
 
-    The program is started by its path, so it does not matter how this package was found; -P keeps
-    modules of the directory that we happen to be in, which may be anybody's repository, out of it.
+    The program is started by its path, so it is independent of how this package was installed; -P
+    excludes the modules of the working directory, which may be an untrusted repository.
     """
     return [sys.executable, "-P", reader.__file__, *arguments]
 
 
-def _asked(who: str, arguments: list[str]) -> KubeconfigEntry:
+def _read_entry(who: str, arguments: list[str]) -> KubeconfigEntry:
     return KubeconfigEntry(**_answer(who, arguments)["found"])
 
 
 def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
     try:
         ended = subprocess.run(command(arguments), stdout=subprocess.PIPE, check=False)  # noqa: S603  our own program
-        said = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout)
     except OSError as error:
         raise errors.ClusterError(
             f"{who} can't be read: no process for it can be started: {_one_line(error)}"
@@ -163,9 +163,9 @@ def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
         raise errors.ClusterError(
             f"{who} can't be read: the process that does it ended without an answer"
         ) from error
-    if "problem" in said:
-        raise errors.ClusterError(f"{who}{said['problem']}")
-    return dict(said)
+    if "problem" in answer:
+        raise errors.ClusterError(f"{who}{answer['problem']}")
+    return dict(answer)
 
 
 def _must_exist(files: str) -> None:
@@ -182,7 +182,7 @@ def _one_line(error: Exception) -> str:
 def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
     if not found.host.startswith("https"):
         return None
-    # or else the system's authorities would be trusted
+    # an empty string would make Python trust the system's authorities
     if found.authority is not None and not found.authority.strip():
         raise errors.ClusterError(
             f"{who}: its certificates can't be read: the file of the certificate authority is empty"
@@ -196,14 +196,14 @@ def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
     _identify(tls, found, who)
     if not found.verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    # API servers' own certificate authorities often lack a key identifier, which Python 3.13 asks
-    # for and Go doesn't.
+    # API servers' own certificate authorities often lack a key identifier, which Python 3.13
+    # requires and Go doesn't.
     tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return tls
 
 
 def _identify(tls: ssl.SSLContext, found: KubeconfigEntry, who: str) -> None:
-    """Shows this client certificate from the next connection on."""
+    """Uses this client certificate from the next connection on."""
     if found.certificate is None:
         return
     try:
@@ -220,8 +220,8 @@ def _identify(tls: ssl.SSLContext, found: KubeconfigEntry, who: str) -> None:
 
 @contextlib.contextmanager
 def _as_file(secret: str) -> Iterator[str]:
-    """OpenSSL reads keys from files: one in memory, or where the system has none, a private one for
-    that instant.
+    """A file with the secret, because OpenSSL reads keys from files: in memory, or on systems
+    without memfd_create a private temporary file.
     """
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("pem"), "w") as file:

@@ -1,8 +1,8 @@
-"""A fence around a cluster: writes pass while it is open, and not a moment longer.
+"""A fence around a cluster: writes pass only while this replica leads.
 
-Only the leader may write. The fence knows until when; it looks at a clock before each write, and
-once more right before the bytes go out (`HttpCluster` does that), for a process may be stopped
-anywhere in between. A write that is on its way when the time ends is given up.
+The fence holds the end of the leadership. It compares a clock before each write, and again right
+before the bytes are sent (`HttpCluster` calls it), because a process may be stopped in between. A
+write that is pending when the time ends is cancelled.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ from gitops_ds.model.objects import Body, Resource
 
 
 class Fence:
-    """Until when writes may be on their way, by `clock`: seconds that never go back, and go on
-    while the machine sleeps.
+    """The end of the time for writes, by `clock`: monotonic seconds that include suspension of the
+    machine.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """It is closed."""
+        """A closed fence."""
         self._clock = clock
         self._until = -math.inf
         self._passing: set[asyncio.Timeout] = set()
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Seconds until the fence closes."""
         return self._until - self._clock()
 
     def move(self, until: float) -> None:
-        """Writes may be on their way until then, also those that are; a moment that is past closes
-        it.
-        """
+        """Sets the end of the time, for pending writes as well; an end in the past closes the fence."""
         self._until = until
         when = (
             asyncio.get_running_loop().time() + self.left
@@ -58,17 +56,17 @@ class Fence:
             one.reschedule(when)
 
     def close(self) -> None:
-        """From now on nothing passes, and what is on its way is given up."""
+        """Rejects every further write, and cancels the pending ones."""
         self.move(-math.inf)
 
     def check(self) -> None:
-        """Raises NotLeading when nothing may pass."""
+        """Raises NotLeading while the fence is closed."""
         if self.left <= 0:
-            raise errors.NotLeading("another replica may lead by now: nothing is written")
+            raise errors.NotLeading("another replica may lead by now: write rejected")
 
     @contextlib.asynccontextmanager
     async def passing(self) -> AsyncIterator[None]:
-        """Around one write. Raises NotLeading before it is sent, or when the time ends meanwhile."""
+        """A context around one write. Raises NotLeading before it is sent, or when the time ends."""
         self.check()
         try:
             async with asyncio.timeout(None if self._until == math.inf else self.left) as limit:
@@ -82,23 +80,23 @@ class Fence:
             raise
         except TimeoutError:
             raise errors.NotLeading(
-                "the lease ended while a write was on its way: whether it was taken is not known"
+                "the lease ended during a write: its outcome is unknown"
             ) from None
 
 
 class Fenced:
-    """A cluster whose writes, dry runs with them, pass a fence; reading is free."""
+    """A cluster with a fence around its writes and dry runs; reads are not limited."""
 
     def __init__(self, cluster: Cluster, fence: Fence) -> None:
         self._cluster, self._fence = cluster, fence
 
     def acting_as(self, who: Identity) -> Fenced:
-        """In the name of somebody else, past the same fence."""
+        """The cluster with an impersonated identity, behind the same fence."""
         return Fenced(self._cluster.acting_as(who), self._fence)
 
-    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+    async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
         """As the cluster's."""
-        return await self._cluster.resources(anew=anew)
+        return await self._cluster.resources(refresh=refresh)
 
     async def version(self) -> str:
         """As the cluster's."""

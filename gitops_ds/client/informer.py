@@ -1,18 +1,17 @@
-"""List, then watch, for ever: keeps whoever listens up to date with one kind of object, whatever
-happens to the connection.
+"""An informer: lists and watches one kind of object indefinitely, across failures of the connection.
 
-A state and what was heard give the next state and what to tell (`step`); a small driver does the
-requests. Every failure names the state it goes back to. A list is told as a whole, so that whoever
-keeps the objects can swap them, and sees what vanished while nobody was looking.
+A state and an input give the next state and the event to publish (`step`); a small driver sends the
+requests. Every failure leads to a state. A list is published as a whole, so that a store can swap
+its objects and detect those that were deleted while the watch was interrupted.
 
     Start ──list──> Following ──the watch ends──> Returning ──same world──> Following
       ^                 │                            │
       ├──410 Expired────┴────an older world──────────┘
-      └──the watch brings nothing: it fails again and again, or it was silent for minutes
+      └──the watch is fruitless: repeated failures, or silence for minutes
 
-`Returning` asks for the version of an empty list before it watches again: after a restored backup
-the world may be older than the
-version we follow, and a watch from a future version is silent for ever.
+`Returning` requests an empty list for its version before it watches again: after a restored backup
+the cluster may be older than the version that the watch follows, and a watch from a future version
+is silent indefinitely.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 
 An empty list proves that the API server answers, not that its watches work: a proxy or a missing
@@ -35,21 +34,20 @@ from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, Watc
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
-# shorter than its 30, so that all is known again within half a minute after an API server that was
-# away came back.
+# shorter than its 30, so that stores are current half a minute after the API server recovers.
 BACKOFF = Backoff(0.8, 12.0, jitter=1.0)
 # seconds, as client-go's reflector: the back-off of full lists where the watch fails
 RELIST_BACKOFF = replace(BACKOFF, longest=30.0)
-FRUITLESS_WATCHES = 3  # watches in a row that brought nothing, before the objects are listed again
+FRUITLESS_WATCHES = 3  # watches in a row without an event, before the objects are listed again
 # seconds without list, event or bookmark: API servers send a bookmark about each minute
 LONGEST_SILENCE = 300.0
-STEADY_AFTER = 10.0  # seconds; a watch that lived so long pays off earlier failures
+STEADY_AFTER = 10.0  # seconds; a watch that lasted so long resets the count of failures
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Nothing is known, or no longer: list."""
+    """The objects are unknown: list them."""
 
     failures: int = 0
     fruitless: int = 0
@@ -57,10 +55,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Everything up to `version` was told: watch from there. `resumed`: after an empty list, with
-    no new one in between.
+    """Every change up to `version` is published: watch from there.
 
-    `fruitless`: the number of watches in a row, up to now, that ended without an event.
+    `resumed`: the watch follows an empty list instead of a full one. `fruitless`: the number of
+    watches in a row that ended without an event.
     """
 
     version: str
@@ -71,7 +69,7 @@ class Watching:
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """The watch ended: see whether the world is still the one that `version` belongs to."""
+    """The watch ended: check that the cluster is not older than `version`."""
 
     version: str
     failures: int = 0
@@ -83,10 +81,10 @@ InformerState = Start | Watching | Returning
 
 @dataclass(frozen=True, slots=True)
 class WatchEnded:
-    """The watch ended after so many seconds: by the server, or with an error.
+    """The end of a watch after `lasted` seconds: by the server, or with an error.
 
-    `silent_for`: seconds since the last list, event or bookmark; `had_events`: whether this watch
-    brought an event or a bookmark.
+    `silent_for`: seconds since the last list, event or bookmark; `had_events`: this watch received
+    an event or a bookmark.
     """
 
     lasted: float
@@ -97,8 +95,8 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorldVersion:
-    """The version of the world, as an empty list told it. Told on where it is no older than what we
-    follow: the watch goes on.
+    """The cluster's current version, from an empty list. As an event: it is not older than the
+    followed version, so the watch continues.
     """
 
     version: str
@@ -106,58 +104,57 @@ class WorldVersion:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Told when a request failed: it is tried again `retry_in` seconds later."""
+    """A request failed; the retry follows after `retry_in` seconds."""
 
     error: ClusterError
     retry_in: float
 
 
-Heard = Listing | WatchEnded | WorldVersion | ClusterError
+InformerInput = Listing | WatchEnded | WorldVersion | ClusterError
 InformerEvent = Listing | WatchEvent | WorldVersion | Failing
 Sink = Callable[[InformerEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where to go on, what to tell (None: nothing), and the seconds to wait before."""
+    """The next state, the event to publish (None: nothing), and the seconds to wait before it."""
 
     state: InformerState
-    told: InformerEvent | None = None
+    event: InformerEvent | None = None
     wait: float = 0.0
 
 
-def step(state: InformerState, heard: Heard, chance: float) -> Transition:
+def step(state: InformerState, input: InformerInput, chance: float) -> Transition:
     """The next state. `chance` is a number in [0, 1) that spreads the retries of many watchers."""
-    match heard:
+    match input:
         case Listing(version=version):
-            return Transition(Watching(version, state.failures, fruitless=state.fruitless), heard)
+            return Transition(Watching(version, state.failures, fruitless=state.fruitless), input)
         case WorldVersion(version=version):
             followed = _version(state)
             if _is_before(version, followed):
                 return Transition(Start(state.failures))
             return Transition(
-                Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), heard
+                Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), input
             )
         case WatchEnded():
-            return _after_watch(state, heard, chance)
+            return _after_watch(state, input, chance)
         case Expired():
-            # A server that was restarted remembers no older version, but it answers: so it is
-            # listed at once.
+            # A restarted server has lost the older versions, but it answers: list at once.
             wait = (
                 BACKOFF.delay(state.failures, chance)
                 if state.failures and not _resumed(state)
                 else 0.0
             )
             return Transition(
-                Start(state.failures + 1, state.fruitless), Failing(heard, wait), wait
+                Start(state.failures + 1, state.fruitless), Failing(input, wait), wait
             )
         case ClusterError():
-            wait = max(BACKOFF.delay(state.failures + 1, chance), _asked_for(heard))
-            return Transition(_after_error(state), Failing(heard, wait), wait)
+            wait = max(BACKOFF.delay(state.failures + 1, chance), _retry_after(input))
+            return Transition(_after_error(state), Failing(input, wait), wait)
 
 
 def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Transition:
-    """The watch goes on where it ended, unless it seems not to work: then the objects are listed."""
+    """The watch continues where it ended, or a new list where watches seem broken."""
     steady = ended.lasted >= STEADY_AFTER
     failures = 0 if steady else state.failures
     fruitless = 0 if steady or ended.had_events else state.fruitless + 1
@@ -165,8 +162,8 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
     if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
         wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
-        told = Failing(ended.error, wait) if ended.error is not None else None
-        return Transition(Start(failures + (not steady), fruitless), told, wait)
+        event = Failing(ended.error, wait) if ended.error is not None else None
+        return Transition(Start(failures + (not steady), fruitless), event, wait)
     if ended.error is not None:
         return step(
             Watching(_version(state), failures, _resumed(state), fruitless), ended.error, chance
@@ -187,39 +184,39 @@ async def run(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float],
-    asking: Callable[[], None] = lambda: None,
+    before_list: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tells the sink everything about these objects, until it is cancelled. Times are those of the
-    running loop.
+    """Publishes every change of these objects to the sink, until it is cancelled. Times are those
+    of the running loop.
 
-    `asking` is called right before a list or the world's version is asked for: what was written by
-    then is in the answer.
+    `before_list` is called right before each list, full or empty: its answer includes every write
+    up to then.
     """
     clock = asyncio.get_running_loop().time
     state: InformerState = Start()
     proved = clock()  # when the objects were last known to be up to date
 
-    async def hear(heard: Heard) -> None:
+    async def feed(input: InformerInput) -> None:
         nonlocal state
-        taken = step(state, heard, random())
-        state = taken.state
-        if taken.told is not None:
-            sink(taken.told)
-        if taken.wait:
-            await sleep(taken.wait)
+        transition = step(state, input, random())
+        state = transition.state
+        if transition.event is not None:
+            sink(transition.event)
+        if transition.wait:
+            await sleep(transition.wait)
 
     while True:
         try:
             match state:
                 case Start():
-                    asking()
+                    before_list()
                     began = clock()
                     listing = await cluster.list(resource, which)
                     proved = began
-                    await hear(listing)
+                    await feed(listing)
                 case Returning():
-                    asking()
-                    await hear(WorldVersion(await _world_version(cluster, resource, which)))
+                    before_list()
+                    await feed(WorldVersion(await _world_version(cluster, resource, which)))
                 case Watching(version=version):
                     began, error, had_events = clock(), None, False
                     try:
@@ -229,9 +226,9 @@ async def run(
                     except ClusterError as caught:
                         error = caught
                     state = replace(state, version=version)
-                    await hear(WatchEnded(clock() - began, error, clock() - proved, had_events))
+                    await feed(WatchEnded(clock() - began, error, clock() - proved, had_events))
         except ClusterError as error:
-            await hear(error)
+            await feed(error)
 
 
 V = TypeVar("V")
@@ -239,14 +236,14 @@ Listener = Callable[[tuple[WatchEvent, ...]], None]
 
 
 class InformerStore(Generic[V]):
-    """The objects of one informer: `hear` is for its one writer, everything else for readers.
+    """The objects of one informer: `handle` is for its one writer, everything else for readers.
 
-    `parse` makes of a body what shall be kept. A listener is told what changed, also when a new
-    list shows it: an object that vanished meanwhile is told as DELETED, in its last form where the
-    bodies themselves are kept.
+    `parse` converts a body to the value that is stored. The listener receives the changes, those
+    that a new list reveals as well: an object that is missing from it is DELETED, in its last form
+    where bodies are stored.
 
-    `level` is set while this is the cluster as far as we know: the API server answers, and the
-    watch has shown what we `expect`.
+    `level` is set while the store matches the cluster: the API server answers, and the watch has
+    returned every write that is expected (`expect`).
     """
 
     def __init__(self, parse: Callable[[Body], V], listener: Listener | None = None) -> None:
@@ -261,32 +258,30 @@ class InformerStore(Generic[V]):
 
     @property
     def objects(self) -> Mapping[Key, V]:
-        """What is there, by key; a view, not a copy."""
+        """The objects by key; a view, not a copy."""
         return MappingProxyType(self._objects)
 
     async def listed(self) -> None:
-        """Returns when the objects are known. Raises the ClusterError of the last try as long as
-        none succeeded.
-        """
+        """Waits for the first list. Raises its ClusterError as long as no list succeeded."""
         await self._tried.wait()
         if self.failing is not None and not self.synced.is_set():
             raise self.failing.error
 
-    def handle(self, told: InformerEvent) -> None:
-        """Takes what the informer tells."""
+    def handle(self, event: InformerEvent) -> None:
+        """Updates the objects by an event of the informer."""
         self._tried.set()
         changes: tuple[WatchEvent, ...] = ()
-        match told:
+        match event:
             case Failing():
-                self.failing = told
+                self.failing = event
             case WorldVersion():
                 self.failing = None
             case Listing(version=version):
-                changes = self._replace(told)
+                changes = self._replace(event)
                 self.version, self.failing = version, None
                 self.synced.set()
             case WatchEvent(version=version):
-                changes = self._apply(told)
+                changes = self._apply(event)
                 self.version, self.failing = version, None
         self._update_level()
         if changes and self._listener is not None:
@@ -294,15 +289,15 @@ class InformerStore(Generic[V]):
 
     @property
     def away(self) -> bool:
-        """Whether it is the API server that does not answer; a kind that can't be watched for
-        another reason holds nobody up.
-        """
+        """Whether the API server gives no answer; other errors of one kind block no reader."""
         return self.failing is not None and isinstance(
             self.failing.error, ClusterUnreachable | ServerFault
         )
 
     def expect(self, key: Key, version: str) -> None:
-        """An object was just written, and this is its version; "" for one that was deleted."""
+        """Waits for the watch to return an object that was just written, with its version; "" for
+        a deletion.
+        """
         if (
             key in self._objects
             if version == ""
@@ -312,7 +307,7 @@ class InformerStore(Generic[V]):
             self._update_level()
 
     def expect_nothing(self) -> None:
-        """What was expected is not waited for any longer."""
+        """Drops every expected write."""
         self._expected = {}
         self._update_level()
 
@@ -361,7 +356,7 @@ class InformerStore(Generic[V]):
         return tuple(changes)
 
     def _last(self, key: Key) -> Body:
-        """The object's last form, or, where only something parsed from it was kept, its name alone."""
+        """The object's last body, or its name alone where no body is stored."""
         kept = self._objects[key]
         if isinstance(kept, Mapping):
             return cast("Body", kept)
@@ -398,15 +393,17 @@ def _after_error(state: InformerState) -> InformerState:
             return Returning(version, failures, state.fruitless)
 
 
-def _asked_for(error: ClusterError) -> float:
+def _retry_after(error: ClusterError) -> float:
     return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
 
 
 def _number(version: str) -> int:
-    """A version as a number; 0 for one that is none, which is never waited for."""
+    """A version as a number; 0 for one that is not numeric, which is never expected."""
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def _is_before(version: str, followed: str) -> bool:
-    """Whether a version is of an older world; versions that are no numbers tell nothing."""
+    """Whether a version is older than the followed one; versions that are not numeric are never
+    compared.
+    """
     return version.isdigit() and followed.isdigit() and int(version) < int(followed)

@@ -1,11 +1,11 @@
-"""What a kubeconfig or a pod's account says, read by the official package in a process of its own.
+"""A program that reads a kubeconfig or a pod's service account with the official package.
 
-That package, with all that it imports, takes 20 MiB, which a service would keep for ever only to
-read a file. So this module is run as a program (`access` does that). It imports nothing of
-gitops-ds and prints one JSON object: {"found": the fields of Found}, {"context": the name of the
-current one} or {"problem": the rest of a sentence that begins with the kubeconfig's name}. Its
-standard output is the pipe to who asked: secrets leave it on no other way. Exec plugins have the
-terminal for their questions: stdin and stderr are inherited.
+That package, with all that it imports, takes 20 MiB, which a service would keep indefinitely only
+to read a file. So this module is run as a process of its own (by `config.access`). It imports
+nothing of gitops-ds and prints one JSON object: {"found": the fields of KubeconfigEntry},
+{"context": the name of the current context} or {"problem": the rest of a sentence that begins with
+the kubeconfig's name}. Its standard output is the pipe to the parent: secrets leave it on no other
+way. Exec plugins can prompt on the terminal: stdin and stderr are inherited.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ def of_file(files: str, context: str | None) -> KubeconfigEntry:
 
 
 def current_context(files: str) -> str:
-    """The name of the current context, empty for none; nobody's credentials are read."""
+    """The name of the current context, empty for none; no credentials are read."""
     from kubernetes.config.kube_config import KubeConfigMerger
 
     return str(KubeConfigMerger(files).config.safe_get("current-context") or "")  # type: ignore[no-untyped-call]
 
 
 def _user(merged: Any, context: str) -> Any:
-    """The user of the context as the package's own node, which knows its file; empty where there is
-    none.
+    """The user of the context as the package's node, which contains the path of its file; empty
+    without a user.
     """
     name = merged["contexts"].get_with_name(context)["context"].safe_get("user")
     found = (
@@ -198,7 +198,7 @@ def _said(arguments: list[str], failed: Errors) -> dict[str, Any]:
     except Exception as error:  # the YAML errors of the package's own reader have no common type
         return {"problem": f" is no usable kubeconfig: {_one_line(error)}"}
     if failed.lines and found.header is None and found.certificate is None:
-        # With a terminal the plugin's own words are on it, and the package fails at repeating them.
+        # With a terminal the plugin's own message is on it, and the package fails to repeat it.
         why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])
         return {"problem": f": its exec plugin gives no credentials: {why}"}
     return {"found": asdict(found)}
@@ -213,11 +213,11 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _end_with_reader(answer: TextIO) -> None:
-    """Ends this process, files removed, when nobody waits for its answer any more: an exec plugin
-    may take for ever.
+    """Ends this process, files removed, when its reader closes the pipe: an exec plugin may block
+    indefinitely.
     """
     poll = select.poll()
-    poll.register(answer, 0)  # of a pipe's end for writing, the other end's closing is told unasked
+    poll.register(answer, 0)  # POLLERR of a pipe without readers needs no event mask
 
     def wait() -> None:
         poll.poll()
@@ -230,8 +230,8 @@ def main(arguments: list[str]) -> None:
     """Prints the answer; the exit code is 0 for a problem too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    # Whatever else prints stays out of the answer. The package lets a plugin ask questions when its
-    # own output is a terminal.
+    # Other output stays out of the answer. The package lets a plugin prompt when its own standard
+    # output is a terminal.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2 if os.isatty(0) else os.open(os.devnull, os.O_WRONLY), 1)
     _end_with_reader(answer)

@@ -1,20 +1,19 @@
-"""Who leads: what a candidate makes of the lease it sees, and what it may write. Pure; every time
-is of the candidate's own clock.
+"""The rules of leader election: a candidate's view of the Lease, and its next write. Pure; every
+time is of the candidate's own clock.
 
-Clocks are never compared. A lease counts as held as long as its spec changed within its duration by
-the watcher's clock, whatever times stand in it; its holder stops `LeaseTiming.renew_deadline` after
-it *sent* the last renewal that was taken. The holder's time began before anybody could see that
-renewal, and is the shorter one: so there are never two, as long as no clock runs faster than
-another by duration / renew_deadline.
+Clocks are never compared. A lease counts as held while its spec changed within its duration by the
+observer's clock, whatever times it contains; its holder stops `LeaseTiming.renew_deadline` after it
+*sent* the last accepted renewal. The holder's time begins before any other candidate can observe
+that renewal, and is the shorter one: so two leaders never overlap, as long as no clock runs faster
+than another by duration / renew_deadline.
 
-Where the API server is slow the holder asks for a longer lease: with requests of 5 s, fixed times
+Where the API server is slow the holder writes a longer duration: with requests of 5 s, fixed times
 of 10 and 7 s would leave no time to renew, and no candidate would lead. The lease itself carries
 the duration, which all others respect.
 
-A lease that is not found may have been deleted under its holder, which goes on until its next
-renewal. A candidate that creates one
-without having seen the holder leads only after a whole duration, stretched by the latency that it
-measured itself.
+A lease that is not found may have been deleted under its holder, which keeps leading until its next
+renewal. A candidate that creates a lease without an observed holder leads only after a whole
+duration, stretched by the latency that it measured itself.
 https://kubernetes.io/docs/concepts/architecture/leases/ and client-go's tools/leaderelection
 """
 
@@ -28,7 +27,7 @@ from typing import Any
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.objects import LEASE, Body
 
-# seconds; a longer duration in a lease is somebody's slip, and must not keep everybody waiting
+# seconds; a longer duration in a lease is an error, and must not block every candidate
 LONGEST = 300.0
 _SLOWEST = 6.0  # seconds of latency that a lease is stretched for: with the usual times to 32 s
 _DECAY = 0.8  # of the latency, with each request that is faster
@@ -37,17 +36,15 @@ _RELEASED = 1  # the duration that a released lease is left with, as client-go d
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """In seconds: how long others leave a lease alone, how long its holder goes on without a
-    renewal, and how often it renews.
-    """
+    """The timing of a lease in seconds, as client-go's LeaseDuration, RenewDeadline, RetryPeriod."""
 
     duration: float = 10.0
     renew_deadline: float = 7.0
     retry: float = 2.0
 
     def stretched(self, latency: float) -> LeaseTiming:
-        """The times where a request takes so many seconds: a renewal that is one retry late, and
-        its successor, fit in.
+        """The timing for requests of this latency in seconds: it leaves time for a renewal that is
+        one retry late, and for the next one.
         """
         factor = max(1.0, (3 * latency + 2 * self.retry) / self.renew_deadline)
         return LeaseTiming(self.duration * factor, self.renew_deadline * factor, self.retry)
@@ -55,12 +52,12 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one candidate knows. `me` is its identity, of no other process ever.
+    """The view of one candidate. `me` is its identity, unique to the process.
 
-    `body` is the lease as last seen (also when it is gone since), `version` its resourceVersion,
-    empty where there is none; `since` is when its spec was first seen as it is, `looked` when it
-    was last looked at. Until `until` writes of ours may be on their way. `latency` is the seconds
-    that requests took lately; before `quiet_until` it does not lead, for a lease that it created
+    `body` is the lease as last observed (also after its deletion), `version` its resourceVersion,
+    empty without a lease; `since` is when its spec was first observed, `looked` when the lease was
+    last read. Until `until` this candidate may write. `latency` is the recent duration of requests
+    in seconds; before `quiet_until` the candidate does not lead, because a lease that it created
     may have had a holder.
     """
 
@@ -83,7 +80,7 @@ class Candidate:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease by what was last seen; nobody: empty."""
+        """The holder of the lease as last observed; empty without one."""
         return str(_spec(self.body).get("holderIdentity") or "")
 
     def leads(self, now: float) -> bool:
@@ -92,18 +89,18 @@ class Candidate:
 
 
 def took(candidate: Candidate, seconds: float) -> Candidate:
-    """A request was answered, or given up, after so many seconds; a slow one counts for some that
-    follow.
+    """The candidate after a request of this duration, answered or timed out; the latency of a slow
+    one decays over the next requests.
     """
     return replace(candidate, latency=min(max(seconds, candidate.latency * _DECAY), _SLOWEST))
 
 
 def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
-    """The lease was read; None: it is not there. Whoever finds another in it leads no more."""
+    """The candidate after a read of the lease; None: not found. Another holder ends its leadership."""
     if body is None:
-        # Who held it may not know yet, and goes on: others wait as if it had been renewed just now.
-        # So they do when it was gone before, but they did not look for a while: it may have come
-        # and gone meanwhile.
+        # The holder may not have noticed and keeps leading, so others wait as after a renewal. The
+        # same holds for a lease that was missing before and not read for a while: it may have
+        # existed in between.
         fresh = bool(candidate.version) or now - candidate.looked > candidate.timing.retry
         return replace(candidate, version="", since=now if fresh else candidate.since, looked=now)
     version = str((body.get("metadata") or {}).get("resourceVersion") or "")
@@ -115,7 +112,7 @@ def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
 
 
 def wrote(candidate: Candidate, body: Body, sent: float, now: float) -> Candidate:
-    """A write that was sent then was taken: the lease is ours, for as long as it says."""
+    """The candidate after an accepted write, sent at `sent`: it holds the lease for its duration."""
     timing, duration = candidate.timing, min(_spec(body).get("leaseDurationSeconds") or 0, LONGEST)
     quiet_until = now + duration if candidate.body is None else candidate.quiet_until
     until = (
@@ -127,26 +124,26 @@ def wrote(candidate: Candidate, body: Body, sent: float, now: float) -> Candidat
 
 
 def free_at(candidate: Candidate, now: float) -> float:
-    """From when on the lease may be taken; in the past for one that is ours, released, or never
-    was.
+    """When the lease becomes free; in the past for an own, a released or an unknown lease.
 
-    One that is gone is ours only while we lead: another may have held it since we looked.
+    A deleted lease is an own one only while the candidate leads: another candidate may have held
+    it since the last read.
     """
     if candidate.body is None or (
         candidate.holder == candidate.me and (candidate.version or candidate.leads(now))
     ):
         return -math.inf
-    said = _spec(candidate.body).get("leaseDurationSeconds") or 0
-    if not candidate.holder and said == _RELEASED:
+    duration = _spec(candidate.body).get("leaseDurationSeconds") or 0
+    if not candidate.holder and duration == _RELEASED:
         return -math.inf
-    return candidate.since + max(candidate.timing.duration, min(said, LONGEST))
+    return candidate.since + max(candidate.timing.duration, min(duration, LONGEST))
 
 
 def claim(candidate: Candidate, now: float, clock: float) -> Body | None:
-    """The lease to write: renewed, taken, or (where `version` is empty) made; None as long as
-    another holds it.
+    """The lease to write: renewed, acquired, or (where `version` is empty) created; None while
+    another candidate holds it.
 
-    `clock` is seconds since 1970: what people read in a lease, and nobody reckons with.
+    `clock` is seconds since 1970, for people only: no candidate computes with the times in a lease.
     """
     if now < free_at(candidate, now):
         return None
@@ -166,8 +163,8 @@ def claim(candidate: Candidate, now: float, clock: float) -> Body | None:
 
 
 def release(candidate: Candidate, clock: float) -> Body | None:
-    """The lease to write when its holder is done, so that the next one takes it at once; None where
-    it is not ours.
+    """The lease to write when its holder stops, so that the next candidate acquires it at once;
+    None for a lease of another holder.
     """
     if candidate.holder != candidate.me or not candidate.version:
         return None
@@ -186,11 +183,11 @@ def release(candidate: Candidate, clock: float) -> Body | None:
 
 
 def pause(candidate: Candidate, now: float, chance: float) -> float:
-    """Seconds until the next look or renewal; `chance`, a number in [0, 1), spreads those of
-    several.
+    """Seconds until the next read or renewal; `chance`, a number in [0, 1), spreads the requests of
+    several candidates.
 
-    Others look twice as often as the leader renews, so that a lease that was released is soon
-    taken. Nobody waits past the moment when the lease comes free, nor past the end of its own time.
+    A standby reads twice as often as the leader renews, so that a released lease is soon acquired.
+    The pause ends when the lease becomes free, and when the candidate's own leadership ends.
     """
     leads = candidate.leads(now)
     usual = candidate.timing.retry * (1 + chance / 10) / (1 if leads else 2)
@@ -205,7 +202,7 @@ def _spec(body: Body | None) -> Mapping[str, Any]:
 
 
 def _lease(candidate: Candidate, spec: Mapping[str, Any]) -> Body:
-    """Over the version that was seen, with all that others wrote beside the spec."""
+    """The lease to write over the observed version, with the metadata of other writers."""
     metadata: dict[str, Any] = {"namespace": candidate.namespace, "name": candidate.lease}
     if candidate.version:
         metadata = {

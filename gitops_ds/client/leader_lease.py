@@ -1,8 +1,8 @@
-"""Stands for election: looks at a Lease, takes it when it is free, renews it well before its end,
-gives it back at the end.
+"""Leader election on a Lease: acquires it when it is free, renews it well before its end, and
+releases it on stop.
 
-What to do is decided by leader_election. The fence around all other writes is moved with every
-renewal, and closed with the lease.
+The rules are in leader_election. Every renewal moves the fence around all other writes; the loss of
+the lease closes it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Clocks:
 
 
 class Election:
-    """One candidate. `cluster` is for the lease alone and passes no fence."""
+    """One candidate. `cluster` is for the lease alone and has no fence."""
 
     def __init__(
         self, cluster: Cluster, candidate: Candidate, fence: Fence, emit: Emit, clocks: Clocks
     ) -> None:
-        """It leads nothing before `run`."""
+        """The election starts with `run`."""
         self._cluster, self._candidate, self._fence, self._emit, self._clocks = (
             cluster,
             candidate,
@@ -53,31 +53,31 @@ class Election:
             emit,
             clocks,
         )
-        self._turn: Callable[[bool], None] = lambda _: None
+        self._on_change: Callable[[bool], None] = lambda _: None
         self._stopping = asyncio.Event()
-        self._complaint = self._holder = ""
+        self._error = self._holder = ""
         self._attempted = clocks.steady()
         self.leads = False
 
     @property
     def idle_for(self) -> float:
-        """Seconds since the lease was last looked at or written, in vain or not."""
+        """Seconds since the last attempt to read or write the lease."""
         return self._clocks.steady() - self._attempted
 
     def stop(self) -> None:
-        """Makes `run` give the lease back and return."""
+        """Makes `run` release the lease and return."""
         self._stopping.set()
 
-    async def run(self, turn: Callable[[bool], None]) -> None:
-        """Until `stop`. `turn` hears at once when this candidate begins (True) and ceases (False)
-        to lead.
+    async def run(self, on_change: Callable[[bool], None]) -> None:
+        """Runs until `stop`. `on_change` is called at once when this candidate becomes the leader
+        (True) and when it loses leadership (False).
         """
-        self._turn = turn
+        self._on_change = on_change
         self._emit(StandbyStarted(*self._names))
         try:
             while not self._stopping.is_set():
                 await self._attempt()
-                self._judge()
+                self._publish_change()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), self._pause())
         finally:
@@ -97,24 +97,26 @@ class Election:
         return leader_election.pause(self._candidate, self._clocks.steady(), self._clocks.chance())
 
     async def _attempt(self) -> None:
-        now, complaint = self._clocks.steady(), ""
+        now, message = self._clocks.steady(), ""
         try:
             async with asyncio.timeout(
                 self._candidate.until - now if self._candidate.leads(now) else None
             ):
                 await self._try()
         except TimeoutError:
-            complaint = "no answer in time"
+            message = "no answer in time"
         except errors.ClusterError as error:
-            complaint = str(error)
-        if complaint and complaint != self._complaint:  # said once
-            self._emit(LeaseFailed(*self._names, complaint))
-        self._complaint, self._attempted = complaint, self._clocks.steady()
+            message = str(error)
+        if message and message != self._error:  # the same error is published once
+            self._emit(LeaseFailed(*self._names, message))
+        self._error, self._attempted = message, self._clocks.steady()
 
     async def _try(self) -> None:
-        """The leader writes at once; whoever met another's write looks, and may try once more."""
+        """One attempt to hold the lease. The leader writes at once; after a conflict the lease is
+        read, and written once more.
+        """
         if not (self._candidate.leads(self._clocks.steady()) and self._candidate.version):
-            await self._look()
+            await self._read()
         for _ in range(2):
             sent = self._clocks.steady()
             body = leader_election.claim(self._candidate, sent, self._clocks.wall())
@@ -123,13 +125,15 @@ class Election:
             try:
                 written = await self._write(body)
             except (errors.Conflict, errors.AlreadyExists, errors.NotFound):
-                await self._look()
+                await self._read()
                 continue
-            self._know(leader_election.wrote(self._candidate, written, sent, self._clocks.steady()))
+            self._update(
+                leader_election.wrote(self._candidate, written, sent, self._clocks.steady())
+            )
             return
 
     async def _timed(self, request: Coroutine[None, None, Body]) -> Body:
-        """One request, which has a time of its own; how long it took is noted."""
+        """One request with a deadline of its own; its duration updates the latency."""
         began = self._clocks.steady()
         try:
             async with asyncio.timeout(self._candidate.patience):
@@ -137,13 +141,13 @@ class Election:
         finally:
             self._candidate = leader_election.took(self._candidate, self._clocks.steady() - began)
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             request = self._cluster.get(LEASE, self._candidate.namespace, self._candidate.lease)
             found: Body | None = await self._timed(request)
         except errors.NotFound:
             found = None
-        self._know(leader_election.saw(self._candidate, found, self._clocks.steady()))
+        self._update(leader_election.saw(self._candidate, found, self._clocks.steady()))
 
     async def _write(self, body: Body) -> Body:
         if self._candidate.version:
@@ -160,27 +164,27 @@ class Election:
                 await self._timed(self._cluster.create(NAMESPACE, namespace))
             raise
 
-    def _know(self, candidate: Candidate) -> None:
+    def _update(self, candidate: Candidate) -> None:
         self._candidate = candidate
         self._fence.move(candidate.until)
-        self._judge()
+        self._publish_change()
 
-    def _judge(self) -> None:
-        """Tells who leads, when that is another one than before."""
+    def _publish_change(self) -> None:
+        """Publishes a change of the leader."""
         candidate = self._candidate
         leads, was = candidate.leads(self._clocks.steady()), self.leads
         self.leads = leads
         if leads and not was:
             self._emit(LeaderElected(*self._names))
-            self._turn(True)
+            self._on_change(True)
         elif was and not leads:
             self._fence.close()
-            self._turn(False)
+            self._on_change(False)
             another = candidate.holder not in ("", candidate.me)
             why = (
                 f"{candidate.holder} holds it"
                 if another
-                else self._complaint or "it was not renewed in time"
+                else self._error or "it was not renewed in time"
             )
             self._emit(LeaderLost(*self._names, why))
         if candidate.holder not in ("", self._holder, candidate.me):
@@ -188,16 +192,16 @@ class Election:
         self._holder = candidate.holder
 
     async def _release(self) -> None:
-        """So that another takes it at once. Nothing of ours is on its way any more."""
-        self._turn(False)
+        """Releases the lease, so that another candidate acquires it at once. No write is pending."""
+        self._on_change(False)
         if self.leads:
             with contextlib.suppress(errors.ClusterError, TimeoutError):
                 async with asyncio.timeout(RELEASE_SECONDS):
-                    await self._give_back()
+                    await self._write_release()
 
-    async def _give_back(self) -> None:
-        """A renewal whose reply was lost has changed the version: then the lease is read and
-        written once more.
+    async def _write_release(self) -> None:
+        """Writes the released lease. A renewal whose reply was lost has changed the version: then
+        the lease is read, and written once more.
         """
         for _ in range(2):
             body = leader_election.release(self._candidate, self._clocks.wall())
@@ -207,4 +211,4 @@ class Election:
                 await self._cluster.replace(LEASE, body)
                 return
             except errors.Conflict:
-                await self._look()
+                await self._read()

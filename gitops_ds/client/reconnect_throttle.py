@@ -1,7 +1,7 @@
-"""The pace of requests after an API server was away: who comes back to it, comes slowly.
+"""A limit on the rate of requests after an API server was unreachable.
 
-At that moment everybody else comes back too, and what waited is sent at once. So for half a minute
-requests go out one after the other, some in a second; before and after that nobody waits.
+At that moment every client reconnects, and the pending requests would be sent at once. So for half
+a minute the requests are spread over time; before and after that there is no limit.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-AWAY = 5.0  # seconds without any answer: less is a hiccup
+AWAY = 5.0  # seconds without any answer before the limit applies
 SLOWLY = 30.0  # seconds
 A_SECOND = 16.0  # requests
 
 
 class ReconnectThrottle:
-    """For one API server. `clock` gives seconds that never go back."""
+    """The throttle of one API server. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,18 +23,18 @@ class ReconnectThrottle:
         self._slow_until = self._next = 0.0
 
     def failed(self) -> None:
-        """There was no answer."""
+        """Records a request without an answer."""
         if self._failed is None:
             self._failed = self._clock()
 
     def answered(self) -> None:
-        """There was one, whatever it says."""
+        """Records an answer, whatever its status."""
         if self._failed is not None and self._clock() - self._failed >= AWAY:
             self._slow_until = self._clock() + SLOWLY
         self._failed = None
 
-    async def turn(self) -> None:
-        """Waits for the turn of one more request."""
+    async def wait(self) -> None:
+        """Waits until one more request may be sent."""
         now = self._clock()
         away = self._failed is not None and now - self._failed >= AWAY
         if not away and now >= self._slow_until:

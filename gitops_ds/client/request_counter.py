@@ -1,4 +1,4 @@
-"""The requests that went out to an API server, counted."""
+"""A counter of the requests to an API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class RequestCounter:
-    """How many were sent, and by method and code (empty: no answer) what came back."""
+    """Requests that were sent, and answers by method and status code (empty: no answer)."""
 
     sent: int = 0
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -1,8 +1,8 @@
-"""A real API server behind the `Cluster` protocol: JSON over aiohttp, bodies left as they came.
+"""A real API server behind the `Cluster` protocol: JSON over aiohttp, unmodified bodies.
 
-Lists are read in pages, watches as a stream of lines. 429 and 503 are waited out a few times where
-the server says how long; a request whose credentials were refused is sent once more with fresh
-ones. Nothing else is retried here: that is the loops' decision.
+Lists are read in pages, watches as a stream of lines. A request is repeated after 429 and 503 where
+the server sends Retry-After, and once with new credentials after 401. Nothing else is retried here:
+that is the loops' decision.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CONNECTIONS = 64  # for requests; more only wait inside the API server
 # maxRetries), and for so many seconds at most: API Priority and Fairness names up to 32 s
 # (apiserver util/flowcontrol/dropped_requests_tracker.go).
 PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
-_NOBODY_THERE = (502, 503, 504)  # what a load balancer says of API servers that are away
+_NO_BACKEND = (502, 503, 504)  # the answers of a load balancer without a reachable API server
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
@@ -89,10 +89,8 @@ class HttpCluster:
         guard: Callable[[], None] = lambda: None,
         tally: RequestCounter | None = None,
     ) -> None:
-        """`access` says where and as whom; nothing is sent yet. `guard` is called right before a
-        write goes out, and may raise.
-
-        `tally` counts what goes out.
+        """Sends nothing yet. `guard` is called right before a write is sent, and may raise; `tally`
+        counts the requests.
         """
         self._access = access
         self._user_agent = user_agent
@@ -102,8 +100,8 @@ class HttpCluster:
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._tally = tally or RequestCounter()
-        self._pace = ReconnectThrottle(time.monotonic)
-        self._shelf = BodyCache()
+        self._throttle = ReconnectThrottle(time.monotonic)
+        self._bodies = BodyCache()
 
     async def __aenter__(self) -> HttpCluster:
         """Opens the pools."""
@@ -132,24 +130,24 @@ class HttpCluster:
         )
 
     def _guarded(self) -> aiohttp.TraceConfig:
-        """Looks when a body, which every write has and no read, is handed to the connection: the
-        last moment before it goes out.
+        """Calls the guard when a body, which every write has and no read, is passed to the
+        connection: the last moment before it is sent.
         """
 
-        async def look(*_: object) -> None:
+        async def check(*_: object) -> None:
             self._guard()
 
         tracing = aiohttp.TraceConfig()
-        tracing.on_request_chunk_sent.append(look)
+        tracing.on_request_chunk_sent.append(check)
         return tracing
 
     @property
     def requests(self) -> int:
-        """Sent so far, watches and those in the name of others included."""
+        """The number of requests so far, watches and impersonated requests included."""
         return self._tally.sent
 
     def acting_as(self, who: Identity) -> HttpCluster:
-        """The same connections, with headers that name somebody else."""
+        """The same connections, with impersonation headers."""
         view = copy.copy(self)
         view._acting = (  # noqa: SLF001  our own
             ("Impersonate-User", who.user),
@@ -157,12 +155,12 @@ class HttpCluster:
         )
         return view
 
-    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """What the server serves, in two requests, asked once unless it shall be asked anew.
+    async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
+        """The served resources, from two requests; cached, unless `refresh` is set.
 
         https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
         """
-        if anew or self._resources is None:
+        if refresh or self._resources is None:
             found: dict[tuple[str, str], Resource] = {}
             for path in ("/api", "/apis"):
                 reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))
@@ -178,9 +176,7 @@ class HttpCluster:
         return str((await self._json(_Request("GET", "/version"))).get("gitVersion", ""))
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
-        """All pages of a list; begun again when a page came too late and the server forgot that
-        version.
-        """
+        """All pages of a list; it is started again when its version expires between two pages."""
         for attempt in range(3):
             try:
                 return await self._list(resource, which)
@@ -201,7 +197,7 @@ class HttpCluster:
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             found = ({**kind, **item} for item in page.get("items") or ())
-            items.extend(map(self._shelf.kept, found) if decode is orjson.loads else found)
+            items.extend(map(self._bodies.intern, found) if decode is orjson.loads else found)
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(tuple(items), str(metadata["resourceVersion"]))
@@ -210,7 +206,7 @@ class HttpCluster:
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING
     ) -> AsyncIterator[WatchEvent]:
-        """Events until the server ends the stream, which it is asked to do after some minutes."""
+        """Events until the server ends the stream, after the requested five to ten minutes."""
         seconds = random.randint(290, 590)
         query = {
             **_query(which),
@@ -226,10 +222,10 @@ class HttpCluster:
         ) as reply:
             try:
                 async for line in _lines(reply.content):
-                    told = decode(line)
+                    event = decode(line)
                     if decode is orjson.loads:
-                        told["object"] = self._shelf.kept(told["object"])
-                    yield _event(told, self._access.who)
+                        event["object"] = self._bodies.intern(event["object"])
+                    yield _event(event, self._access.who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._garbage() from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -243,7 +239,7 @@ class HttpCluster:
         return found
 
     async def create(self, resource: Resource, body: Body) -> Body:
-        """The object as it was made."""
+        """The created object."""
         return await self._json(
             _Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US)
         )
@@ -317,8 +313,8 @@ class HttpCluster:
         return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
-        """At most `most` bytes of what is answered at a path that holds no object: a log, another's
-        page behind a proxy.
+        """At most `most` bytes of the answer at a path without an object: a log, a page behind a
+        proxy.
         """
         async with self._send(_Request("GET", path, query=query)) as reply:
             data = bytearray()
@@ -372,24 +368,24 @@ class HttpCluster:
                 if reply.status < 400:
                     yield reply
                     return
-                said = status_errors.error_for(
+                error = status_errors.error_for(
                     reply.status,
                     await self._whole(reply),
                     reply.headers.get("Retry-After"),
                     self._access.who,
                     dict(self._acting).get("Impersonate-User", ""),
                 )
-            if isinstance(said, errors.Unauthorized) and refused is None and authorization:
+            if isinstance(error, errors.Unauthorized) and refused is None and authorization:
                 refused = authorization
                 continue
             wait = (
-                said.retry_after
-                if isinstance(said, errors.TooManyRequests | errors.ServerFault)
+                error.retry_after
+                if isinstance(error, errors.TooManyRequests | errors.ServerFault)
                 else 0.0
             )
             waited += wait
             if not wait or attempt == PATIENCE or waited > LONGEST_WAIT_SECONDS:
-                raise said
+                raise error
             await asyncio.sleep(wait)
 
     async def _request(
@@ -398,7 +394,7 @@ class HttpCluster:
         session = self._watch_session if request.is_watch else self._session
         if session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
-        await self._pace.turn()
+        await self._throttle.wait()
         self._tally.sent += 1
         headers = [*{"Content-Type": "application/json", **request.headers}.items(), *self._acting]
         if authorization:
@@ -417,13 +413,13 @@ class HttpCluster:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._tally.answered[request.method, ""] += 1
-            self._pace.failed()
+            self._throttle.failed()
             raise self._unreachable(error) from error
         self._tally.answered[request.method, str(reply.status)] += 1
-        if reply.status in _NOBODY_THERE:
-            self._pace.failed()
+        if reply.status in _NO_BACKEND:
+            self._throttle.failed()
         else:
-            self._pace.answered()
+            self._throttle.answered()
         return reply
 
     def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
@@ -439,8 +435,8 @@ class HttpCluster:
 
 
 def _socket(address: Any) -> socket.socket:
-    """A socket that notices a peer that vanished: a watch may be silent for minutes, and half-open
-    connections look just so.
+    """A socket that detects a vanished peer: a watch may be silent for minutes, like a half-open
+    connection.
     """
     family, type, protocol = address[:3]
     made = socket.socket(family, type, protocol)
@@ -464,19 +460,19 @@ def _path(resource: Resource, namespace: str, name: str = "") -> str:
 
 
 def _segment(name: str) -> str:
-    """A name inside a path. No name may lead elsewhere:
+    """A name as a segment of a path. Raises NotPermitted for one that would change the path.
     https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
     """
     if name in (".", "..") or "/" in name or "%" in name:
-        raise errors.Invalid(
-            f"{name!r} is no name: it may not be '.' or '..', nor hold '/' or '%'", 422, "Invalid"
+        raise errors.NotPermitted(
+            f"{name!r} is not a valid name: it must not be '.' or '..', or contain '/' or '%'"
         )
     return urllib.parse.quote(name, safe=":")
 
 
 def _as_stored(resource: Resource, body: Body) -> Body:
-    """A ControllerRevision's data goes in the very bytes that upstream's controller compares;
-    everything else as it is.
+    """The body, with a ControllerRevision's data in the exact bytes that upstream's controller
+    compares.
     """
     if resource == CONTROLLER_REVISION and "data" in body:
         return {**body, "data": orjson.Fragment(revisions.canonical(body["data"]))}
@@ -495,7 +491,7 @@ def _query(which: Selection) -> dict[str, str]:
 def _decoder(
     brief_ones: Mapping[Resource, field_projection.Decode], resource: Resource, which: Selection
 ) -> field_projection.Decode:
-    """Reads JSON; what a brief reader does not take (an ERROR, a Status, garbage) is read whole."""
+    """A reader of JSON; input that the brief reader rejects (an ERROR, a Status) is read whole."""
     cut = brief_ones.get(resource)
     if cut is None or not which.brief:
         return orjson.loads
@@ -516,7 +512,7 @@ def _is_list(page: Mapping[str, Any]) -> bool:
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length: the reader's own `readline` gives up at some hundred KiB."""
+    """Lines of any length: the reader's own `readline` is limited to some hundred KiB."""
     pending = b""
     async for chunk in stream.iter_any():
         *whole, pending = (pending + chunk).split(b"\n")
@@ -525,11 +521,11 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
 
 
-def _event(told: Mapping[str, Any], who: str) -> WatchEvent:
-    body = told["object"]
-    if told["type"] == "ERROR":
+def _event(event: Mapping[str, Any], who: str) -> WatchEvent:
+    body = event["object"]
+    if event["type"] == "ERROR":
         raise status_errors.error_for(int(body.get("code") or 500), orjson.dumps(body), None, who)
-    return WatchEvent(EventType(told["type"]), body, str(body["metadata"]["resourceVersion"]))
+    return WatchEvent(EventType(event["type"]), body, str(body["metadata"]["resourceVersion"]))
 
 
 def _warning(header: str) -> str:

@@ -1,4 +1,4 @@
-"""What an API server's reply means: a Status object becomes the error that says what to do. Pure.
+"""The error for an API server's reply: a Status object becomes an exception with advice. Pure.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/ and the reasons of meta/v1
 StatusReason.
@@ -26,8 +26,8 @@ _BY_STATUS: Mapping[int, type[errors.ClusterError]] = {
     429: errors.TooManyRequests,
 }
 
-# What a server-side apply says of a field that the schema doesn't know, or of a value that can't be
-# decoded: the status is 500, though the server is well.
+# The messages of a server-side apply for a field outside the schema, or for a value that can't be
+# decoded: the status is 500, though the server is healthy.
 _MALFORMED = ("failed to create typed patch object", "failed to convert new object")
 
 
@@ -35,14 +35,16 @@ def error_for(
     status: int, body: bytes, retry_after: str | None, who: str, impersonated: str = ""
 ) -> errors.ClusterError:
     """The error for a reply with a status of 400 or more. `who` names the credentials,
-    `impersonated` the user in whose name the request was sent.
+    `impersonated` the impersonated user of the request.
     """
-    told = status_object(body)
-    reason = str(told.get("reason") or "")
+    status_body = status_object(body)
+    reason = str(status_body.get("reason") or "")
     message = str(
-        told.get("message") or body[:200].decode("utf-8", "replace").strip() or f"HTTP {status}"
+        status_body.get("message")
+        or body[:200].decode("utf-8", "replace").strip()
+        or f"HTTP {status}"
     )
-    details = told.get("details") or {}
+    details = status_body.get("details") or {}
     causes = tuple({k: str(v) for k, v in cause.items()} for cause in details.get("causes") or ())
     if status == 500 and message.startswith(_MALFORMED):
         status = 422
@@ -56,7 +58,7 @@ def error_for(
     if kind is None:
         kind = errors.ServerFault if status >= 500 else errors.ClusterError
     error = kind(_sentence(status, message, who, impersonated), status, reason, causes)
-    error.said = message
+    error.server_message = message
     if isinstance(error, errors.TooManyRequests | errors.ServerFault):
         seconds = retry_after or details.get("retryAfterSeconds")
         error.retry_after = _seconds(seconds, default=1.0 if status == 429 else 0.0)
@@ -66,13 +68,15 @@ def error_for(
 def status_object(body: bytes) -> Mapping[str, Any]:
     """The Status in a reply, or an empty mapping for anything else (a proxy's HTML page)."""
     try:
-        told = orjson.loads(body)
+        status_body = orjson.loads(body)
     except orjson.JSONDecodeError:
         return {}
-    return told if isinstance(told, dict) and told.get("kind") == "Status" else {}
+    return (
+        status_body if isinstance(status_body, dict) and status_body.get("kind") == "Status" else {}
+    )
 
 
-# The words of an authorizer; all other 403s come from admission, which no right changes.
+# The messages of an authorizer; all other 403s come from admission, which no right changes.
 # https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
 _RBAC = re.compile(r'(?:User|user) "[^"]*" cannot |is attempting to grant RBAC permissions')
 
@@ -91,7 +95,7 @@ def _sentence(status: int, message: str, who: str, impersonated: str) -> str:
         case 403:
             return f"{message} (403): grant that to the account of {who}, or use another"
         case 429:
-            return f"the API server asks for fewer requests (429): {message}"
+            return f"the API server throttles requests (429): {message}"
         case _ if status >= 500:
             return f"the API server failed ({status}): {message}"
         case _:

@@ -110,9 +110,7 @@ async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationCh
             )
         except errors.Conflict:
             continue
-    raise errors.Conflict(
-        f"the state {id} is written again and again by others: try once more", 409, "Conflict"
-    )
+    raise errors.WriteContention(f"the state {id} is written concurrently: try again")
 
 
 async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:

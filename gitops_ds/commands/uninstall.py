@@ -165,7 +165,7 @@ async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
         except errors.Conflict:
             continue
         return True
-    raise errors.Conflict(f"{key} is written concurrently: try again", 409, "Conflict")
+    raise errors.WriteContention(f"{key} is written concurrently: try again")
 
 
 def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -174,7 +174,12 @@ class Controller:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
                     await informer.run(
-                        self._cluster, resource, which, hear, random=self._chance, asking=asking
+                        self._cluster,
+                        resource,
+                        which,
+                        hear,
+                        random=self._chance,
+                        before_list=asking,
                     )
 
     def _hear(self, resource: Resource, told: InformerEvent) -> None:

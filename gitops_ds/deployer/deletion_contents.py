@@ -44,7 +44,7 @@ async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Liv
     """The live objects with the contents of these containers."""
     if not containers:
         return seen
-    served = sorted((await cluster.resources(anew=True)).values())
+    served = sorted((await cluster.resources(refresh=True)).values())
     found = {key: await _listed(cluster, key, seen.objects[key], served) for key in containers}
     return replace(seen, contents={**seen.contents, **found})
 

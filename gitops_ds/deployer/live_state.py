@@ -121,7 +121,7 @@ async def _served(
         return {}
     known = await cluster.resources()
     if not kinds <= known.keys():
-        known = await cluster.resources(anew=True)
+        known = await cluster.resources(refresh=True)
     return {kind: known[kind] for kind in kinds & known.keys()}
 
 
@@ -212,7 +212,7 @@ async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
     try:
         return (await cluster.list(NODE)).items, ""
     except errors.Forbidden as error:
-        return (), error.said
+        return (), error.server_message
 
 
 async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:

@@ -203,11 +203,11 @@ async def carry_out(
     """Applies the plan, tells every write, and saves the state where it changed; how it ended, and
     the state from now on.
 
-    Raises Forbidden before the first write where the plan's effect on nodes is unknown.
+    Raises NotPermitted before the first write where the plan's effect on nodes is unknown.
     """
     made = ready.plan
     if unknown := made.unknown_nodes:
-        raise errors.Forbidden(f"nothing was applied: {unknown.message}", 403, "Forbidden")
+        raise errors.NotPermitted(f"nothing was applied: {unknown.message}")
     _tell_plan(ready, emit, clock)
 
     def tell(done: applier.AppliedObject) -> None:

@@ -342,7 +342,7 @@ class Reconciler:
             self._suspended_changes = len(draft.plan.writes)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
             return
-        if draft.plan.writes and await self._requests.look(anew=True) != steering:
+        if draft.plan.writes and await self._requests.look(refresh=True) != steering:
             # A request came meanwhile, maybe to suspend.
             self._schedule.feed(loop_inputs.LookRequested())
             return

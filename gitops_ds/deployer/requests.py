@@ -87,11 +87,11 @@ class Requests:
         """Whether something was written since the last look."""
         return self._stale
 
-    async def look(self, *, anew: bool = False) -> Steering:
-        """What is asked now; asks the cluster only when something changed, or to be sure (`anew`).
+    async def look(self, *, refresh: bool = False) -> Steering:
+        """What is asked now; asks the cluster only when something changed, or to be sure (`refresh`).
         Raises ClusterError.
         """
-        if self._stale or anew:
+        if self._stale or refresh:
             self._stale = False
             try:
                 self._steering = parse(

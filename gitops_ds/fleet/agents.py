@@ -94,7 +94,7 @@ async def list_agents(
     )
     for resource, found in zip(cache.WATCHED, lists, strict=True):
         if isinstance(found, errors.Forbidden) and resource == NODE:
-            unseen = found.said
+            unseen = found.server_message
             known.replace(NODE, (), "")
         elif isinstance(found, BaseException):
             raise found

@@ -86,7 +86,7 @@ class StatusWriter:
         if not owners:
             return
         if self._kind is None:
-            self._kind = (await self._cluster.resources(anew=True)).get(
+            self._kind = (await self._cluster.resources(refresh=True)).get(
                 (names.DOMAIN, KIND), CONFIG_MAP
             )
         existing = {

@@ -113,9 +113,9 @@ class Cluster(Protocol):
         """
         ...
 
-    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+    async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
         """What it serves, by (group, kind): the preferred version of each; as it was when first
-        asked, or as it is now (`anew`).
+        requested, or as it is now (`refresh`).
         """
         ...
 

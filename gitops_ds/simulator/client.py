@@ -82,11 +82,11 @@ class Client:
             self.server, self.manager, self.habits, self.faults, self.count, self.lag, who.user
         )
 
-    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
+    async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
         """What the cluster serves, custom kinds included; in one request, asked once as of a real
         one.
         """
-        if anew or self._served is None:
+        if refresh or self._served is None:
             await self._arrive("discover", None)
             self._served = dict(self.server.structures.served)
         return self._served

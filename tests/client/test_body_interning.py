@@ -1,4 +1,4 @@
-"""Bodies that several watches read are held once, and no longer than somebody holds them."""
+"""Bodies that several watches read are in memory once, and only while they are referenced."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any
 
 
 def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
-    shelf = BodyCache()
-    first = shelf.kept(body())
+    cache = BodyCache()
+    first = cache.intern(body())
     assert first == body()
-    assert shelf.kept(body()) is first
-    assert shelf.kept(body("2")) is not first
-    assert shelf.kept(body(api="apps/v2")) is not first
+    assert cache.intern(body()) is first
+    assert cache.intern(body("2")) is not first
+    assert cache.intern(body(api="apps/v2")) is not first
 
 
 def test_what_nobody_holds_is_gone() -> None:
-    shelf = BodyCache()
-    shelf.kept(body(spec={"seen": "before"}))
+    cache = BodyCache()
+    cache.intern(body(spec={"seen": "before"}))
     gc.collect()
-    assert shelf.kept(body()) == body()
+    assert cache.intern(body()) == body()
 
 
 def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
-    shelf = BodyCache()
+    cache = BodyCache()
     for odd in (
         {},
         {"metadata": None},
         {"metadata": {"uid": "u"}},
         {"kind": "Status", "metadata": {}},
     ):
-        assert shelf.kept(odd) is odd
+        assert cache.intern(odd) is odd

@@ -1,5 +1,5 @@
 """Who we are to an API server: what kubeconfigs, plugins and pods' accounts say, and when they are
-asked anew.
+requested again.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from gitops_ds.client import kubeconfig, rest
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 
-SECRET = "a-secret-that-nobody-else-sees"
+SECRET = "a-secret-that-no-other-user-sees"
 
 
 @dataclass
 class Source:
-    """Answers in order, the last one for ever, and counts the questions; a clock beside it."""
+    """Answers in order, then the last one each time; counts the requests. With a clock."""
 
     answers: list[KubeconfigEntry | errors.ClusterError]
     now: float = 1000.0
-    asked: int = 0
+    requests: int = 0
 
     def ask(self) -> KubeconfigEntry:
-        self.asked += 1
-        answer = self.answers[min(self.asked, len(self.answers)) - 1]
+        self.requests += 1
+        answer = self.answers[min(self.requests, len(self.answers)) - 1]
         if isinstance(answer, errors.ClusterError):
             raise answer
         return answer
@@ -61,7 +61,7 @@ def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | 
     for _ in range(3):
         source.now += 1000
         assert header(at, refuse) == "Bearer 1"
-    assert source.asked == 1
+    assert source.requests == 1
 
 
 def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() -> None:
@@ -73,21 +73,21 @@ def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() ->
     )
     at = source.access()
     source.now = 2000 - client_config.RENEWED_SECONDS_BEFORE_END
-    assert (header(at), source.asked) == ("Bearer 1", 1)
+    assert (header(at), source.requests) == ("Bearer 1", 1)
     source.now += 1
-    assert (header(at), source.asked) == ("Bearer 2", 2)
+    assert (header(at), source.requests) == ("Bearer 2", 2)
     source.now = 2500
-    assert (header(at), source.asked) == ("Bearer 2", 2)
+    assert (header(at), source.requests) == ("Bearer 2", 2)
 
 
 def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_request() -> None:
     source = Source([KubeconfigEntry("h", "Bearer 1", 1001, renewable=True)])
     at = source.access()
     assert [header(at) for _ in range(5)] == ["Bearer 1"] * 5
-    assert source.asked == 2
+    assert source.requests == 2
     source.now += client_config.TOKEN_KEPT_SECONDS
     header(at)
-    assert source.asked == 3
+    assert source.requests == 3
 
 
 def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_for_seconds() -> (
@@ -98,7 +98,7 @@ def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_f
     source.now += 100_000
     assert header(at) == "Bearer 1"
     assert header(at, "Bearer 1") == "Bearer 2"
-    assert header(at, "Bearer 1") == "Bearer 2"  # somebody asked already
+    assert header(at, "Bearer 1") == "Bearer 2"  # another request renewed it already
     assert header(at, "Bearer 2") == "Bearer 2"
     source.now += client_config.TOKEN_KEPT_SECONDS
     assert header(at, "Bearer 1") == "Bearer 2"  # a late one: that token is long gone
@@ -121,7 +121,7 @@ def test_many_callers_with_one_refused_token_ask_once() -> None:
         return await asyncio.gather(*(at.authorization(refuse="Bearer 1") for _ in range(20)))
 
     assert asyncio.run(all_at_once()) == ["Bearer 2"] * 20
-    assert source.asked == 2
+    assert source.requests == 2
 
 
 def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and_not_before() -> (
@@ -158,7 +158,7 @@ def test_a_token_file_is_read_again_each_ten_seconds_without_asking(tmp_path: Pa
     file.unlink()
     source.now += client_config.TOKEN_KEPT_SECONDS
     assert header(at) == "Bearer 3"
-    assert source.asked == 1
+    assert source.requests == 1
 
 
 # From here on with the real package, in its own process.
@@ -301,10 +301,10 @@ def test_a_pod_is_its_account_whose_token_changes(tmp_path: Path, authority: Aut
         "Path(sys.argv[1], "
         "'token').write_text('2')\nprint(json.dumps(asyncio.run(found.authorization())))"
     )
-    told = script(
+    output = script(
         OPEN.replace("print", "assert found.tls\n" + changed + "\nprint"), str(tmp_path), **there
     )
-    assert told == [
+    assert output == [
         "Bearer 2",
         ["the pod's service account", "https://[fd00::1]:443", None, "Bearer 2"],
     ]
@@ -315,8 +315,8 @@ def test_a_pod_without_its_authority_is_told(tmp_path: Path) -> None:
     caught = "from gitops_ds import errors\ntry:\n  config.access(None, None, Path(sys.argv[1]))\n"
     caught += "except errors.ClusterError as error:\n  print(json.dumps(str(error)))"
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    told = script(OPEN.partition("found =")[0] + caught, str(tmp_path), **there)
-    assert told == [
+    output = script(OPEN.partition("found =")[0] + caught, str(tmp_path), **there)
+    assert output == [
         (
             "the pod's service account: Service certification file does not exist.; `kubectl config "
             "view` shows what is in it"
@@ -385,8 +385,10 @@ def test_an_exec_plugin_is_asked_once_at_the_start_and_once_by_many_callers_that
 
 
 def test_the_end_of_a_plugins_token_is_known(tmp_path: Path) -> None:
-    said = credential(token=SECRET, expirationTimestamp="2001-09-09T01:46:40Z")
-    found = kubeconfig.of_file(str(config(tmp_path, user=plugin(tmp_path, f"echo '{said}'"))), None)
+    printed = credential(token=SECRET, expirationTimestamp="2001-09-09T01:46:40Z")
+    found = kubeconfig.of_file(
+        str(config(tmp_path, user=plugin(tmp_path, f"echo '{printed}'"))), None
+    )
     assert (found.expires, found.renewable) == (1_000_000_000, True)
     assert SECRET not in repr(found)
 
@@ -452,7 +454,7 @@ def test_a_plugin_has_the_terminal_for_its_questions(tmp_path: Path) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\n{asks}\necho '{credential(token='t')}'"
     file = config(tmp_path, user=plugin(tmp_path, text))
     ours, theirs = os.openpty()
-    asked = subprocess.Popen(
+    process = subprocess.Popen(
         client_config.command(["file", str(file)]),
         stdin=theirs,
         stdout=subprocess.PIPE,
@@ -463,9 +465,9 @@ def test_a_plugin_has_the_terminal_for_its_questions(tmp_path: Path) -> None:
     while b"Your code:" not in seen:
         seen += os.read(ours, 1000)
     os.write(ours, b"1234\n")
-    said = json.loads(asked.communicate()[0])
+    answer = json.loads(process.communicate()[0])
     os.close(ours)
-    assert said["found"]["header"] == "Bearer t"
+    assert answer["found"]["header"] == "Bearer t"
     assert (tmp_path / "code").read_text() == "1234\n"
     assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is True
 
@@ -490,13 +492,13 @@ def test_when_nobody_waits_any_more_the_process_ends_though_its_plugin_does_not(
 ) -> None:
     os.mkfifo(tmp_path / "door")
     file = config(tmp_path, user=plugin(tmp_path, "echo $$ >door\nread never <door"))
-    asked = subprocess.Popen(
+    process = subprocess.Popen(
         client_config.command(["file", str(file)]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
     (tmp_path / "door").read_text()
-    assert asked.stdout
-    asked.stdout.close()
-    assert asked.wait(timeout=60) == 128 + 15
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(timeout=60) == 128 + 15
     (tmp_path / "door").write_text("\n")
 
 
@@ -628,22 +630,22 @@ def of_files(authority: Authority, directory: Path) -> tuple[dict[str, Any], dic
 
 
 def of_plugin(authority: Authority, directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    (directory / "said").write_text(
+    (directory / "answer").write_text(
         credential(
             clientCertificateData=authority.text("client.pem"),
             clientKeyData=authority.text("client.key"),
         )
     )
-    return {"insecure-skip-tls-verify": True}, plugin(directory, "cat said")
+    return {"insecure-skip-tls-verify": True}, plugin(directory, "cat answer")
 
 
 @pytest.mark.system
 @pytest.mark.sampled
-@pytest.mark.parametrize("given", [of_data, of_files, of_plugin])
+@pytest.mark.parametrize("entry", [of_data, of_files, of_plugin])
 def test_a_server_is_verified_and_sees_the_client_certificate(
-    given: Any, authority: Authority, server: Server, tmp_path: Path
+    entry: Any, authority: Authority, server: Server, tmp_path: Path
 ) -> None:
-    cluster, user = given(authority, tmp_path)
+    cluster, user = entry(authority, tmp_path)
     file = config(tmp_path, cluster={"server": server.url, **cluster}, user=user)
     assert version(file) == "v1.34.0"
     assert server.came == ["client"]

@@ -36,7 +36,7 @@ GONE, DOWN, FAULT = (
     errors.ServerFault("no watch here"),
 )
 
-ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
+ROWS: list[tuple[str, InformerState, informer.InformerInput, InformerState, bool]] = [
     ("a list is followed from its version", Start(3), LISTING, Watching("7", 3), True),
     (
         "a watch that lived long and ended is taken up again",
@@ -66,7 +66,7 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
         Returning("7", 6),
         True,
     ),
-    ("a version too old asks for a new list", Watching("7"), WatchEnded(1, GONE), Start(1), True),
+    ("a version too old requires a new list", Watching("7"), WatchEnded(1, GONE), Start(1), True),
     (
         "the same world is followed on",
         Returning("7"),
@@ -75,16 +75,16 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
         True,
     ),
     ("a later one too", Returning("99"), WorldVersion("100"), Watching("99", resumed=True), True),
-    ("an older one asks for a new list", Returning("100"), WorldVersion("99"), Start(), False),
+    ("an older one requires a new list", Returning("100"), WorldVersion("99"), Start(), False),
     (
-        "a version that is no number tells nothing",
+        "a version that is not numeric is not compared",
         Returning("100"),
         WorldVersion("x"),
         Watching("100", resumed=True),
         True,
     ),
     (
-        "a watch that fails for the third time without an event asks for a new list",
+        "a watch that fails for the third time without an event requires a new list",
         Watching("7", 2, fruitless=2),
         WatchEnded(0.1, FAULT, had_events=False),
         Start(3, 3),
@@ -98,7 +98,7 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
         False,
     ),
     (
-        "not where the server asks for fewer requests",
+        "not where the server throttles requests",
         Watching("7", 2, fruitless=2),
         WatchEnded(0.1, errors.TooManyRequests("slow down"), had_events=False),
         Returning("7", 3, 3),
@@ -112,26 +112,28 @@ ROWS: list[tuple[str, InformerState, informer.Heard, InformerState, bool]] = [
         True,
     ),
     (
-        "a watch that was silent for minutes asks for a new list",
+        "a watch that was silent for minutes requires a new list",
         Watching("7"),
         WatchEnded(600, None, 600, had_events=False),
         Start(),
         False,
     ),
     ("a refused list is tried again", Start(), DOWN, Start(1), True),
-    ("also when asking for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
+    ("also the request for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
 ]
 
 
 @pytest.mark.parametrize(
-    ("state", "heard", "after", "tells"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+    ("state", "input", "after", "publishes"),
+    [row[1:] for row in ROWS],
+    ids=[row[0] for row in ROWS],
 )
 def test_the_machine(
-    state: InformerState, heard: informer.Heard, after: InformerState, tells: bool
+    state: InformerState, input: informer.InformerInput, after: InformerState, publishes: bool
 ) -> None:
-    step = informer.step(state, heard, 0.0)
+    step = informer.step(state, input, 0.0)
     assert step.state == after
-    assert (step.told is not None) == tells
+    assert (step.event is not None) == publishes
 
 
 def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
@@ -195,16 +197,16 @@ def test_a_store_follows_and_tells_what_changed() -> None:
     async def scene() -> None:
         cluster, people = await running()
         await people.create(CONFIG_MAP, config_map("a"))
-        told: list[tuple[str, str]] = []
+        events: list[tuple[str, str]] = []
         store: InformerStore[Body] = InformerStore(
-            dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news)
+            dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
         )
         async with followed(cluster, store):
             await people.create(CONFIG_MAP, config_map("b"))
             await people.delete(CONFIG_MAP, "default", "a")
             await asyncio.sleep(1)
             assert names(store) == ["b"]
-            assert told == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+            assert events == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
     virtual_time.run(scene())
 
@@ -214,9 +216,9 @@ def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() 
         cluster, people = await running()
         for name in "abc":
             await people.create(CONFIG_MAP, config_map(name))
-        told: list[tuple[str, str]] = []
+        events: list[tuple[str, str]] = []
         store: InformerStore[Body] = InformerStore(
-            dict, lambda news: told.extend((e.type, e.object["metadata"]["name"]) for e in news)
+            dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
         )
         async with followed(cluster, store):
             cluster.faults = lambda request: (
@@ -229,9 +231,9 @@ def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() 
             await people.patch(CONFIG_MAP, "default", "b", {"data": {"x": "y"}})
             cluster.server.store.compact()
             cluster.faults = faults.none
-            told.clear()
+            events.clear()
             await asyncio.sleep(60)
-            assert told == [("MODIFIED", "b"), ("DELETED", "a")]
+            assert events == [("MODIFIED", "b"), ("DELETED", "a")]
             assert names(store) == ["b", "c"]
             assert store.failing is None
 
@@ -260,7 +262,7 @@ BROKEN_WATCHES: dict[str, faults.RequestFault] = {
     "500": faults.failure(500),
     "503": faults.failure(503),
     "no answer": errors.ClusterUnreachable("no answer in time"),
-    "429 for ever": faults.failure(429),
+    "429 each time": faults.failure(429),
     "ends at once": faults.Silence(0.1),
     "cut by a proxy while it is silent": faults.Silence(30.0),
     "accepted and silent": faults.Silence(400.0),
@@ -296,7 +298,7 @@ def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and
 
 
 class Talking:
-    """A cluster whose watches tell two events and end after a minute."""
+    """A cluster whose watches return two events and end after a minute."""
 
     def __init__(self) -> None:
         self.asked_since: list[str] = []
@@ -315,15 +317,15 @@ class Talking:
 
 def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on() -> None:
     async def scene() -> None:
-        cluster, told = Talking(), list[object]()
+        cluster, events = Talking(), list[object]()
         task = asyncio.create_task(
-            informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0)
+            informer.run(cluster, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
         )  # type: ignore[arg-type]
         await asyncio.sleep(61)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        assert told[:3] == [LISTING, EVENT, BOOKMARK]
+        assert events[:3] == [LISTING, EVENT, BOOKMARK]
         assert cluster.asked_since == ["7", "9"]
 
     virtual_time.run(scene())
@@ -370,13 +372,13 @@ def test_a_world_that_went_back_is_listed_anew() -> None:
 
 
 def test_a_failure_is_told_and_tried_again() -> None:
-    told: list[informer.InformerEvent] = []
+    events: list[informer.InformerEvent] = []
 
     async def scene() -> None:
         cluster, _ = await running()
         cluster.faults = lambda request: faults.failure(403) if request.number < 4 else None
         task = asyncio.create_task(
-            informer.run(cluster, CONFIG_MAP, Selection(), told.append, random=lambda: 0.0)
+            informer.run(cluster, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
         )
         await asyncio.sleep(10)
         task.cancel()
@@ -384,5 +386,5 @@ def test_a_failure_is_told_and_tried_again() -> None:
             await task
 
     virtual_time.run(scene())
-    assert [type(entry) for entry in told] == [Failing] * 3 + [Listing]
-    assert [entry.retry_in for entry in told if isinstance(entry, Failing)] == [0.8, 1.6, 3.2]
+    assert [type(entry) for entry in events] == [Failing] * 3 + [Listing]
+    assert [entry.retry_in for entry in events if isinstance(entry, Failing)] == [0.8, 1.6, 3.2]

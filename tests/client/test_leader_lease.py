@@ -23,17 +23,17 @@ _numbers = itertools.count()
 
 
 class One:
-    """A candidate, its fence, and what it told."""
+    """A candidate, its fence, and its events."""
 
     def __init__(self, there: Stand, name: str) -> None:
         clock = asyncio.get_running_loop().time
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.turns: list[bool] = []
         self.fence = Fence(clock)
         self.cluster = Fenced(there.cluster, self.fence)
         clocks = Clocks(clock, clock, lambda: 0.5)
         candidate = Candidate("default", "lease", name, LeaseTiming(10, 7, 2))
-        self.election = Election(there.cluster, candidate, self.fence, self.told.append, clocks)
+        self.election = Election(there.cluster, candidate, self.fence, self.events.append, clocks)
         self.task = asyncio.create_task(self.election.run(self.turns.append))
 
     async def writes(self) -> bool:
@@ -98,7 +98,7 @@ def test_a_stolen_lease_ends_the_turn() -> None:
         assert first.turns == [True, False]
         assert not await first.writes()
         assert [
-            type(told) for told in first.told if isinstance(told, LeaderElected | LeaderLost)
+            type(event) for event in first.events if isinstance(event, LeaderElected | LeaderLost)
         ] == [LeaderElected, LeaderLost]
 
     scene(then)
@@ -136,7 +136,7 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
 
 def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
     async def then(there: Stand, first: One, second: One) -> None:
-        # Somebody's annotation has the same effect on the version as a renewal whose reply was
+        # An annotation of another client has the same effect on the version as a renewal whose reply was
         # lost.
         await there.people.patch(
             LEASE, "default", "lease", {"metadata": {"annotations": {"seen": "yes"}}}

@@ -104,7 +104,7 @@ ANSWERS = [
     (Wrong(410, status(410, "Expired", "too old resource version")), "too old resource version"),
     (
         Wrong(429, status(429, "TooManyRequests", "slow down"), {"Retry-After": "0"}),
-        "asks for fewer requests",
+        "throttles requests",
     ),
     (
         Wrong(500, status(500, "InternalError", "etcd leader changed")),

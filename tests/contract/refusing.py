@@ -55,8 +55,8 @@ class Refusing:
     def acting_as(self, who: Identity) -> Refusing:
         return Refusing(self.cluster.acting_as(who), self.answers)
 
-    async def resources(self, *, anew: bool = False) -> Mapping[tuple[str, str], Resource]:
-        return await self.cluster.resources(anew=anew)
+    async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
+        return await self.cluster.resources(refresh=refresh)
 
     async def version(self) -> str:
         return await self.cluster.version()

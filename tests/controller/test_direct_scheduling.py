@@ -128,7 +128,7 @@ def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> No
             controller = there.begin(direct=True)
             await controller.synced.wait()
             found = StatusTracker(controller, dict, virtual_time.clock())
-            there.hearers.append(found.handle)
+            there.subscribers.append(found.handle)
             watching = asyncio.create_task(found.run())
             await asyncio.sleep(30)
             await there.edit("agent:2")

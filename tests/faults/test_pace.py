@@ -14,7 +14,7 @@ async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[
     began, found = loop.time(), []
 
     async def one() -> None:
-        await paced.turn()
+        await paced.wait()
         found.append(loop.time() - began)
         paced.answered()
 

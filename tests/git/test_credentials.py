@@ -51,9 +51,9 @@ def files(server: HttpServer, directory: Path, password: str) -> dict[str, str]:
 
 
 def keyring(
-    told: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None
+    settings: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None
 ) -> git_auth.Keyring:
-    found = decode(RepositorySettings, told)
+    found = decode(RepositorySettings, settings)
     return git_auth.Keyring(found, address.parse(found.url), secrets)
 
 
@@ -67,8 +67,8 @@ def test_a_token_file_that_changes_counts_at_the_next_look_also_when_it_is_swapp
         files(http_server, tmp_path / f"..{number}", password)
     data = tmp_path / "..data"
     data.symlink_to("..0")
-    told = {"tokenFile": f"{data}/token", "caFile": f"{data}/ca", "username": http_server.user}
-    own = keyring({"url": f"{http_server.url}/a", "credentials": told})
+    settings = {"tokenFile": f"{data}/token", "caFile": f"{data}/ca", "username": http_server.user}
+    own = keyring({"url": f"{http_server.url}/a", "credentials": settings})
 
     async def run() -> None:
         async with Repository(own.where, tmp_path / "cache", own) as repository:
@@ -310,13 +310,13 @@ def test_credentials_for_another_place_stay_at_home(
     http_server.repository("a")
     seen: list[str] = []
     http_server.allows = lambda header: bool(seen.append(header))  # type: ignore[method-assign, func-returns-value]
-    told = [
+    sets = [
         {
             "match": "https://elsewhere.example.com",
             **files(http_server, tmp_path, http_server.password),
         }
     ]
-    own = keyring({"url": f"{http_server.url}/a", "credentials": told})
+    own = keyring({"url": f"{http_server.url}/a", "credentials": sets})
 
     async def run() -> None:
         authority = Credentials(None, http_server.authority)
@@ -355,11 +355,11 @@ class _Proxy(socketserver.StreamRequestHandler):
     """CONNECT and nothing else."""
 
     def handle(self) -> None:
-        asked = self.rfile.readline().decode().split()
+        request_line = self.rfile.readline().decode().split()
         while self.rfile.readline().strip():
             pass
-        self.server.asked.append(asked)  # type: ignore[attr-defined]
-        host, _, port = asked[1].rpartition(":")
+        self.server.requests.append(request_line)  # type: ignore[attr-defined]
+        host, _, port = request_line[1].rpartition(":")
         with socket.create_connection((host, int(port))) as there:
             self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_pump, args=(there, self.connection))
@@ -378,12 +378,12 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxy() -> Iterator[tuple[str, list[list[str]]]]:
-    """The address of a proxy, and what it was asked for."""
+    """The address of a proxy, and the request lines it received."""
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy) as server:
         server.daemon_threads = True
-        server.asked = []  # type: ignore[attr-defined]
+        server.requests = []  # type: ignore[attr-defined]
         with gitservers._serving(server):
-            yield f"http://127.0.0.1:{server.server_address[1]}", server.asked  # type: ignore[attr-defined]
+            yield f"http://127.0.0.1:{server.server_address[1]}", server.requests  # type: ignore[attr-defined]
 
 
 def test_git_and_the_tokens_of_an_app_go_through_the_proxy(
@@ -391,20 +391,20 @@ def test_git_and_the_tokens_of_an_app_go_through_the_proxy(
 ) -> None:
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
     http_server.user, http_server.password = "x-access-token", "ghs_1"
-    with proxy() as (url, asked):
-        told = {
+    with proxy() as (url, requests):
+        settings = {
             "url": f"{http_server.url}/a",
             "proxy": url,
             "credentials": github.credentials(tmp_path, http_server),
         }
-        own = keyring(told)
+        own = keyring(settings)
 
         async def run() -> str:
             async with Repository(own.where, tmp_path / "cache", own) as repository:
                 return await repository.tip(MAIN)
 
         assert asyncio.run(run()) == commit
-        ports = {words[1].rpartition(":")[2] for words in asked if words[0] == "CONNECT"}
+        ports = {words[1].rpartition(":")[2] for words in requests if words[0] == "CONNECT"}
         assert ports == {http_server.url.rpartition(":")[2], github.url.rpartition(":")[2]}
 
 
@@ -419,7 +419,7 @@ class GitHub:
     ahead: float = 0.0
     status: int = 0
     redirect: str = ""
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def credentials(self, directory: Path, server: HttpServer) -> dict[str, Any]:
@@ -438,7 +438,7 @@ class GitHub:
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:
         if self.status:
-            return self.status, {"message": "You shall not pass"}
+            return self.status, {"message": "Access denied"}
         if path != "/api/v3/app/installations/678/access_tokens":
             return 404, {"message": "Not Found"}
         scheme, _, token = headers.get("Authorization", "").partition(" ")
@@ -446,17 +446,17 @@ class GitHub:
             return 401, {"message": "A JSON web token could not be decoded"}
         if headers.get("Accept") != "application/vnd.github+json" or "User-Agent" not in headers:
             return 415, {"message": "Unsupported"}
-        self.asked.append(json.loads(body))
+        self.requests.append(json.loads(body))
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now() + 3600))
         return 201, {
-            "token": f"ghs_{len(self.asked)}",
+            "token": f"ghs_{len(self.requests)}",
             "expires_at": ends,
             "permissions": {"contents": "read"},
         }
 
     def is_ours(self, token: str) -> bool:
         head, claims, signature = token.split(".")
-        said, algorithm = json.loads(_decoded(claims)), json.loads(_decoded(head))["alg"]
+        claimed, algorithm = json.loads(_decoded(claims)), json.loads(_decoded(head))["alg"]
         (self.key.parent / "signature").write_bytes(_decoded(signature))
         words = (
             "openssl",
@@ -474,8 +474,8 @@ class GitHub:
             == 0
         )
         now = self.now()
-        fresh = said["iat"] <= now < said["exp"] <= now + 600
-        return signed and fresh and algorithm == "RS256" and str(said["iss"]) == "12345"
+        fresh = claimed["iat"] <= now < claimed["exp"] <= now + 600
+        return signed and fresh and algorithm == "RS256" and str(claimed["iss"]) == "12345"
 
 
 def _decoded(text: str) -> bytes:
@@ -536,7 +536,7 @@ def test_a_github_app_comes_with_a_token_for_its_repository_and_renews_it_before
     async def run() -> None:
         tokens, app, own = app_of(github, http_server, tmp_path, github.now)
         assert await tokens.login(app, own, refused=False) == Password("ghs_1", "x-access-token")
-        assert github.asked == [{"repositories": ["agents"]}]
+        assert github.requests == [{"repositories": ["agents"]}]
         five = await asyncio.gather(*(tokens.login(app, own, refused=False) for _ in range(5)))
         assert {login.password for login in five} == {"ghs_1"}
         github.ahead = 3600 - github_app.EARLY - 60
@@ -562,7 +562,7 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
             return await repository.tip(MAIN)
 
     assert asyncio.run(run()) == commit
-    assert len(github.asked) == 2
+    assert len(github.requests) == 2
 
 
 @pytest.mark.sampled
@@ -615,7 +615,7 @@ def test_a_jwt_of_another_key_is_refused_and_one_without_a_key_never_sent(
                 github_app.App(app.id, app.installation, b"no key", app.api), own, refused=False
             )
         )
-    assert github.asked == []
+    assert github.requests == []
 
 
 def test_the_api_redirects_nobody_with_the_jwt(

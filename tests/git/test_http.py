@@ -1,6 +1,4 @@
-"""A real git server over https: who gets in, what is asked of it, and what is said when it goes
-wrong.
-"""
+"""A real git server over https: access, requests, and messages of failures."""
 
 from __future__ import annotations
 

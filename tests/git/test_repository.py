@@ -570,7 +570,7 @@ asyncio.run(main())
         words, env={**os.environ, **hostile}, capture_output=True, text=True, check=False
     )
     assert run.stdout.split() == [commit, "a.yaml", "c.yaml"], run.stderr
-    # GitPython itself asks for git's version when it is imported; nothing else may be traced.
+    # GitPython itself reads git's version when it is imported; nothing else may be traced.
     assert "fetch" not in (tmp_path / "trace").read_text()
     assert not list(other.path.rglob("*.pack"))
 

@@ -1,5 +1,5 @@
-"""Signed commits and tags, by real ssh and OpenPGP keys: who is trusted, and what is said of the
-others.
+"""Signed commits and tags, by real ssh and OpenPGP keys: the trusted signers, and the messages about
+the others.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_an_unsigned_commit_is_refused_by_name(upstream: Upstream, ada: SshSigne
     ("case", "words"),
     [
         ("a stranger", "is not in the keys of repository.verify"),
-        ("nobody is allowed", "is not in the keys of repository.verify"),
+        ("no allowed signer", "is not in the keys of repository.verify"),
         ("another namespace", "does not match its content|not in the keys of"),
         ("expired", "expired"),
         ("not yet", "not valid yet"),
@@ -109,7 +109,7 @@ def test_an_ssh_key_that_does_not_count_is_refused_with_the_reason(
     signing.commit(upstream, "1", *eve.config())
     trust = {
         "a stranger": Trust(Mode.HEAD, ada.allowed()),
-        "nobody is allowed": Trust(Mode.HEAD),
+        "no allowed signer": Trust(Mode.HEAD),
         "another namespace": Trust(Mode.HEAD, eve.allowed('namespaces="file"')),
         "expired": Trust(Mode.HEAD, eve.allowed('valid-before="20200101"')),
         "not yet": Trust(Mode.HEAD, eve.allowed('valid-after="20400101"')),
@@ -299,12 +299,12 @@ def test_while_the_server_is_away_the_last_good_commit_counts_by_the_signatures_
                 )
         async with Repository(where, cache, own) as repository:
             assert await repository.has(tip)
-            asked = [
+            trusts = [
                 Trust(mode, signer.allowed())
                 for mode in (Mode.TAG, Mode.HEAD, Mode.ALL)
                 for signer in (ada, eve)
             ]
-            return [type(await repository.verify_kept(wanted, tip, trust)) for trust in asked]
+            return [type(await repository.verify_kept(wanted, tip, trust)) for trust in trusts]
 
     assert asyncio.run(verified_while_away()) == [Verified, Unverified] * 3
 

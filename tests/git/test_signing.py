@@ -105,9 +105,9 @@ def test_a_key_that_can_not_sign_is_told(tmp_path: Path, gpg: Gpg, case: str, wo
         reverted(tmp_path, own, Trust(Mode.HEAD))
 
 
-@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("signs", [True, False])
 def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
-    tmp_path: Path, asked: bool
+    tmp_path: Path, signs: bool
 ) -> None:
     """In a process of its own, whose home is that of the person, with the setting in an included
     file.
@@ -117,7 +117,7 @@ def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
         "[include]\npath = more\n[user]\nname = Ada\nemail = ada@example.com\n"
     )
     (tmp_path / "more").write_text(
-        f"[commit]\ngpgSign = {str(asked).lower()}\n[gpg]\nformat = ssh\n[user]\nsigningKey = "
+        f"[commit]\ngpgSign = {str(signs).lower()}\n[gpg]\nformat = ssh\n[user]\nsigningKey = "
         f"{ada.key}.pub\n"
     )
     program = (
@@ -135,7 +135,7 @@ def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
         text=True,
         check=False,
     )
-    assert run.stdout.startswith("UserSigningConfig(" if asked else "None "), run.stderr
+    assert run.stdout.startswith("UserSigningConfig(" if signs else "None "), run.stderr
     assert "'Ada', 'ada@example.com'" in run.stdout
-    if asked:
+    if signs:
         assert f"('user.signingkey', '{ada.key}.pub')" in run.stdout

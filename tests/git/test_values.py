@@ -310,7 +310,7 @@ def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) 
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "said"),
+    ("words", "kind", "sentence"),
     [
         ("fatal: write error: No space left on device", errors.SourceError, "no space left"),
         ("error: file write error: File too large", errors.SourceTooLarge, "size limit"),
@@ -356,19 +356,19 @@ def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) 
     ],
 )
 def test_each_complaint_of_git_becomes_a_sentence(
-    words: str, kind: type[errors.SourceError], said: str
+    words: str, kind: type[errors.SourceError], sentence: str
 ) -> None:
     error = error_messages.translate(
         error_messages.CommandFailure("fetch from", "https://h/a", words, "/cache", 5)
     )
     assert type(error) is kind
-    assert said in str(error)
+    assert sentence in str(error)
     assert "https://h/a" in str(error)
 
 
 def test_a_sentence_holds_no_secret_and_no_control_character() -> None:
     words = "fatal: \x1b[31mbad\x07 https://me:hunter2@h/a swordfish"
-    said = str(
+    sentence = str(
         error_messages.translate(error_messages.CommandFailure("read", "h", words), ("swordfish",))
     )
-    assert said == "can't read h: git reports: bad https://h/a ***"
+    assert sentence == "can't read h: git reports: bad https://h/a ***"

@@ -1,4 +1,4 @@
-"""A directory on a desk, read as it stands."""
+"""A local directory, read with its uncommitted changes."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_
         if still_in_git:
             await deployer.apply({**KEPT, "definition.yaml": DEFINITION, **ours})
         else:
-            kinds = await cluster.resources(anew=True)
+            kinds = await cluster.resources(refresh=True)
             kind = next(one for (_, name), one in kinds.items() if name == PROBE["kind"])
             await cluster.client("people").create(kind, PROBE)
         kept = await deployer.apply({**KEPT, **ours}, "third", asked())

@@ -80,7 +80,7 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
         jsonschema.validate(document, SCHEMA)
         client.count.reset()
         with pytest.raises(
-            errors.Forbidden, match="nothing was applied: the effect on nodes is unknown"
+            errors.NotPermitted, match="nothing was applied: the effect on nodes is unknown"
         ):
             await viewer.carry_out(draft, asked)
         assert client.count.writes == 0

@@ -1,7 +1,7 @@
 """Watches a DaemonSet's pods on the server itself, and says when a controller does what it must
 never do.
 
-It knows nothing of the controller but the pods that it asked to delete, and judges by what was true
+It knows nothing of the controller but the pods that it deleted_by_controller to delete, and judges by what was true
 on the server. A controller may be late: what it could not know yet is not held against it. So a pod
 is only protected after it was ready for `LATE` seconds.
 """
@@ -44,11 +44,11 @@ class Observer:
 
     most_down: int
     most_pods: int  # one more where two controllers act at once, which know different things
-    # the names of pods that a controller asked to delete
-    asked: set[str] = field(default_factory=set)
+    # the names of pods that a controller deleted
+    deleted_by_controller: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     _pods: dict[str, _Pod] = field(default_factory=dict)
-    # since when a node is one that shall run an agent
+    # since when a node is eligible for an agent
     _fit_from: dict[str, float] = field(default_factory=dict)
     # when a pod that was ready went, by node
     _lost_at: dict[str, float] = field(default_factory=dict)
@@ -77,7 +77,11 @@ class Observer:
         after = self._pods[metadata["uid"]] = _seen(event, before, now)
         if before is not None and before.ready_from is not None and after.ready_from is None:
             self._lost_at[before.node] = now
-            if not after.live and metadata["name"] in self.asked and now - before.ready_from > LATE:
+            if (
+                not after.live
+                and metadata["name"] in self.deleted_by_controller
+                and now - before.ready_from > LATE
+            ):
                 self._ended(metadata["name"], before.node, now)
         if after.ready_from is not None:
             self._taken.discard(after.node)
@@ -118,8 +122,8 @@ class Observer:
 
 
 def fit(node: Body) -> bool:
-    """Whether a node shall run an agent. Agents tolerate that it is cordoned, and for a pod that is
-    there, that it is silent.
+    """Whether a node is eligible for an agent. Agents tolerate a cordon, and existing pods a silent
+    node.
     """
     taints = {
         (taint["key"], taint["effect"]) for taint in (node.get("spec") or {}).get("taints") or ()

@@ -14,7 +14,7 @@ from tests.simulator import observer
 
 
 def wrong(store: ObjectStore) -> list[str]:
-    """What is not as it shall be; empty when all is right."""
+    """The differences from the expected end; empty without one."""
     daemonset = store.get(DAEMONSET, "default", "agent")
     if daemonset is None:
         return ["the DaemonSet is gone"]
@@ -28,9 +28,7 @@ def wrong(store: ObjectStore) -> list[str]:
 
 
 def _pods(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> Iterator[str]:
-    """One available pod of the wanted template on each node that shall run one, and nobody's pods
-    nowhere.
-    """
+    """One available pod of the wanted template on each eligible node, and no orphan anywhere."""
     there = Counter(body["spec"].get("nodeName") for body in found)
     yield from (
         f"{there[node]} pods on {node}"
@@ -57,8 +55,8 @@ def _pods(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> Ite
 
 
 def _history(daemonset: Body, held: Sequence[Body], found: Sequence[Body]) -> Iterator[str]:
-    """One revision of the wanted template, with the highest number; others no more than the limit;
-    none that is nobody's.
+    """One revision of the wanted template, with the highest number; others up to the limit; no
+    orphan.
     """
     current = [body for body in held if _template(body) == daemonset["spec"]["template"]]
     numbers = [body["revision"] for body in held]
@@ -107,7 +105,7 @@ def _status(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> I
 
 
 def _marks(template: Body) -> tuple[object, ...]:
-    """By what the tests tell one template from another."""
+    """The fields in which the templates of the tests differ."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     return template["spec"]["containers"][0]["image"], annotations.get(
         "kubectl.kubernetes.io/restartedAt"

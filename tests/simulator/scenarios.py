@@ -2,7 +2,7 @@
 controllers are killed, clocks jump.
 
 One seed, one life, the same each time. `python -m tests.simulator.scenarios 17` plays the
-seventeenth again and tells what happens.
+seventeenth again and prints its events.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class Life:
     eye: Observer
     body: Body
     nodes: int
-    told: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
-    astray: set[str] = field(default_factory=set)  # pods that somebody took out of the selector
+    astray: set[str] = field(
+        default_factory=set
+    )  # pods whose labels were changed away from the selector
     clients: list[simulator.Client] = field(default_factory=list)
     two: bool = False  # whether there ever were two controllers at once
     _restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -71,7 +73,7 @@ class Life:
 
     def tell(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
-        self.told.append(f"{now:8.2f} {what}")
+        self.story.append(f"{now:8.2f} {what}")
 
     # --- controllers
 
@@ -85,7 +87,7 @@ class Life:
 
     def _good(self, request: SimulatedRequest) -> RequestFault | None:
         if request.verb == "delete" and request.resource == POD:
-            self.eye.asked.add(request.name)
+            self.eye.deleted_by_controller.add(request.name)
         return None
 
     async def restart(self) -> None:
@@ -383,9 +385,7 @@ async def _end_all_trouble(life: Life) -> None:
 
 
 async def _comes_right(life: Life) -> list[str]:
-    """Waits until all is as it shall be, and then a while to see that it stays so and nobody writes
-    any more.
-    """
+    """Waits for the expected end, and then a while to see that it lasts and that no client writes."""
     waited = 0.0
     while (wrong := outcome.wrong(life.there.cluster.server.store)) and waited < PATIENCE:
         await asyncio.sleep(20)
@@ -408,7 +408,7 @@ def tale(seed: int, life: Life) -> str:
             f"scenario {seed} does not end right; {_again(seed)}",
             *life.wrong,
             "what happened (seconds):",
-            *life.told,
+            *life.story,
         )
     )
 
@@ -418,5 +418,5 @@ if __name__ == "__main__":
     print(
         tale(int(sys.argv[1]), found)
         if found.wrong
-        else "\n".join(("it ends right; what happened (seconds):", *found.told))
+        else "\n".join(("it ends right; what happened (seconds):", *found.story))
     )

@@ -37,7 +37,7 @@ class Stand:
     cluster: simulator.SimulatedCluster
     people: simulator.Client
     records: list[base.Event] = field(default_factory=list)
-    hearers: list[base.Emit] = field(default_factory=list)  # they hear the records too
+    subscribers: list[base.Emit] = field(default_factory=list)  # of the events
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
@@ -56,7 +56,7 @@ class Stand:
         controller = Controller(
             client or self.cluster,
             powers,
-            self._hear,
+            self._emit,
             clock=lambda: right() + self.skew,
             chance=chance,
         )
@@ -65,9 +65,9 @@ class Stand:
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 
-    def _hear(self, told: base.Event) -> None:
-        for hear in (self.records.append, *self.hearers):
-            hear(told)
+    def _emit(self, event: base.Event) -> None:
+        for handle in (self.records.append, *self.subscribers):
+            handle(event)
 
     async def kill(self) -> None:
         """Ends all controllers where they stand."""

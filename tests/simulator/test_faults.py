@@ -1,5 +1,5 @@
-"""What never gets well by itself: no crash, no flood, always a word that says why, and when it is
-over all goes on.
+"""Permanent failures: no crash, no flood of requests, always a message with the reason, and recovery
+at the end of the failure.
 
 The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled
 up to 12 s, and up to twice that by chance: after a minute each of the four kinds asks at most five
@@ -90,8 +90,8 @@ def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all
             await there.edit("agent:2")
             await asyncio.sleep(60)
             assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
-            told = [r for r in there.records if isinstance(r, TROUBLE)]
-            assert told or (what, answer) in UNTOLD
+            troubles = [r for r in there.records if isinstance(r, TROUBLE)]
+            assert troubles or (what, answer) in SILENT
             there.cluster.faults = faults.none
             await asyncio.sleep(400)
             assert await there.pods() == each(3, "agent:2")
@@ -105,9 +105,9 @@ def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all
     play(scene)
 
 
-UNTOLD = {
+SILENT = {
     ("deletes", "404"),  # nothing is left to do
-    # a DaemonSet that is not found has no status to write: it is gone, which its watch will tell
+    # a DaemonSet that is not found has no status to write: it is gone, as its watch will show
     ("the status", "404"),
     ("watches", "no answer"),  # a silent watch is one of a quiet cluster
     ("watches", "no answer, and it was done"),
@@ -197,8 +197,10 @@ def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -
             there.begin()
             await asyncio.sleep(1000)
             assert there.cluster.count.writes == 0
-            told = [r.decision.complaint for r in there.records if isinstance(r, base.Decided)]
-            assert "non-empty selector" in told[-1]
+            complaints = [
+                r.decision.complaint for r in there.records if isinstance(r, base.Decided)
+            ]
+            assert "non-empty selector" in complaints[-1]
             there.cluster.server.put(DAEMONSET, found, spec=found["spec"])
             await asyncio.sleep(30)
             assert await there.pods() == each(3)

@@ -39,7 +39,7 @@ def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
         assert await stage.phase(cluster, "p") == ("Running", True, "")
         await cluster.create(POD, stage.pod("q", "node-1"))
         await asyncio.sleep(2.1)
-        # the image is there already
+        # the image is on the node
         assert await stage.phase(cluster, "q") == ("Running", True, "")
 
     stage.play(scene, nodes=3, behaviour=Behaviour(pull=5, start=2))

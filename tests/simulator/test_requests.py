@@ -177,13 +177,13 @@ def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_
         watch = cluster.watch(CONFIG_MAP, since)
         for name in ("a", "b"):
             await cluster.create(CONFIG_MAP, _map(name))
-        told = [await anext(watch) for _ in range(3)]
-        assert [event.object["metadata"].get("name") for event in told] == ["a", "b", None]
-        assert told[2].type is EventType.BOOKMARK
+        events = [await anext(watch) for _ in range(3)]
+        assert [event.object["metadata"].get("name") for event in events] == ["a", "b", None]
+        assert events[2].type is EventType.BOOKMARK
         await cluster.create(CONFIG_MAP, _map("c"))
         later = [await anext(watch) for _ in range(2)]
         assert max(int(event.version) for event in later if event.type is EventType.ADDED) > int(
-            told[2].version
+            events[2].version
         )
         assert asyncio.get_running_loop().time() >= 4 * 70
 
@@ -242,10 +242,10 @@ def test_what_it_cannot_do_it_refuses() -> None:
 
 def test_neither_side_changes_what_the_other_holds() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
-        given = _map("a")
-        made = await cluster.create(CONFIG_MAP, given)
-        given["data"]["a"] = "changed"
-        assert given["metadata"] == {"name": "a", "namespace": "default"}
+        body = _map("a")
+        made = await cluster.create(CONFIG_MAP, body)
+        body["data"]["a"] = "changed"
+        assert body["metadata"] == {"name": "a", "namespace": "default"}
         assert (await cluster.get(CONFIG_MAP, "default", "a")) == made
         await cluster.patch(CONFIG_MAP, "default", "a", {"data": {"a": "2"}})
         assert made["data"] == {"a": "1"}

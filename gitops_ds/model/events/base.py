@@ -208,7 +208,7 @@ class ActionFailed(ActionEvent):
     def kube_text(self) -> str:
         """As Kubernetes' own controller writes it."""
         doing = _FAILURES.get(type(self.action), ("", "writing the history"))[1]
-        return f"Error {doing}: {self.error.said}"
+        return f"Error {doing}: {self.error.server_message}"
 
 
 @dataclass(frozen=True, slots=True)
