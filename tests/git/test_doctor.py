@@ -1,4 +1,4 @@
-"""What doctor tells of credentials and signatures, before the service would meet them."""
+"""The checks of doctor on credentials and signatures, before the service uses them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.system
 KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
-def trouble(told: dict[str, Any], now: float = 0.0) -> str:
-    found = decode(RepositorySettings, told)
+def trouble(settings: dict[str, Any], now: float = 0.0) -> str:
+    found = decode(RepositorySettings, settings)
     return asyncio.run(
         git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now)
     )
@@ -52,11 +52,11 @@ def test_an_ssh_key_and_known_hosts_are_looked_at(tmp_path: Path, case: str, wor
         f"{KEY}\n"
     )
     file = f"{key}.pub" if case == "a public key" else str(key)
-    told = {
+    settings = {
         "url": "git@git.example.com:a",
         "credentials": {"sshKeyFile": file, "knownHostsFile": str(hosts)},
     }
-    found = trouble(told)
+    found = trouble(settings)
     assert words in found
     assert bool(words) == bool(found)
 
@@ -65,20 +65,22 @@ def test_an_authority_that_expired_or_is_none_is_told(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     file = tmp_path / "ca"
-    told = {"url": "https://git.example.com/a", "credentials": {"caFile": str(file)}}
+    settings = {"url": "https://git.example.com/a", "credentials": {"caFile": str(file)}}
     file.write_bytes(http_server.authority)
-    assert trouble(told) == ""
-    assert "has expired" in trouble(told, now=4e9)
+    assert trouble(settings) == ""
+    assert "has expired" in trouble(settings, now=4e9)
     file.write_text("no certificate")
-    assert "PEM" in trouble(told)
+    assert "PEM" in trouble(settings)
 
 
 def test_credentials_for_another_place_are_told() -> None:
-    told = {
+    settings = {
         "url": "https://git.example.com/a",
         "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}],
     }
-    assert "none of the 1 sets of credentials matches https://git.example.com/a" in trouble(told)
+    assert "none of the 1 sets of credentials matches https://git.example.com/a" in trouble(
+        settings
+    )
 
 
 def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(
