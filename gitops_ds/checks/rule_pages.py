@@ -1,5 +1,5 @@
-"""The page of each rule: why, what is wrong, what is right, who says so. `check --explain` prints
-it, tests try its examples.
+"""The pages of the rules: description, examples, sources. `check --explain` prints a page, and
+tests run its examples.
 
 A page is Markdown with the sections Wrong, Right and Sources. An example is a whole manifest, or a
 part of a DaemonSet.
@@ -19,7 +19,7 @@ _LINK = re.compile(r"https?://\S+")
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """A page as text, and what its sections hold."""
+    """The text of a page, and its examples and sources."""
 
     text: str
     wrong: tuple[str, ...]
@@ -29,13 +29,13 @@ class RulePage:
 
 @cache
 def of(rule: str) -> RulePage | None:
-    """The page of a rule; None for a rule that has none."""
+    """The page of a rule; None without one."""
     file = resources.files(__package__).joinpath("pages", f"{rule}.md")
     return read(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def read(text: str) -> RulePage:
-    """A page's parts."""
+    """A page, parsed."""
     parts = _SECTION.split(text)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     examples = {name: tuple(_YAML.findall(body)) for name, body in sections.items()}

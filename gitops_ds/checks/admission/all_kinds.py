@@ -1,6 +1,4 @@
-"""DS005, DS006 and DS011 of every kind together: what is missing, values that a field does not
-take, names that can't be.
-"""
+"""DS005, DS006 and DS011 for all kinds: required fields, allowed values, valid names."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from gitops_ds.model.objects import Body
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: an empty string is an absent field for the API server, and some fields require others."""
+    """DS005: an empty string counts as absent, and some fields require others."""
     yield from companions.missing(body)
     yield from rbac_subjects.accounts_have_a_namespace(body)
     if pod_path(body) is not None:
@@ -31,7 +29,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: a value out of range, or one that excludes another."""
+    """DS006: values out of range, and values that exclude each other."""
     yield from companions.values(body)
     if pod_path(body) is not None:
         yield from pods.values(body)
@@ -41,6 +39,6 @@ def values(body: Body) -> Iterator[Violation]:
 
 
 def names(body: Body) -> Iterator[Violation]:
-    """DS011: the names of the object, and those in it."""
+    """DS011: the names of the object, and those in its fields."""
     yield from object_names.names(body)
     yield from embedded_names.names(body)

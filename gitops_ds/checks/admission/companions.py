@@ -1,7 +1,7 @@
-"""What an API server refuses, beyond their shape, in what agents carry: Services, roles,
-ConfigMaps, priorities, rollout counts.
+"""Validation by the API server of the objects beside an agent: Services, roles, ConfigMaps,
+PriorityClasses, rollout counts.
 
-pkg/apis/{core,rbac,scheduling,apps}/validation of Kubernetes.
+Source: pkg/apis/{core,rbac,scheduling,apps}/validation of Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES_AT_MOST: Final = 1024 * 1024
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: what an object can't do without."""
+    """DS005: required fields."""
     metadata = section(body.get("metadata"))
     if metadata.get("name") == "":
         yield Violation(("metadata", "name"), "name is required and must not be empty")
@@ -38,7 +38,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that a field does not take, alone or beside another."""
+    """DS006: values that are not allowed, alone or in combination."""
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
         yield Violation(("metadata", "uid"), "uid identifies an object of one cluster: remove it")

@@ -1,8 +1,7 @@
-"""What an API server refuses in a container beyond its shape: variables, probes, hooks, mounts,
-privileges.
+"""Validation of containers by the API server: variables, probes, hooks, mounts, privileges.
 
-validateContainerCommon and what it calls in pkg/apis/core/validation/validation.go of Kubernetes.
-An empty text is an absent field there, and 0 is where a default stands in for it.
+Source: validateContainerCommon in pkg/apis/core/validation/validation.go of Kubernetes. An empty
+string is an absent field, and so is a 0 for which a default exists.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _USER_AT_MOST: Final = (1 << 31) - 1
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: what a container can't do without."""
+    """DS005: required fields of a container."""
     for way, container in containers(body):
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
@@ -85,7 +84,9 @@ def _missing_of_variables(way: Path, container: Spec) -> Iterator[Violation]:
 
 
 def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
-    """A security profile of a container or a pod names its type, and its file where it is one."""
+    """DS005: the required fields of a security profile: its type, and the file of the type
+    Localhost.
+    """
     profile = context.get(field)
     if profile is None:
         return
@@ -110,11 +111,11 @@ def _handlers(way: Path, container: Spec) -> Iterator[tuple[Path, Spec]]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that a field of a container does not take, alone or beside another."""
+    """DS006: values of a container's fields that are not allowed, alone or in combination."""
     for _, spec in pod_specs(body):
         windows = section(spec.get("os")).get("name") == "windows"
         for way, container in containers(body):
-            # Most containers have few of these fields: what is not there costs nothing.
+            # Most containers lack most of these fields: an absent field costs no check.
             if "env" in container or "envFrom" in container:
                 yield from _variables(way, container)
                 yield from _files_of_variables(way, container, spec)
@@ -143,11 +144,11 @@ def _variables(way: Path, container: Spec) -> Iterator[Violation]:
         if source is None:
             continue
         place = (*way, "env", index, "valueFrom")
-        given = [field for field in _SOURCES if source.get(field) is not None]
-        if given and one.get("value"):
+        sources = [field for field in _SOURCES if source.get(field) is not None]
+        if sources and one.get("value"):
             yield Violation(place, "a variable must have either value or valueFrom, not both")
-        elif len(given) > 1:
-            yield Violation(place, f"valueFrom has {' and '.join(given)}: only one is allowed")
+        elif len(sources) > 1:
+            yield Violation(place, f"valueFrom has {' and '.join(sources)}: only one is allowed")
         if reference := source.get("fieldRef"):
             yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
         if reference := source.get("resourceFieldRef"):
@@ -201,7 +202,9 @@ _DIVISORS: Final = frozenset(
 
 
 def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterator[Violation]:
-    """A fieldRef: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
+    """Violations of a fieldRef. Source:
+    https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+    """
     path = str(reference.get("fieldPath") or "")
     if (reference.get("apiVersion") or "v1") != "v1":
         yield Violation(
@@ -226,7 +229,7 @@ def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterato
 
 
 def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
-    """A resourceFieldRef."""
+    """Violations of a resourceFieldRef."""
     resource = str(reference.get("resource") or "")
     if (
         resource
@@ -251,9 +254,9 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
 
 def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
     name = str(place[-1])
-    given = [one for one in _HANDLERS if handler.get(one) is not None]
-    if len(given) > 1:
-        yield Violation(place, f"{name} has {' and '.join(given)}: only one is allowed")
+    sources = [one for one in _HANDLERS if handler.get(one) is not None]
+    if len(sources) > 1:
+        yield Violation(place, f"{name} has {' and '.join(sources)}: only one is allowed")
     for one in ("httpGet", "tcpSocket", "grpc"):
         port = section(handler.get(one)).get("port")
         if port is not None and (problem := wrong_port(port, named=one != "grpc")):
@@ -289,7 +292,7 @@ def _counts_of_probe(place: Path, probe: Spec) -> Iterator[Violation]:
 
 
 def wrong_port(port: Any, *, named: bool = True) -> str:
-    """What is wrong with a port that is meant by number or name; empty if nothing."""
+    """The fault of a port, set by number or name; empty if valid."""
     if isinstance(port, int):
         return (
             "" if 0 < port < 65536 else f"{port} is not a valid port: must be between 1 and 65535"
@@ -302,8 +305,8 @@ def wrong_port(port: Any, *, named: bool = True) -> str:
 
 
 def _only_in_those_that_run_on(way: Path, container: Spec) -> Iterator[Violation]:
-    """Init containers end; only those with restartPolicy Always, sidecars, are watched while they
-    run.
+    """Fields that only long-running containers have: probes and hooks are not allowed in an init
+    container without restartPolicy Always (a sidecar).
     """
     if container.get("restartPolicy") == "Always":
         return
@@ -389,14 +392,14 @@ def _mounts(way: Path, container: Spec) -> Iterator[Violation]:
 
 
 def wrong_descent(path: str) -> str:
-    """What is wrong with a path that must stay below where it starts; empty if nothing."""
+    """The fault of a path that must not leave its parent directory; empty if valid."""
     if path.startswith("/"):
         return f'"{path}" must be relative'
     return f'"{path}" must not contain ".."' if ".." in path.split("/") else ""
 
 
 def users(place: Path, context: Spec, fields: Iterable[str]) -> Iterator[Violation]:
-    """Numbers of users and groups."""
+    """Violations of user and group IDs."""
     for field in fields:
         number = context.get(field)
         if number is not None and (problem := wrong_user(number)):
@@ -404,7 +407,7 @@ def users(place: Path, context: Spec, fields: Iterable[str]) -> Iterator[Violati
 
 
 def wrong_user(number: int) -> str:
-    """What is wrong with the number of a user or a group; empty if nothing."""
+    """The fault of a user or group ID; empty if valid."""
     return (
         ""
         if 0 <= number <= _USER_AT_MOST
@@ -413,8 +416,8 @@ def wrong_user(number: int) -> str:
 
 
 def profiles(place: Path, context: Spec) -> Iterator[Violation]:
-    """The security profiles of a container or a pod: a file goes with the type Localhost, and with
-    no other.
+    """Violations of the security profiles of a container or a pod: the type Localhost requires a
+    file, and no other type allows one.
     """
     for field in ("seccompProfile", "appArmorProfile"):
         profile = section(context.get(field))
@@ -480,7 +483,7 @@ def _not_of_windows(place: Path, context: Spec) -> Iterator[Violation]:
 
 
 def _files_of_variables(way: Path, container: Spec, spec: Spec) -> Iterator[Violation]:
-    """A variable out of a file: the file is in an emptyDir of the pod."""
+    """Violations of a variable from a file: the file must be in an emptyDir of the pod."""
     for index, one in enumerate(items(container.get("env"))):
         reference = (one.get("valueFrom") or {}).get("fileKeyRef")
         if reference is not None:

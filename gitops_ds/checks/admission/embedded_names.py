@@ -1,7 +1,7 @@
-"""DS011: names that stand inside an object: of what it refers to, of variables, keys, gates and
-hosts.
+"""DS011: names in the fields of an object: of referenced objects, variables, keys, scheduling gates
+and hosts.
 
-pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernetes.
+Source: pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernetes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GATES: Final = (("readinessGates", "conditionType"), ("schedulingGates", "name"
 
 
 def names(body: Body) -> Iterator[Violation]:
-    """Every name in an object that the API server looks at, but those of itself."""
+    """DS011: all names in an object that the API server validates, except those of its metadata."""
     path = pod_path(body)
     if path is not None:
         for way, spec in pod_specs(body):
@@ -55,7 +55,7 @@ def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
     for field in _SUBDOMAINS:
         name = spec.get(field)
         if field == "serviceAccount" and spec.get("serviceAccountName"):
-            continue  # it is not read then
+            continue  # it is not used then
         empty_is_a_name = field == "runtimeClassName" and name == ""
         if (name or empty_is_a_name) and not object_names.subdomain(name):
             yield Violation((*way, field), f'"{name}" is not a valid object name')
@@ -128,7 +128,7 @@ def _reference(
 
 
 def key_of_data(key: str) -> bool:
-    """Whether a text can be a key of a ConfigMap or a Secret."""
+    """Whether a string is a valid key of a ConfigMap or a Secret."""
     return (
         len(key) <= 253 and _KEY.match(key) is not None and key != "." and not key.startswith("..")
     )

@@ -1,5 +1,6 @@
-"""Names, labels and annotations that an API server takes.
-https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+"""Validation of names, labels and annotations by the API server.
+
+Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 
 def names(body: Body) -> Iterator[Violation]:
-    """Names of the object, its namespace, containers, ports and volumes; keys and values of labels;
-    size of annotations.
+    """DS011: names of the object, its namespace, containers, ports and volumes; keys and values of
+    labels; the size of annotations.
     """
     yield from _metadata(body)
     path = pod_path(body)
@@ -70,7 +71,7 @@ _FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
 
 
 def _is_of_whole_cluster(body: Body) -> bool:
-    """Whether objects of the kind have no namespace: the API server drops one that they name."""
+    """Whether the kind is cluster-scoped. The API server drops the namespace of such an object."""
     known = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
     return known is not None and not known.namespaced
 
@@ -129,7 +130,7 @@ def _labels(path: Path, metadata: Any) -> Iterator[Violation]:
 
 
 def pairs(path: Path, labels: Any) -> Iterator[Violation]:
-    """What is wrong with the keys and values of labels."""
+    """Violations of the keys and values of labels."""
     for key, value in labels.items():
         if not qualified(key):
             yield Violation((*path, key), f'"{key}" is not a valid label key: {_QUALIFIED_HINT}')
@@ -149,7 +150,7 @@ _QUALIFIED_HINT: Final = (
 
 @lru_cache(4096)  # manifests repeat the same few keys and values
 def qualified(key: str) -> bool:
-    """Whether a text can be the key of a label: a name, or a DNS subdomain, a slash and a name."""
+    """Whether a string is a valid label key: a name, or a DNS subdomain, a slash and a name."""
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         return False
@@ -158,30 +159,30 @@ def qualified(key: str) -> bool:
 
 @lru_cache(4096)
 def label_value(value: str) -> bool:
-    """Whether a text can be the value of a label."""
+    """Whether a string is a valid label value."""
     return value == "" or (len(value) <= 63 and _QUALIFIED.match(value) is not None)
 
 
 @lru_cache(4096)
 def label(name: str) -> bool:
-    """Whether a text is a DNS label, as names of containers, volumes and namespaces are."""
+    """Whether a string is a DNS label, as required for containers, volumes and namespaces."""
     return len(name) <= 63 and _LABEL.match(name) is not None
 
 
 @lru_cache(4096)
 def subdomain(name: str) -> bool:
-    """Whether a text is a DNS subdomain, as names of most objects are."""
+    """Whether a string is a DNS subdomain, as required for the names of most objects."""
     return len(name) <= 253 and _SUBDOMAIN.match(name) is not None
 
 
 @lru_cache(4096)
 def port_name(name: str) -> bool:
-    """Whether a text can be the name of a container's port."""
+    """Whether a string is a valid name of a container port."""
     return _PORT_NAME.match(name) is not None
 
 
 def _no_label(name: Any) -> str:
-    """What is wrong with a name that must be a DNS label; nothing where there is none."""
+    """The fault of a name that must be a DNS label; empty if valid or absent."""
     if not name or not isinstance(name, str) or label(name):
         return ""
     return (

@@ -1,6 +1,6 @@
-"""What an API server refuses in a pod beyond its shape: amounts, tolerations, ports, volumes.
+"""Validation of pods by the API server: quantities, tolerations, ports, volumes.
 
-ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
+Source: ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 def amounts(body: Body) -> Iterator[Violation]:
-    """DS010: every quantity can be read, and none is below nothing."""
+    """DS010: invalid and negative quantities."""
     for path, value in _quantities(body):
         try:
             amount = quantities.parse(value)
@@ -48,13 +48,13 @@ def amounts(body: Body) -> Iterator[Violation]:
 
 
 _SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
-# By their small letters; a small m is a thousandth, and written so.
+# By the lower-case suffix. A lower-case m is a valid suffix (milli).
 _SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")}
 
 
 def _meant(text: str) -> str:
-    """The quantity of which a text is a slip of the pen: a suffix in small letters, with a B of
-    bytes, or apart; else empty.
+    """The valid quantity for a typo: a suffix in the wrong case, with the B of bytes, or after a
+    space; empty without one.
     """
     found = _SLIP.match(text)
     return f"{found[1]}{_SUFFIXES[found[2].lower()]}" if found else ""
@@ -95,7 +95,7 @@ _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
 def tolerations(body: Body) -> Iterator[Violation]:
-    """DS304: tolerations that can't be meant."""
+    """DS304: invalid tolerations."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("tolerations"))):
             way = (*path, "tolerations", index)
@@ -118,7 +118,7 @@ def tolerations(body: Body) -> Iterator[Violation]:
                     f'operator Exists does not allow a value: remove "{value}", or use operator: '
                     f"Equal"
                 )
-                # What was said of the value still holds: no more taints are tolerated than that.
+                # The value still applies, so the fix tolerates no further taints.
                 equal = _written((*way, "operator"), "Equal")
                 yield Violation(
                     (*way, "value"), message, equal if key else _written((*way, "value"), None)
@@ -143,7 +143,7 @@ def _written(path: Path, value: str | None) -> Fix:
 
 
 def host_ports(body: Body) -> Iterator[Violation]:
-    """DS515: on the host's network a container port is the host's."""
+    """DS515: on the host network a hostPort must equal the containerPort."""
     for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):
             continue
@@ -161,7 +161,7 @@ def host_ports(body: Body) -> Iterator[Violation]:
 
 
 def volumes(body: Body) -> Iterator[Violation]:
-    """DS415: every mount has its volume, and every volume one source."""
+    """DS415: each mount requires a volume, and each volume exactly one source."""
     claims = {
         section(one.get("metadata")).get("name")
         for one in items(at(body, ("spec", "volumeClaimTemplates")))
@@ -188,8 +188,8 @@ def volumes(body: Body) -> Iterator[Violation]:
 
 
 def once(body: Body) -> Iterator[Violation]:
-    """DS414: names of containers and ports, ports of the host and places of mounts are one's own
-    (twins in a list: the schema).
+    """DS414: duplicate names of containers and ports, host ports and mount paths. The schema finds
+    duplicates in lists with keys.
     """
     for path, spec in pod_specs(body):
         seen = {one.get("name") for one in items(spec.get("initContainers"))}

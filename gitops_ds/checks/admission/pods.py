@@ -1,7 +1,7 @@
-"""What an API server refuses in a pod's own fields beyond their shape: the network, the host's
-namespaces, users, spreading.
+"""Validation of the fields of a pod by the API server: network, host namespaces, users, topology
+spread.
 
-ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
+Source: ValidatePodSpec in pkg/apis/core/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gitops_ds.checks.engine.rule import (
 )
 from gitops_ds.model.objects import Body, Path
 
-# Fields that most pods don't have: what is not there costs nothing.
+# Fields that most pods lack: an absent field costs no check.
 _SELDOM_MISSING: Final = frozenset(
     ("dnsPolicy", "dnsConfig", "topologySpreadConstraints", "os", "securityContext")
 )
@@ -45,7 +45,7 @@ _SELDOM_WRONG: Final = frozenset(
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: what a pod can't do without."""
+    """DS005: required fields of a pod."""
     template = pod_path(body)
     if template is not None and not pod_specs(body) and isinstance(at(body, template), Mapping):
         yield Violation(template, "spec of the template is required")
@@ -88,7 +88,7 @@ def _missing_of_security(way: Path, context: Spec) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that a field of a pod does not take, alone or beside another."""
+    """DS006: values of a pod's fields that are not allowed, alone or in combination."""
     for path, spec in pod_specs(body):
         metadata = (*path[:-1], "metadata")
         if annotations := section(at(body, metadata)).get("annotations"):
@@ -154,7 +154,7 @@ _OLD_WORDS: Final = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfi
 
 
 def _apparmor_of(name: str, spec: Spec, body: Body) -> str | None:
-    """The effective AppArmor profile of a container, as the annotation's value."""
+    """The effective AppArmor profile of a container, as an annotation value."""
     own = next(
         (
             section(one.get("securityContext"))
@@ -175,8 +175,8 @@ _COST: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 
 
 def _annotations(way: Path, annotations: Spec, spec: Spec, body: Body) -> Iterator[Violation]:
-    """Annotations of pods that mean something to the API server, most of them older than the
-    fields.
+    """Violations of the annotations of a pod that the API server interprets. Most are predecessors
+    of fields.
     """
     for key, value in annotations.items():
         text, place = str(value or ""), (*way, key)
@@ -234,8 +234,8 @@ _SEARCH: Final = re.compile(
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address as newer versions of Kubernetes take it: no zeros in front,
-    no IPv4 within IPv6.
+    """Whether a string is an IP address of the strict form of newer versions of Kubernetes: without
+    leading zeros and without IPv4-mapped IPv6.
     """
     try:
         address = ipaddress.ip_address(text)
@@ -305,8 +305,8 @@ def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
 
 
 def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
-    """The matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint: they add to its
-    labelSelector.
+    """Violations of matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint. They
+    extend its labelSelector.
     """
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field) or ()
@@ -331,7 +331,7 @@ def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
 
 
 def selector(way: Path, chosen: Any) -> Iterator[Violation]:
-    """The conditions of a label selector.
+    """Violations of a label selector. Source:
     https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     """
     for index, one in enumerate(items(section(chosen).get("matchExpressions"))):
@@ -357,8 +357,8 @@ def _containers(spec: Spec) -> Iterator[Spec]:
 
 
 def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
-    """Options for Windows: containers that are processes of the host are all of a pod's, on the
-    host's network.
+    """Violations of the Windows options: if one container is a host process, all containers of the
+    pod must be, on the host network.
     """
     if not any(
         "windowsOptions" in section(one.get("securityContext"))

@@ -1,4 +1,4 @@
-"""Rules about who gets a role.
+"""Subjects of role bindings. Source:
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
 """
 
@@ -12,8 +12,8 @@ from gitops_ds.model.objects import Body
 
 
 def accounts_have_a_namespace(body: Body) -> Iterator[Violation]:
-    """A service account names its namespace; in a RoleBinding that of the binding stands in for one
-    that is not said.
+    """DS005: a service account in a ClusterRoleBinding requires a namespace. In a RoleBinding, the
+    default is the namespace of the binding.
     """
     if body.get("kind") != "ClusterRoleBinding":
         return

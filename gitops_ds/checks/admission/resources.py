@@ -1,8 +1,8 @@
-"""Resources of containers and pods: names of resources, whole amounts, huge pages, claims, a
-pod's own bounds.
+"""Resources of containers and pods: names, whole amounts, huge pages, claims, and resources of the
+pod as a whole.
 
-validateResourceRequirements and validatePodResources in pkg/apis/core/validation/validation.go of
-Kubernetes.
+Source: validateResourceRequirements and validatePodResources in
+pkg/apis/core/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _GROUPS: Final = ("containers", "initContainers")
 
 
 def known(amounts: Any) -> dict[str, Fraction]:
-    """The amounts that can be read, as the API server rounds them, to which none is zero; DS010
-    tells of the others.
-    """
+    """The valid amounts, rounded up as the API server does. DS010 reports the others."""
     found: dict[str, Fraction] = {}
     for name, value in section(amounts).items():
         try:
@@ -36,22 +34,20 @@ def known(amounts: Any) -> dict[str, Fraction]:
 
 
 def requests_within_limits(body: Body) -> Iterator[Violation]:
-    """DS403: no request beyond its limit; what can't be shared (devices, huge pages) is asked for
-    as it is limited.
-    """
+    """DS403: a request must not exceed its limit, and must equal it for devices and huge pages."""
     for way, container in containers(body):
         if resources := section(container.get("resources")):
-            yield from _asked((*way, "resources"), resources)
+            yield from _requests((*way, "resources"), resources)
     for path, spec in pod_specs(body):
         for name, amount in known(spec.get("overhead")).items():
             if name not in _OF_CONTAINERS:
                 yield from _resource((*path, "overhead", name), name, amount)
         if resources := section(spec.get("resources")):
-            yield from _asked((*path, "resources"), resources)
+            yield from _requests((*path, "resources"), resources)
             yield from _of_whole_pod(path, spec, resources)
 
 
-def _asked(way: Path, resources: Spec) -> Iterator[Violation]:
+def _requests(way: Path, resources: Spec) -> Iterator[Violation]:
     requests, limits = known(resources.get("requests")), known(resources.get("limits"))
     for name, wanted in requests.items():
         limit, path = limits.get(name), (*way, "requests", name)
@@ -108,7 +104,9 @@ def _is_device(name: str) -> bool:
 
 
 def whole(name: str) -> bool:
-    """Whether a resource can't be shared: huge pages, and what is not Kubernetes' own."""
+    """Whether a resource cannot be overcommitted: huge pages, and all resources that Kubernetes
+    does not define.
+    """
     return name.startswith(_HUGE) or ("/" in name and "kubernetes.io/" not in name)
 
 
@@ -130,11 +128,11 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
                 )
     requests = known(resources.get("requests"))
     for name in requests:
-        asked = (
+        container_requests = (
             known(section(one.get("resources")).get("requests")).get(name, 0)
             for one in items(spec.get("containers"))
         )
-        if sum(asked) > requests[name]:
+        if sum(container_requests) > requests[name]:
             yield Violation(
                 (*path, "resources", "requests", name),
                 f"the containers request more {name} than the pod",
@@ -146,7 +144,7 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
 
 
 def claims(body: Body) -> Iterator[Violation]:
-    """DS006: claims that a pod has, each meant once."""
+    """DS006: a container's claims must exist in the pod, and must be unique."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("resourceClaims"))):
             if (one.get("resourceClaimName") is None) == (

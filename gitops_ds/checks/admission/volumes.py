@@ -1,6 +1,6 @@
-"""What an API server refuses in the sources of volumes beyond their shape.
+"""Validation of volume sources by the API server.
 
-validateVolumeSource and what it calls in pkg/apis/core/validation/validation.go of Kubernetes.
+Source: validateVolumeSource in pkg/apis/core/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gitops_ds.checks.admission import containers, object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
 
-# What each source can't do without, as far as an empty text passes its schema.
+# The required fields of each source for which its schema accepts an empty string.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "hostPath": ("path",),
     "configMap": ("name",),
@@ -45,7 +45,7 @@ _FILE_MODE: Final = 0o777
 
 
 def _sources(body: Body) -> Iterator[tuple[Path, str, Spec]]:
-    """Every source of every volume of an object's pods: the way to it, and its name."""
+    """Every volume source of an object's pods, with its path and its name."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             for name, source in volume.items():
@@ -54,7 +54,7 @@ def _sources(body: Body) -> Iterator[tuple[Path, str, Spec]]:
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: what a volume can't do without."""
+    """DS005: required fields of a volume."""
     for way, name, source in _sources(body):
         for field in _NEEDED.get(name, ()):
             if not source.get(field):
@@ -116,7 +116,7 @@ def _missing_of_claim(way: Path, template: Spec) -> Iterator[Violation]:
 
 
 def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec]]:
-    """The parts with files of a source: itself, or what it projects."""
+    """The parts of a source that contain files: the source itself, or its projections."""
     if name != "projected":
         yield way, name, source
         return
@@ -127,7 +127,7 @@ def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that the sources of volumes do not take."""
+    """DS006: values of a volume source that are not allowed."""
     for way, name, source in _sources(body):
         if name in _WITH_FILES:
             yield from _files(way, name, source)

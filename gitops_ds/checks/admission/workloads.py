@@ -1,8 +1,8 @@
-"""What an API server refuses in a workload beyond its shape: selectors, rollout numbers, what its
-pods may not ask for.
+"""Validation of workloads by the API server: selectors, rollout numbers, fields that their pods
+must not set.
 
-ValidateDaemonSet, ValidateDeployment and their like in pkg/apis/apps/validation/validation.go of
-Kubernetes.
+Source: ValidateDaemonSet, ValidateDeployment and similar functions in
+pkg/apis/apps/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROLLING: Final[Path] = ("spec", "updateStrategy", "rollingUpdate")
 _UNAVAILABLE: Final[Path] = (*_ROLLING, "maxUnavailable")
 
 _NAME: Final = "app.kubernetes.io/name"
-# The labels that say who an agent is, in the order in which they are looked for.
+# The labels that name an agent, by precedence.
 _NAMING: Final = (_NAME, "k8s-app", "app", "name")
 
 
@@ -41,23 +41,27 @@ def selector_matches(body: Body) -> Iterator[Violation]:
             yield Violation((*_SELECTOR, "matchLabels", key), message, _labelled(key, value or ""))
     held = {key: str(value or "") for key, value in labels.items()}
     for index, entry in enumerate(selector.get("matchExpressions") or ()):
-        asked = label_selector.from_body(entry)
-        if not label_selector.matches(asked, held):
+        requirement = label_selector.from_body(entry)
+        if not label_selector.matches(requirement, held):
             path = (*_SELECTOR, "matchExpressions", index)
             message = "the labels of the pod template do not match this expression of the selector"
-            if asked.operator == "In" and len(asked.values) == 1 and asked.key not in wanted:
-                yield Violation(path, message, _labelled(asked.key, asked.values[0]))
+            if (
+                requirement.operator == "In"
+                and len(requirement.values) == 1
+                and requirement.key not in wanted
+            ):
+                yield Violation(path, message, _labelled(requirement.key, requirement.values[0]))
             else:
                 yield Violation(path, message)
 
 
 def _labelled(key: str, value: str) -> Fix:
-    # The selector of an object that is there can't be changed, its pods' labels can.
+    # The selector of an existing object is immutable; the labels of its pods are not.
     return Fix(f"add the pod label {key}: {value}", (Mend((*_LABELS, key), value),))
 
 
 def selector_is_said(body: Body) -> Iterator[Violation]:
-    """DS102: an empty selector would own every pod of the namespace."""
+    """DS102: an empty selector would select every pod of the namespace."""
     if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
         return
     message = "the selector is empty: set matchLabels to labels of the pod template"
@@ -73,7 +77,7 @@ def selector_is_said(body: Body) -> Iterator[Violation]:
 
 
 def rollout_moves(body: Body) -> Iterator[Violation]:
-    """DS201: with both numbers 0 no pod could ever be replaced."""
+    """DS201: with both numbers 0 no pod could be replaced."""
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
         message = (
@@ -84,7 +88,7 @@ def rollout_moves(body: Body) -> Iterator[Violation]:
 
 
 def one_budget(body: Body) -> Iterator[Violation]:
-    """DS202: maxSurge requires maxUnavailable: 0."""
+    """DS202: maxSurge requires maxUnavailable 0."""
     numbers = _rolling(body)
     if numbers and _counts(numbers[0]) and _counts(numbers[1]):
         is_set = section(at(body, _ROLLING)).get("maxUnavailable") is not None
@@ -94,7 +98,7 @@ def one_budget(body: Body) -> Iterator[Violation]:
 
 
 def rollout_numbers(body: Body) -> Iterator[Violation]:
-    """DS204: a count, or per cent up to 100."""
+    """DS204: both numbers must be a count, or a percentage up to 100."""
     if (
         body.get("kind") != "DaemonSet"
         or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete"
@@ -110,7 +114,7 @@ def rollout_numbers(body: Body) -> Iterator[Violation]:
 
 
 def always_restarts(body: Body) -> Iterator[Violation]:
-    """DS418."""
+    """DS418: restartPolicy must be Always."""
     for path, spec in pod_specs(body):
         policy = spec.get("restartPolicy") or "Always"
         if body.get("kind") in _SELECTING and policy != "Always":
@@ -122,7 +126,7 @@ def always_restarts(body: Body) -> Iterator[Violation]:
 
 
 def no_deadline(body: Body) -> Iterator[Violation]:
-    """DS419."""
+    """DS419: activeDeadlineSeconds is not allowed."""
     for path, spec in pod_specs(body):
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
             way = (*path, "activeDeadlineSeconds")
@@ -137,8 +141,8 @@ def _has_conditions(selector: Any) -> bool:
 
 
 def _rolling(body: Body) -> tuple[int, int] | None:
-    """(maxUnavailable, maxSurge) as numbers or per cent of a DaemonSet that rolls; None where that
-    can't be said.
+    """(maxUnavailable, maxSurge) of a DaemonSet with rolling updates, as counts or percentages;
+    None if they are invalid or not used.
     """
     if (
         body.get("kind") != "DaemonSet"
@@ -162,7 +166,7 @@ def _counts(amount: int) -> bool:
 
 
 def _amount(value: Any) -> int | None:
-    """A count or a percentage as a number; None where it is neither, or more than all."""
+    """A count or a percentage as a number; None if it is neither, or more than 100%."""
     if isinstance(value, int):
         return value if value >= 0 else None
     if isinstance(value, str) and _PERCENT.match(value):

@@ -1,10 +1,9 @@
-"""DS306: what a node must be. Terms that the API server refuses, that no node can meet, or that
-nearly every node does.
+"""DS306 and DS318: required node affinity that the API server rejects, or that matches no node or
+nearly all nodes.
 
-https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity: a node must
-meet one term (OR), and of that
-every expression (AND). ValidateNodeSelector in pkg/apis/core/validation/validation.go of
-Kubernetes.
+A node must match one term (OR), and all expressions of the term (AND). Sources:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity and
+ValidateNodeSelector in pkg/apis/core/validation/validation.go of Kubernetes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
 def terms_can_be_meant(body: Body) -> Iterator[Violation]:
-    """The number of values that each operator takes, keys that can be, and one term at least."""
+    """DS306: the number of values of each operator, valid keys, and at least one term."""
     for path, spec in pod_specs(body):
         if not spec.get("affinity"):
             continue
@@ -164,9 +163,7 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """A term that no node meets, and terms that say no to so little that together they say it to
-    nothing.
-    """
+    """DS306: terms that match no node, and terms that together exclude none."""
     if not pod.get("affinity"):
         return
     chosen = [
@@ -216,34 +213,40 @@ def _only_refuses(term: Spec) -> bool:
 
 
 def _contradiction(conditions: Iterable[Requirement]) -> str:
-    """The label of which something impossible is asked; empty where a node could meet all."""
+    """The label with contradictory requirements; empty if a node can match all of them."""
     by_key: dict[str, list[Requirement]] = {}
     for one in conditions:
         by_key.setdefault(one.key, []).append(one)
     return next(
-        (key for key, asked in by_key.items() if len(asked) > 1 and not _possible(key, asked)), ""
+        (
+            key
+            for key, requirements in by_key.items()
+            if len(requirements) > 1 and not _possible(key, requirements)
+        ),
+        "",
     )
 
 
-def _possible(key: str, asked: list[Requirement]) -> bool:
-    if label_selector.all_match(asked, {}):
+def _possible(key: str, requirements: list[Requirement]) -> bool:
+    if label_selector.all_match(requirements, {}):
         return True
-    listed = [set(one.values) for one in asked if one.operator == "In"]
+    listed = [set(one.values) for one in requirements if one.operator == "In"]
     if listed:
         return any(
-            label_selector.all_match(asked, {key: value}) for value in set.intersection(*listed)
+            label_selector.all_match(requirements, {key: value})
+            for value in set.intersection(*listed)
         )
-    if any(one.operator == "DoesNotExist" for one in asked):
-        return False  # another condition wants the label, or they would all hold without it
-    above, below = (_bounds(asked, operator) for operator in ("Gt", "Lt"))
+    if any(one.operator == "DoesNotExist" for one in requirements):
+        return False  # another requirement needs the label, otherwise all would match without it
+    above, below = (_bounds(requirements, operator) for operator in ("Gt", "Lt"))
     return not above or not below or max(above) + 1 < min(below)
 
 
-def _bounds(asked: list[Requirement], operator: str) -> list[int]:
-    """The numbers that a label is compared with, where there are any."""
+def _bounds(requirements: list[Requirement], operator: str) -> list[int]:
+    """The numbers that a label is compared with."""
     numbers = (
         label_selector.integer(one.values[0])
-        for one in asked
+        for one in requirements
         if one.operator == operator and one.values
     )
     return [number for number in numbers if number is not None]

@@ -1,6 +1,6 @@
 """Advice about containers: resources, probes, volumes.
 
-https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ and
+Sources: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ and
 https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
 """
 
@@ -24,7 +24,7 @@ from gitops_ds.checks.engine.rule import (
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 
-# What a proposal starts from where nothing is known: the order of size of a node agent.
+# The proposed values without any known usage: the order of magnitude of a node agent.
 _PROPOSED: Final[Mapping[str, str]] = {"cpu": "50m", "memory": "64Mi"}
 _LATENCY: Final = frozenset({"cni", "csi", "dns"})
 _PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
@@ -32,13 +32,15 @@ _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
 def requests(body: Body) -> Iterator[Violation]:
-    """DS401: a request, or a limit, which stands in for it."""
+    """DS401: a container without a CPU or memory request. A limit replaces the request."""
     for _, spec in pod_specs(body):
-        whole = _asked(spec)
+        whole = _requested(spec)
         for way, container in containers(body):
-            asked = _asked(container)
+            requests_of_container = _requested(container)
             missing = [
-                name for name in ("cpu", "memory") if name not in asked and name not in whole
+                name
+                for name in ("cpu", "memory")
+                if name not in requests_of_container and name not in whole
             ]
             if missing:
                 message = (
@@ -55,7 +57,7 @@ def requests(body: Body) -> Iterator[Violation]:
 
 
 def memory_limits(body: Body) -> Iterator[Violation]:
-    """DS402: a limit for memory, of the container or of the pod."""
+    """DS402: no memory limit of the container or the pod."""
     for _, spec in pod_specs(body):
         if _limit(spec, "memory"):
             continue
@@ -79,12 +81,12 @@ def memory_limits(body: Body) -> Iterator[Violation]:
 def _twice(amount: Any) -> str:
     try:
         return quantities.canonical(f"{math.ceil(quantities.parse(amount) * 2 / 1024)}Ki")
-    except ValueError:  # DS010 tells
+    except ValueError:  # DS010 reports it
         return "128Mi"
 
 
 def no_cpu_limit(body: Body) -> Iterator[Violation]:
-    """DS404: what others wait for is not throttled."""
+    """DS404: a CPU limit throttles an agent that other pods depend on."""
     if class_of(body) in _LATENCY:
         for way, container in containers(body):
             if _limit(container, "cpu"):
@@ -97,7 +99,7 @@ def no_cpu_limit(body: Body) -> Iterator[Violation]:
 
 
 def readiness(body: Body) -> Iterator[Violation]:
-    """DS405: some container of the agent tells when it is ready."""
+    """DS405: no container of the agent has a readiness probe."""
     if body.get("kind") != "DaemonSet":
         return
     for path, _ in pod_specs(body):
@@ -110,7 +112,7 @@ def readiness(body: Body) -> Iterator[Violation]:
 
 
 def liveness(body: Body) -> Iterator[Violation]:
-    """DS406: a container that hangs is started again."""
+    """DS406: a container without a liveness probe is not restarted when it hangs."""
     for way, container in _running(body):
         if not container.get("livenessProbe"):
             yield Violation(
@@ -121,7 +123,7 @@ def liveness(body: Body) -> Iterator[Violation]:
 
 
 def probes_differ(body: Body) -> Iterator[Violation]:
-    """DS407: what takes a pod out of service does not restart it as soon."""
+    """DS407: the liveness probe fails as early as the same readiness probe."""
     for way, container in _running(body):
         ready, alive = (
             section(container.get("readinessProbe")),
@@ -146,14 +148,14 @@ def _handler(probe: Mapping[str, Any]) -> Any:
 
 
 def _patience(probe: Mapping[str, Any]) -> int:
-    """Seconds until it gives up; the defaults are the API's."""
+    """Seconds until a probe fails, with the defaults of the API."""
     return int(probe.get("periodSeconds") or 10) * int(probe.get("failureThreshold") or 3)
 
 
 def named_ports(body: Body) -> Iterator[Violation]:
-    """DS408: a probe's port, by its name, is a port of its container."""
+    """DS408: the port name of a probe must be declared by its container."""
     for way, container in containers(body):
-        for path, port in _asked_ports(way, container):
+        for path, port in _probe_ports(way, container):
             if isinstance(port, str) and not port.isdigit():
                 known = [one.get("name") for one in items(container.get("ports"))]
                 if port not in known:
@@ -172,12 +174,14 @@ def named_ports(body: Body) -> Iterator[Violation]:
 
 
 def numbered_ports(body: Body) -> Iterator[Violation]:
-    """DS408, by number: it works, and is likely a slip where the container declares others."""
+    """DS408: an undeclared port number works, but is often a typo if the container declares other
+    ports.
+    """
     for way, container in containers(body):
         declared = [one.get("containerPort") for one in items(container.get("ports"))]
         if declared:
             undeclared = {
-                port: path for path, port in _asked_ports(way, container) if port not in declared
+                port: path for path, port in _probe_ports(way, container) if port not in declared
             }
             for port, path in undeclared.items():
                 if isinstance(port, int):
@@ -188,20 +192,20 @@ def numbered_ports(body: Body) -> Iterator[Violation]:
                     )
 
 
-def _asked_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+def _probe_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     for name in _PROBES:
         probe = container.get(name)
         if probe:
             for handler in ("httpGet", "tcpSocket", "grpc"):
                 action = probe.get(handler)
-                # Another host has other ports.
+                # A probe of another host does not use the ports of the container.
                 # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes
                 if action and not action.get("host"):
                     yield (*way, name, handler, "port"), action.get("port")
 
 
 def one_success(body: Body) -> Iterator[Violation]:
-    """DS409: only a readiness probe may ask for more than one success."""
+    """DS409: successThreshold above 1 is allowed for readiness probes only."""
     for way, container in containers(body):
         for name in ("livenessProbe", "startupProbe"):
             wanted = section(container.get(name)).get("successThreshold")
@@ -215,7 +219,7 @@ def one_success(body: Body) -> Iterator[Violation]:
 
 
 def timeouts_within_periods(body: Body) -> Iterator[Violation]:
-    """DS409: a probe ends before the next one starts."""
+    """DS409: a probe should end before the next one starts."""
     for way, container in containers(body):
         for name in _PROBES:
             probe = section(container.get(name))
@@ -231,14 +235,14 @@ def timeouts_within_periods(body: Body) -> Iterator[Violation]:
                 )
 
 
-# A loop of a shell around a sleep of minutes: `while true; do collect; sleep 3600; done`.
+# A shell loop with a sleep of minutes: `while true; do collect; sleep 3600; done`.
 _LOOP: Final = re.compile(
     r"\b(?:while|until)\b.*\bsleep\s+(?:\d{3,}|\d+(?:\.\d+)?[mhd]\b)", re.DOTALL
 )
 
 
 def periodic_work(body: Body) -> Iterator[Violation]:
-    """DS319: work that comes at times is a CronJob's, or a timer's of the node."""
+    """DS319: periodic work belongs to a CronJob, or to a timer of the node."""
     if body.get("kind") != "DaemonSet":
         return
     for way, container in _running(body):
@@ -253,7 +257,7 @@ def periodic_work(body: Body) -> Iterator[Violation]:
 
 
 def used_volumes(body: Body) -> Iterator[Violation]:
-    """DS415: every volume of the pod is mounted somewhere."""
+    """DS415: a volume that no container mounts."""
     for path, spec in pod_specs(body):
         if not spec.get("volumes"):
             continue
@@ -271,7 +275,7 @@ def used_volumes(body: Body) -> Iterator[Violation]:
 
 
 def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
-    """DS420: a volume in memory says how large it may become."""
+    """DS420: a volume in memory without a size limit."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             empty = section(volume.get("emptyDir"))
@@ -287,7 +291,7 @@ def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
 
 
 def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The containers that go on: no init containers but sidecars."""
+    """The long-running containers: all but init containers, and sidecars."""
     return (
         (way, one)
         for way, one in containers(body)
@@ -295,8 +299,8 @@ def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     )
 
 
-def _asked(holder: Mapping[str, Any]) -> set[str]:
-    """The resources with a request; a limit is the default request."""
+def _requested(holder: Mapping[str, Any]) -> set[str]:
+    """The resources with a request. A limit is the default of a request."""
     resources = section(holder.get("resources"))
     return {*section(resources.get("requests")), *section(resources.get("limits"))}
 

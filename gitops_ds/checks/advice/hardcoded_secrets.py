@@ -1,6 +1,4 @@
-"""Secrets that are written out where everybody with the repository reads them. No message here
-repeats a value.
-"""
+"""Secrets in plain text. No message contains a value."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
 
 
 def no_secrets(body: Body) -> Iterator[Violation]:
-    """DS514: no secret is written out in a variable, an argument or a ConfigMap."""
+    """DS514: a secret in a variable, an argument or a ConfigMap."""
     if body.get("kind") == "ConfigMap":
         data = body.get("data")
         for name, value in data.items() if isinstance(data, Mapping) else ():
@@ -43,8 +41,8 @@ def no_secrets(body: Body) -> Iterator[Violation]:
 _INSTEAD: Final = "use a Secret, and rotate the value"
 
 
-def _arguments(way: Path, given: Any) -> Iterator[Violation]:
-    for index, argument in enumerate(given or ()):
+def _arguments(way: Path, arguments: Any) -> Iterator[Violation]:
+    for index, argument in enumerate(arguments or ()):
         option = _OPTION.match(argument) if isinstance(argument, str) else None
         name, value = option.groups() if option else ("", argument)
         if isinstance(value, str) and patterns.certain(name, value):

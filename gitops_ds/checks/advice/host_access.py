@@ -1,6 +1,6 @@
-"""Advice about what an agent sees and changes of its host: its network, its processes, its files.
+"""Advice about access to the host: its network, its processes, its files.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/ and
+Sources: https://kubernetes.io/docs/concepts/security/pod-security-standards/ and
 https://kubernetes.io/docs/concepts/storage/volumes/#hostpath
 """
 
@@ -22,7 +22,7 @@ from gitops_ds.checks.engine.rule import (
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 
-# Who can read or write there can take the node over, or read what belongs to all of its pods.
+# Access to these paths gives control over the node, or access to the data of all its pods.
 _SENSITIVE: Final = ("/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/var/lib/kubelet")
 _WHOLE: Final = frozenset({"/", "/var", "/var/lib", "/var/run", "/run", "/usr", "/home"})
 _RUNTIME: Final = (
@@ -39,8 +39,7 @@ _RUNTIME_FOLDERS: Final = frozenset(
         for name in ("docker", "containerd", "crio", "k3s/containerd", "dockershim")
     }
 )
-# What tells nothing but which node it is, and the doors that the kubelet keeps for plugins: theirs,
-# not its own.
+# Files that only identify the node, and the directories of the kubelet for plugins.
 _HARMLESS: Final = re.compile(
     r"/etc/(?:machine-id|localtime|timezone|hostname|[a-z]+-release|ssl/certs|pki/ca-trust)"
     r"|/dev/(?:log|null|shm)|/var/lib/kubelet/(?:plugins_registry|plugins/.+|device-plugins|pod-resources)"
@@ -52,14 +51,14 @@ _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
 def host_network(body: Body) -> Iterator[Violation]:
-    """DS502: the pod has a network of its own."""
+    """DS502: the pod uses the network of the host."""
     yield from _shared(
         body, "hostNetwork", "the agent has access to the traffic of the node and shares its ports"
     )
 
 
 def cluster_names(body: Body) -> Iterator[Violation]:
-    """DS503: on the host's network, names of the cluster need a dnsPolicy of their own."""
+    """DS503: on the host network, names of the cluster require another dnsPolicy."""
     for path, spec in pod_specs(body):
         if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "", "ClusterFirst"):
             way = (*path, "dnsPolicy")
@@ -76,7 +75,7 @@ def cluster_names(body: Body) -> Iterator[Violation]:
 
 
 def host_processes(body: Body) -> Iterator[Violation]:
-    """DS504, hostPID."""
+    """DS504: hostPID is set."""
     yield from _shared(
         body,
         "hostPID",
@@ -85,7 +84,7 @@ def host_processes(body: Body) -> Iterator[Violation]:
 
 
 def host_ipc(body: Body) -> Iterator[Violation]:
-    """DS504, hostIPC."""
+    """DS504: hostIPC is set."""
     yield from _shared(
         body, "hostIPC", "the agent can read the shared memory of every process of the node"
     )
@@ -99,9 +98,9 @@ def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
 
 
 def sensitive_paths(body: Body) -> Iterator[Violation]:
-    """DS505: the agent does not get the places from which a node can be taken over."""
+    """DS505: a mounted host path gives access to the node or to other pods."""
     for way, path, _ in _host_paths(body):
-        what = _told(path)
+        what = _reason(path)
         if what:
             written = list(_written(body, way[:-2])) if what != _SOCKET else ()
             message = f"{path} of the host is {what}; mount only the required part"
@@ -113,9 +112,9 @@ def sensitive_paths(body: Body) -> Iterator[Violation]:
 _SOCKET: Final = "the socket of the container runtime: write access is root access to the node"
 
 
-@lru_cache(1024)  # a fleet's agents look at the same few
-def _told(path: str) -> str:
-    """What is sensitive about a path; empty for one that is not."""
+@lru_cache(1024)  # the agents of a fleet mount the same few paths
+def _reason(path: str) -> str:
+    """The reason why a path is sensitive; empty for other paths."""
     plain = posixpath.normpath(path.replace("//", "/"))
     if _HARMLESS.fullmatch(plain):
         return ""
@@ -134,8 +133,8 @@ def _told(path: str) -> str:
 
 
 def writable_paths(body: Body) -> Iterator[Violation]:
-    """DS506: what the agent only reads it can't change. Mounts that others shall see are written by
-    their nature.
+    """DS506: a writable host path. Mounts that propagate to the host are ignored, since they must
+    be writable.
     """
     for way, path, volume in _host_paths(body):
         if section(volume.get("hostPath")).get("type") not in _NOT_WRITTEN and not path.endswith(
@@ -156,7 +155,7 @@ def _read_only(mounts: Iterable[tuple[Path, str]]) -> Fix:
 
 
 def typed_paths(body: Body) -> Iterator[Violation]:
-    """DS507: a path of the host says what must be there."""
+    """DS507: a hostPath without a type."""
     for way, path, volume in _host_paths(body):
         if not section(volume.get("hostPath")).get("type"):
             message = (

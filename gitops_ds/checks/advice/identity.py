@@ -1,6 +1,4 @@
-"""Advice about who an agent is: its namespace, its labels, and the labels that its selector holds
-on to.
-"""
+"""Advice about the identity of an agent: its namespace, its labels, its selector."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from gitops_ds.model.objects import Body, Path, group_of
 _LABELS: Final[Path] = ("metadata", "labels")
 _SELECTOR: Final[Path] = (*SPEC, "selector")
 
-# Names of labels, without their domain, whose values change with a release, an environment or a
-# day.
+# Label names without their domain whose values change with a release, an environment or a date.
 _RELEASE: Final = (
     "version",
     "chart",
@@ -39,7 +36,9 @@ _VOLATILE: Final = frozenset(
 
 
 def own_namespace(body: Body) -> Iterator[Violation]:
-    """DS014: an object lies in a namespace of its own (rendering refuses one that has none)."""
+    """DS014: an object is in the namespace default. Rendering rejects an object without a
+    namespace.
+    """
     if section(body.get("metadata")).get("namespace") == "default":
         kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
         if kind is None or kind.namespaced:
@@ -52,7 +51,7 @@ def own_namespace(body: Body) -> Iterator[Violation]:
 
 @of_daemonsets
 def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS015: the labels by which people and tools find what belongs together."""
+    """DS015: the recommended labels are missing."""
     metadata = section(body.get("metadata"))
     labels, name = section(metadata.get("labels")), metadata.get("name")
     known = labels.get("app.kubernetes.io/name") or name
@@ -75,7 +74,7 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS105: the selector holds on to nothing that changes, for it can't be changed."""
+    """DS105: the selector, which is immutable, has a label that changes."""
     selector = section(spec.get("selector"))
     for key in section(selector.get("matchLabels")):
         if _volatile(key):

@@ -1,7 +1,6 @@
-"""References to images, read by the grammar of the registries, and what the rules have against
-some.
+"""Image references, parsed by the grammar of registries, and the rules about them.
 
-https://pkg.go.dev/github.com/distribution/reference and
+Sources: https://pkg.go.dev/github.com/distribution/reference and
 https://kubernetes.io/docs/concepts/containers/images/
 """
 
@@ -15,11 +14,11 @@ from gitops_ds.checks.engine.rule import Check, Violation, containers, items
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 
-_CACHED: Final = 4096  # a fleet has some hundreds of images, each in many manifests
+_CACHED: Final = 4096  # a fleet has some hundred images, each in many manifests
 
 
 class Reference(NamedTuple):
-    """The parts of a reference; those that it does not name are empty."""
+    """The parts of an image reference; absent parts are empty."""
 
     registry: str
     repository: str
@@ -29,11 +28,11 @@ class Reference(NamedTuple):
 
 @lru_cache(_CACHED)
 def parse(text: str) -> Reference:
-    """What a reference names. A colon before a slash is a port of the registry; after the last
-    slash it starts the tag.
+    """The parts of a reference. A colon before a slash separates the port of the registry; after
+    the last slash it separates the tag.
 
-    The first part is a registry where it holds a dot or a colon, or is `localhost`; else it is a
-    part of the repository's path.
+    The first part is a registry if it contains a dot or a colon, or is `localhost`; otherwise it
+    belongs to the path of the repository.
     """
     name, _, digest = text.partition("@")
     folder, slash, last = name.rpartition("/")
@@ -53,7 +52,7 @@ def _images(body: Body) -> Iterator[tuple[Path, Reference, Mapping[str, Any]]]:
 
 
 def one_version(body: Body) -> Iterator[Violation]:
-    """DS410: the reference says which version, so that all nodes run the same."""
+    """DS410: the image has no version, so nodes can run different ones."""
     for path, image, container in _images(body):
         if not image.digest and image.tag in ("", "latest"):
             what = "the tag latest" if image.tag else "no tag"
@@ -65,7 +64,7 @@ def one_version(body: Body) -> Iterator[Violation]:
 
 
 def by_digest(body: Body) -> Iterator[Violation]:
-    """DS411: a tag can be moved between two nodes of one rollout."""
+    """DS411: the image has no digest; its tag can be moved during a rollout."""
     for path, image, container in _images(body):
         if not image.digest:
             yield Violation(
@@ -76,7 +75,7 @@ def by_digest(body: Body) -> Iterator[Violation]:
 
 
 def pulled_once(body: Body) -> Iterator[Violation]:
-    """DS412: what can't change is not asked for at every start."""
+    """DS412: an immutable image is pulled at every start."""
     for path, image, container in _images(body):
         if container.get("imagePullPolicy") == "Always" and (
             image.digest or image.tag not in ("", "latest")
@@ -92,7 +91,7 @@ def pulled_once(body: Body) -> Iterator[Violation]:
 
 
 def named_registry(body: Body) -> Iterator[Violation]:
-    """DS413: the reference says which registry."""
+    """DS413: the image has no registry."""
     for path, image, container in _images(body):
         if not image.registry:
             message = (
@@ -103,7 +102,7 @@ def named_registry(body: Body) -> Iterator[Violation]:
 
 
 def from_registries(settings: Mapping[str, Any]) -> Check[Body]:
-    """DS413 with `registries`: the reference begins with one of them, which may go on with a part
+    """DS413 with `registries`: the image must start with one of them, each optionally with a part
     of the path (`ghcr.io/acme`).
     """
     allowed = tuple(str(one).rstrip("/") for one in items(settings.get("registries")))

@@ -1,4 +1,4 @@
-"""Ports that a node's own services have: nobody else can listen there."""
+"""Host ports that services of the node already use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import POD, Violation, items, of_daemonsets
 from gitops_ds.model.objects import Body
 
-# https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and what most nodes run
-# beside that.
+# https://kubernetes.io/docs/reference/networking/ports-and-protocols/, and other common
+# services of nodes.
 _SERVICES: Final = {
     22: "sshd",
     2379: "etcd",
@@ -31,9 +31,7 @@ _SERVICES: Final = {
 def free_of_services(
     body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """DS609: no port of the node that a service of the node has; the service itself may be an
-    agent.
-    """
+    """DS609: a host port of a service of the node. The agent itself can be that service."""
     own = " ".join(
         str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers"))
     )

@@ -1,7 +1,6 @@
-"""What Pod Security Admission has against a pod, level by level.
+"""The Pod Security Standards, in the order and the words of their documentation.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/; the order and the words follow
-its lists.
+Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ _VOLUMES: Final = frozenset(
 
 
 def against(level: str, spec: Mapping[str, Any]) -> list[str]:
-    """Why the level would not admit the pod, in few words each; nothing for a level that admits it,
-    or that nobody knows.
+    """The short reasons for which a level does not admit the pod; empty for a level that admits it,
+    and for an unknown level.
     """
     found: dict[str, None] = {}
     if level in ("baseline", "restricted"):
@@ -135,7 +134,7 @@ def _restricted(spec: Mapping[str, Any]) -> Iterator[str]:
             yield "runAsNonRoot is not set"
         if own.get("runAsUser") == 0 or pod.get("runAsUser") == 0:
             yield "runAsUser 0"
-        if windows:  # the rest means nothing there
+        if windows:  # other fields have no effect there
             continue
         if own.get("allowPrivilegeEscalation") is not False:
             yield "allowPrivilegeEscalation is not false"

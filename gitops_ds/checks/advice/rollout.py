@@ -1,7 +1,7 @@
-"""Advice about how a DaemonSet rolls out: what would hang, what nothing could stop, what can't be
-taken back.
+"""Advice about the rollout of a DaemonSet: rollouts that hang, that nothing stops, that cannot be
+rolled back.
 
-https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
+Source: https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _LONG_BATCH: Final = 600
 
 @of_daemonsets
 def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS203: a pod that takes a port of the node has no room beside the one that it shall replace.
+    """DS203: during a surge the new pod needs a host port that the old pod still uses.
 
-    The API server takes it: https://github.com/kubernetes/kubernetes/issues/106417
+    The API server accepts it: https://github.com/kubernetes/kubernetes/issues/106417
     """
     surge = _rolling(spec).get("maxSurge")
     if not _some(surge):
@@ -67,8 +67,8 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS205, where no nodes are known: never all at once, and of a network, storage or DNS agent
-    only a few.
+    """DS205, if no nodes are known: maxUnavailable covers all nodes, or more than a few for an
+    agent of network, storage or DNS.
     """
     share = _PERCENT.match(str(_rolling(spec).get("maxUnavailable")))
     if share is None:
@@ -92,7 +92,7 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS207: under OnDelete a merge changes no pod."""
+    """DS207: with OnDelete a merge replaces no pod."""
     if section(spec.get("updateStrategy")).get("type") == "OnDelete":
         message = (
             "with OnDelete a change reaches a node only after its pod is deleted; use RollingUpdate"
@@ -109,7 +109,7 @@ _WAIT: Final = Fix("minReadySeconds: 10", (Mend(_READY_SECONDS, 10),))
 
 @of_daemonsets
 def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS208: a pod that has just become ready may still crash; without any probe DS209 tells."""
+    """DS208: minReadySeconds is missing. Without a readiness probe DS209 reports it."""
     if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
         message = (
             "a pod is available as soon as it is ready, so a pod that crashes shortly after does "
@@ -120,7 +120,7 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS209: with no readiness probe and no seconds to wait nothing stops a bad rollout."""
+    """DS209: neither a readiness probe nor minReadySeconds stops a bad rollout."""
     if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
         message = (
             "blind rollout: without a readiness probe and minReadySeconds a pod is available as "
@@ -132,7 +132,9 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
 
 @of_daemonsets
 def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS210: time to end in order, and not so much that every node waits for minutes."""
+    """DS210: a termination grace period that is too short for the agent, or makes every node wait
+    for minutes.
+    """
     period = pod.get("terminationGracePeriodSeconds")
     grace = _DEFAULT_GRACE if period is None else period
     if grace == 0:
@@ -162,9 +164,9 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 
 def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
-    """DS210: a hook's sleep is no longer than the time to end; another one is refused.
+    """DS210: the sleep of a hook must not exceed the termination grace period.
 
-    validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
+    Source: validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
     """
     for _, pod in pod_specs(body):
         period = pod.get("terminationGracePeriodSeconds")
@@ -183,7 +185,7 @@ def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
 
 
 def _sleep(hook: Spec) -> int:
-    """How long a hook surely sleeps."""
+    """The minimum duration of a hook's sleep in seconds."""
     if seconds := section(hook.get("sleep")).get("seconds"):
         return int(seconds)
     found = (
@@ -196,7 +198,7 @@ def _sleep(hook: Spec) -> int:
 
 @of_daemonsets
 def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS211: a revision to go back to is kept."""
+    """DS211: revisionHistoryLimit keeps no revision for a rollback."""
     kept = spec.get("revisionHistoryLimit")
     if kept in (0, 1):
         path = (*SPEC, "revisionHistoryLimit")
@@ -209,7 +211,7 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS212: what each batch takes at least leaves a rollout time to end."""
+    """DS212: the minimum duration of each batch makes a rollout take hours."""
     probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
     delay, wait = (
         max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0),
@@ -224,7 +226,7 @@ def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 
 def _rolling(spec: Spec) -> Spec:
-    """The numbers of a rollout; none under OnDelete, which does not look at them."""
+    """The numbers of a rolling update; empty with OnDelete, which does not use them."""
     return section(section(spec.get("updateStrategy")).get("rollingUpdate")) if _rolls(spec) else {}
 
 

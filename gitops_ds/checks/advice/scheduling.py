@@ -1,5 +1,6 @@
-"""Advice about which nodes get an agent: taints, labels, affinity, priority.
+"""Advice about the nodes of an agent: taints, labels, affinity, priority.
 
+Source:
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-pods-are-scheduled
 """
 
@@ -58,14 +59,14 @@ _OLD_LABELS: Final = {
 _PLATFORM: Final = frozenset(
     ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch")
 )
-_SOME_NODES: Final = frozenset(("gpu", "general"))  # classes that say nothing of every node
-# what a node needs before, and while, anything else runs on it
+_SOME_NODES: Final = frozenset(("gpu", "general"))  # classes of agents that do not need every node
+# a node requires these agents before and while other pods run
 _RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))
 
 
 @of_daemonsets
 def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS301: an agent for every node runs on those of the control plane as well."""
+    """DS301: an agent for every node does not tolerate the taint of the control plane."""
     kind = class_of(body)
     if (
         not (kind or pod.get("priorityClassName") == NODE_CRITICAL)
@@ -88,8 +89,8 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 
 def _for_every_node(pod: Spec) -> bool:
-    """Whether nothing picks nodes but their operating system (Linux) and machine, or says which few
-    not.
+    """Whether the only requirements are the operating system (Linux) and the architecture, or
+    exclude a few nodes.
     """
     chosen = section(pod.get("nodeSelector"))
     if not _PLATFORM.issuperset(chosen) or "windows" in chosen.values():
@@ -107,7 +108,7 @@ def _tolerate_too(pod_tolerations: list[Spec], words: str) -> Fix:
 
 @of_daemonsets
 def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS302: some taint keeps the agent away, unless the node is nothing without it."""
+    """DS302: an agent tolerates every taint, although its node works without it."""
     pod_tolerations = items(pod.get("tolerations"))
     keyless = [
         one for one in pod_tolerations if not one.get("key") and one.get("operator") == "Exists"
@@ -129,7 +130,7 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS303: `master` has been `control-plane` since Kubernetes 1.24 (label) and 1.25 (taint)."""
+    """DS303: `master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25 (taint)."""
     pod_tolerations = items(pod.get("tolerations"))
     old = next(
         (index for index, one in enumerate(pod_tolerations) if one.get("key") == _MASTER), None
@@ -169,9 +170,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS305: what the controller adds by itself need not be said, and its time limit does not
-    count.
-    """
+    """DS305: the controller adds this toleration to every pod, without a time limit."""
     pod_tolerations = pod.get("tolerations")
     if not pod_tolerations:
         return
@@ -199,7 +198,7 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violatio
 
 @of_daemonsets
 def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS308: labels of nodes by the names that stay."""
+    """DS308: a deprecated node label."""
     chosen = section(pod.get("nodeSelector"))
     for old in chosen:
         if new := _OLD_LABELS.get(old):
@@ -228,7 +227,7 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS310: with one pod for each node, pod affinity can only leave pods Pending."""
+    """DS310: with one pod per node, pod affinity can only keep pods Pending."""
     affinity = section(pod.get("affinity"))
     for path, terms in (
         *(
@@ -248,7 +247,7 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS311: the controller chooses nodes by what is required."""
+    """DS311: the controller ignores preferred node affinity."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED):
         message = "the DaemonSet controller ignores preferences: every eligible node gets a pod"
         yield Violation(_WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),)))
@@ -256,7 +255,7 @@ def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS312: an agent has a priority."""
+    """DS312: priorityClassName is not set."""
     if not pod.get("priorityClassName"):
         message = (
             "without priorityClassName the agent is among the first to be evicted, and stays "
@@ -271,9 +270,7 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS317: a required label, other than of the platform, keeps an agent off every node that has
-    not got it yet or lost it.
-    """
+    """DS317: a required label, other than of the platform, excludes nodes that lack or lose it."""
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
     wanted = [
         ((*way, "key"), str(one.get("key")))
@@ -291,7 +288,7 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS314: a DaemonSet with nodeName is a pod on one node."""
+    """DS314: nodeName restricts a DaemonSet to a single node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
         message = (
@@ -303,7 +300,7 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS320: a scheduler of another name must be there, or no pod is ever scheduled."""
+    """DS320: without the named scheduler no pod is scheduled."""
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")
@@ -316,7 +313,7 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS315: serviceAccountName is the field; it takes precedence over serviceAccount."""
+    """DS315: serviceAccount is deprecated; serviceAccountName takes precedence."""
     old = pod.get("serviceAccount")
     if not old:
         return
@@ -329,7 +326,7 @@ def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation
 
 
 def required_terms(pod: Spec) -> list[tuple[Path, Spec]]:
-    """The node selector terms that are required, and the way to each."""
+    """The required node selector terms, and the path of each."""
     required = section(section(section(pod.get("affinity")).get("nodeAffinity")).get(_REQUIRED))
     return [
         ((*_AFFINITY, "nodeAffinity", _REQUIRED, "nodeSelectorTerms", index), section(term))
@@ -338,13 +335,13 @@ def required_terms(pod: Spec) -> list[tuple[Path, Spec]]:
 
 
 def _conditions(pod: Spec) -> Iterator[tuple[Path, Spec]]:
-    """The conditions on labels that are required, of all terms."""
+    """The required conditions on labels, of all terms."""
     if pod.get("affinity"):
         yield from _expressions(required_terms(pod))
 
 
 def _wishes(pod: Spec) -> Iterator[tuple[Path, Spec]]:
-    """The conditions on labels that are preferred."""
+    """The preferred conditions on labels."""
     if pod.get("affinity"):
         preferred = section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED)
         yield from _expressions(

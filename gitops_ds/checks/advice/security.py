@@ -1,7 +1,7 @@
-"""Advice about what a container may do: privileges, users, capabilities, the token of its service
+"""Advice about the rights of a container: privileges, users, capabilities, the token of the service
 account.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/
+Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
 
 
 def privileged(body: Body) -> Iterator[Violation]:
-    """DS501: no container is privileged."""
+    """DS501: a container is privileged."""
     for way, container in containers(body):
         context = container.get("securityContext")
         if context and context.get("privileged"):
@@ -36,9 +36,9 @@ def privileged(body: Body) -> Iterator[Violation]:
 
 
 def no_escalation(body: Body) -> Iterator[Violation]:
-    """DS508: no program in the container gets more rights than the one that started it."""
+    """DS508: privilege escalation is allowed."""
     for way, container, own, _ in _contexts(body):
-        # The API server refuses false beside these two: they are more than an escalation.
+        # The API server rejects false with these two capabilities, which include an escalation.
         above = own.get("privileged") or "SYS_ADMIN" in items(
             section(own.get("capabilities")).get("add")
         )
@@ -52,7 +52,7 @@ def no_escalation(body: Body) -> Iterator[Violation]:
 
 
 def no_root(body: Body) -> Iterator[Violation]:
-    """DS509: the user of the container is set."""
+    """DS509: the user of the container is not set."""
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
         is_set = any(
@@ -70,7 +70,7 @@ def no_root(body: Body) -> Iterator[Violation]:
 
 
 def read_only_root(body: Body) -> Iterator[Violation]:
-    """DS510: the container can't change its own programs."""
+    """DS510: the root file system is writable."""
     for way, container, own, _ in _contexts(body):
         if not own.get("readOnlyRootFilesystem"):
             path = (*way, "securityContext", "readOnlyRootFilesystem")
@@ -82,7 +82,7 @@ def read_only_root(body: Body) -> Iterator[Violation]:
 
 
 def few_capabilities(body: Body) -> Iterator[Violation]:
-    """DS511: none of those that amount to root on the node is added."""
+    """DS511: a capability is added that amounts to root on the node."""
     for way, _, own, _ in _contexts(body):
         for index, name in enumerate(items(section(own.get("capabilities")).get("add"))):
             if str(name).removeprefix("CAP_") in _POWERFUL:
@@ -96,7 +96,7 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
 
 
 def dropped_capabilities(body: Body) -> Iterator[Violation]:
-    """DS511: those that a container has by default are dropped."""
+    """DS511: the default capabilities are not dropped."""
     for way, container, own, _ in _contexts(body):
         if not own.get("privileged") and "ALL" not in items(
             section(own.get("capabilities")).get("drop")
@@ -110,7 +110,7 @@ def dropped_capabilities(body: Body) -> Iterator[Violation]:
 
 
 def seccomp(body: Body) -> Iterator[Violation]:
-    """DS512: system calls are filtered."""
+    """DS512: no seccomp profile filters the system calls."""
     for path, _ in pod_specs(body):
         bare = [
             one
@@ -135,7 +135,7 @@ def _profiled(context: Mapping[str, Any]) -> bool:
 
 
 def no_token(body: Body) -> Iterator[Violation]:
-    """DS513: a pod that has no service account of its own gets no token."""
+    """DS513: the pod gets a token of the default service account."""
     for path, spec in pod_specs(body):
         account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         if account == "default" and spec.get("automountServiceAccountToken") is not False:
@@ -150,7 +150,7 @@ def no_token(body: Body) -> Iterator[Violation]:
 def _contexts(
     body: Body,
 ) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
-    """Each container, its security context, and that of its pod."""
+    """Each container with its security context and that of its pod."""
     for _, spec in pod_specs(body):
         pod = section(spec.get("securityContext"))
         for way, container in containers(body):

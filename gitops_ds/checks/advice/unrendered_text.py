@@ -1,5 +1,5 @@
-"""What does not belong into a repository: text of a template that nobody filled in, fields that the
-API server writes.
+"""Content that does not belong in a manifest: placeholders of a template, fields that the API
+server writes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path, group_of
 
-# What Go's templates write for a missing value, and what people write who mean to come back.
+# The output of Go templates for a missing value, and reminders.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
-# None that opens again on its way: else a text of braces alone would be searched from each of them
-# to its end.
+# Without a second opening inside: otherwise the search in a text of braces alone is quadratic.
 _TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
 _HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
-# Texts with a language of their own, in which braces are meant: scripts, settings of programs,
-# expressions.
+# Fields whose content has a syntax of its own with braces: scripts, configuration, expressions.
 _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
 
 
 def filled_in(body: Body) -> Iterator[Violation]:
-    """DS012: no place of a template is left; most objects are told apart from the bytes alone."""
+    """DS012: a placeholder was not rendered. A search through the bytes skips most objects."""
     if not _is_kubernetes(body):
         return
     text = orjson.dumps(body)
@@ -40,7 +38,7 @@ def filled_in(body: Body) -> Iterator[Violation]:
 
 
 def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:
-    """Every text, the way to it, and whether it is of a language of its own."""
+    """Every string, its path, and whether it has a syntax of its own."""
     if isinstance(value, str):
         yield path, value, free
     elif isinstance(value, dict):
@@ -67,9 +65,7 @@ _SERVERS_ANNOTATIONS: Final = (
 
 
 def only_what_is_wanted(body: Body) -> Iterator[Violation]:
-    """DS013: no field that the API server writes; empty ones, as generators leave them, mean
-    nothing.
-    """
+    """DS013: fields that the API server writes. Empty ones, as generators leave them, are ignored."""
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
         if metadata.get(field):
@@ -88,7 +84,7 @@ def _of_the_server(path: Path) -> Violation:
 
 
 def _is_kubernetes(body: Body) -> bool:
-    """Whether Kubernetes itself says what the fields mean, which is not so of others' kinds and
+    """Whether Kubernetes defines the fields of the object, unlike those of custom resources and
     their definitions.
     """
     group = group_of(body)

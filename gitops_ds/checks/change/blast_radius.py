@@ -1,4 +1,4 @@
-"""What a change does to the nodes of a cluster, and where the cluster is not what the base says."""
+"""The effect of a change on the nodes of a cluster, and the drift of the cluster from the base."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gitops_ds.checks.engine.change_context import ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, pod
 from gitops_ds.model.objects import Body, Key, show_path
 
-# What all nodes together may ask for more, in thousandths: 50 cores, 100 GiB.
+# The accepted additional requests over all nodes, in thousandths: 50 cores, 100 GiB.
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
 
 
 def within_budget(sides: ChangeSides) -> Iterator[Violation]:
-    """DS606: what a change asks for, times its nodes, is little."""
+    """DS606: the additional requests of a change over all its nodes."""
     for key, manifest in sides.head.items():
         nodes = sides.after.eligible.get(key, frozenset())
         was = sides.base.get(key)
@@ -24,7 +24,10 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
             continue
         before = len(sides.before.eligible.get(key, frozenset()))
         for resource, most in _BUDGET.items():
-            now, then = _asked(manifest.body, resource), _asked(was.body, resource) if was else 0
+            now, then = (
+                _requests(manifest.body, resource),
+                _requests(was.body, resource) if was else 0,
+            )
             more = now * len(nodes) - then * before
             if more > most:
                 total, each = regressions.amount(resource, more), regressions.amount(resource, now)
@@ -35,7 +38,7 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
                 yield Violation((*POD, "containers"), message, object=key)
 
 
-def _asked(body: Body, resource: str) -> int:
+def _requests(body: Body, resource: str) -> int:
     try:
         return capacity.requested(pod(body)).get(resource, 0)
     except ValueError:  # DS010 reports invalid quantities
@@ -43,7 +46,7 @@ def _asked(body: Body, resource: str) -> int:
 
 
 def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
-    """DS705: no node loses an agent that it has, unless the agent as a whole goes."""
+    """DS705: nodes that lose an agent which the change keeps."""
     if sides.census is None:
         return
     for key, nodes in sides.after.eligible.items():
@@ -59,7 +62,9 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
 
 
 def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
-    """The other variants of the agent: a node that goes from one to another keeps it."""
+    """The other variants of the agent. A node that changes from one variant to another keeps the
+    agent.
+    """
     agent = sides.head[key].agent
     return [
         other
@@ -69,7 +74,7 @@ def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
 
 
 def as_the_base_says(sides: ChangeSides) -> Iterator[Violation]:
-    """DS708: the cluster has what the base says; told of objects that the change touches."""
+    """DS708: drift of the objects that the change touches."""
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)
         if paths and (manifest is None or was is None or manifest.digest != was.digest):

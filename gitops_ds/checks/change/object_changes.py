@@ -1,4 +1,4 @@
-"""Rules that look at a change: an object as the base has it, and as the head has it."""
+"""Rules over a change: an object of the base against that of the head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
 def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
-    """DS103: the selector of an object that is there can't be changed."""
+    """DS103: the selector of an existing object is immutable."""
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
             message = (
@@ -38,7 +38,7 @@ def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
 
 
 def no_rename(sides: ChangeSides) -> Iterator[Violation]:
-    """DS701: an agent keeps its name: another name is another agent."""
+    """DS701: a new name makes a new agent."""
     for new in sides.come():
         for old in sides.gone():
             if _same_agent(sides.base[old].body, sides.head[new].body):
@@ -50,8 +50,8 @@ def no_rename(sides: ChangeSides) -> Iterator[Violation]:
 
 
 def stays(sides: ChangeSides) -> Iterator[Violation]:
-    """DS702: no agent is taken away, unless the object itself said before that it may be, or that
-    pruning leaves it.
+    """DS702: an agent is removed. An annotation of the base that accepts it, or disables pruning,
+    prevents the finding.
     """
     renamed = {
         old
@@ -81,7 +81,7 @@ def _same_agent(before: Body, after: Body) -> bool:
 
 
 def _repositories(body: Body) -> list[str]:
-    """The images of the containers without tag and digest."""
+    """The images of the containers, without tag and digest."""
     images = [str(section(one).get("image") or "") for one in pod(body).get("containers") or ()]
     return [
         image.partition("@")[0].rpartition("/")[0]

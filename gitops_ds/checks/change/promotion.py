@@ -1,5 +1,5 @@
-"""A change over all its clusters: how many nodes it restarts, and whether production is the first
-to see it.
+"""A change over all its clusters: the number of nodes that it restarts, and the order of
+environments.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PRODUCTION: Final = len(_ORDER) - 1
 
 
 def rank(environment: str) -> int | None:
-    """How late an environment sees a change, by its name (`eu-prod` is production); None where the
-    name doesn't tell.
+    """The position of an environment in the order of promotion, by its name (`eu-prod` is
+    production); None if the name is not known.
     """
     words = environment.lower().replace("_", "-").split("-")
     return next(
@@ -34,9 +34,7 @@ def rank(environment: str) -> int | None:
 
 
 def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS703: one change restarts the pods of some hundred nodes at most, and of one production
-    environment.
-    """
+    """DS703: a change restarts too many nodes, or several production environments."""
     restarted: dict[Key, dict[str, int]] = {}
     production: dict[Key, list[ClusterStep]] = {}
     for step in steps:
@@ -73,7 +71,7 @@ def _on_delete(body: Body) -> bool:
 
 
 def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS709: production gets the images that the environment before it has."""
+    """DS709: production gets an image that the preceding environment does not have."""
     every = list(steps)
     for step in every:
         if rank(step.facts.environment) != PRODUCTION:
@@ -94,7 +92,7 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
 
 
 def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
-    """The clusters of the last environments before production that have the agent."""
+    """The clusters with the agent in the last environment before production."""
     ranked = [
         (place, one)
         for one in steps

@@ -1,6 +1,4 @@
-"""What a change takes away from an agent without saying so: a newer image, its place in the queue,
-its way back.
-"""
+"""Losses through a change: an older image, lower guarantees, no rollback."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Key, Path
 
 _TEMPLATE: Final[Path] = ("spec", "template")
-_MOST_GROWTH: Final = 50  # per cent of what was asked for
+_MOST_GROWTH: Final = 50  # per cent of the former requests
 _GRACE: Final = 30
 _PRIORITIES: Final = {
     "": 0,
@@ -29,7 +27,7 @@ _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
 def restarts_for_something(sides: ChangeSides) -> Iterator[Violation]:
-    """DS704: pods restart although only a label or an annotation of the template changed."""
+    """DS704: pods restart although only metadata of the template changed."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
             changed = sorted(_marks(before).items() ^ _marks(after).items())
@@ -55,7 +53,7 @@ def _marks(template: Body) -> dict[str, str]:
 
 
 def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
-    """DS706: an image stays with its registry, keeps its digest, and is not an older one."""
+    """DS706: an image has another registry, an older version, or loses its digest."""
     for key, before, after in sides.rolling():
         old = {name: image for _, name, image in _images(before)}
         for path, name, image in _images(after):
@@ -94,8 +92,8 @@ def _images(template: Body) -> Iterator[tuple[Path, str, str]]:
 
 
 def _older(tag: str, than: str) -> bool:
-    """By the numbers of a version; `1.2.3-rc1` comes before `1.2.3`. Tags that are no versions are
-    not compared.
+    """Whether a version is older than another, by its numbers; `1.2.3-rc1` precedes `1.2.3`. Tags
+    that are not versions are not compared.
     """
     if not (_VERSION.match(tag) and _VERSION.match(than)):
         return False
@@ -114,13 +112,13 @@ def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
 
 
 def asks_for_as_much(sides: ChangeSides) -> Iterator[Violation]:
-    """DS707: what an agent asks for, its priority and its time to end stay about what they were."""
+    """DS707: large changes of requests, priority and termination grace period."""
     for key, before, after in sides.rolling():
         was, now = section(before.get("spec")), section(after.get("spec"))
         for resource, old, new in _requests(was, now):
             if old and (new - old) * 100 > _MOST_GROWTH * old:
                 message = (
-                    f"its pod asks for {amount(resource, new)} of {resource}, "
+                    f"its pod requests {amount(resource, new)} of {resource}, "
                     f"{amount(resource, old)} before: on every node"
                 )
                 yield Violation((*POD, "containers"), message, object=key)
@@ -163,7 +161,7 @@ def _priority(sides: ChangeSides, name: str) -> int | None:
 
 
 def amount(resource: str, thousandths: int) -> str:
-    """An amount as people write it: `40m`, `64Mi`, `2`."""
+    """A quantity in its usual notation: `40m`, `64Mi`, `2`."""
     if resource == "cpu":
         return quantities.canonical(f"{thousandths}m")
     units = thousandths / 1000
@@ -174,15 +172,15 @@ def amount(resource: str, thousandths: int) -> str:
 
 
 def way_back(sides: ChangeSides) -> Iterator[Violation]:
-    """DS710: what runs now can be brought back."""
+    """DS710: a change that cannot be rolled back."""
     for key, before, after in sides.both():
         if sides.base[key].digest != sides.head[key].digest:
             yield from no_way_back(key, before, after, sides)
 
 
 def no_way_back(key: Key, before: Body, after: Body, sides: ChangeSides) -> Iterator[Violation]:
-    """Why a DaemonSet can't go back to what the base has, each with the path that is to blame;
-    nothing where it can.
+    """The reasons why a DaemonSet cannot be rolled back to the base, each with the path at fault;
+    empty if it can.
     """
     was, now = (section(section(body.get("spec")).get("selector")) for body in (before, after))
     if set(label_selector.of_label_selector(was)) != set(label_selector.of_label_selector(now)):

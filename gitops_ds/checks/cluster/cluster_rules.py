@@ -1,4 +1,4 @@
-"""Rules that look at all objects of a cluster together, and at its nodes where they are known."""
+"""Rules over all objects of a cluster, and over its nodes if they are known."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _CONTROLLERS = frozenset(
 
 
 def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS104: no controller selects the pods of another one in its namespace; variants of one agent
-    may.
+    """DS104: a selector matches the pods of another controller in the namespace. Variants of one
+    agent are ignored.
     """
     controllers = [
         manifest
@@ -49,7 +49,7 @@ def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
         selector = label_selector.of_label_selector(
             section(section(one.body.get("spec")).get("selector"))
         )
-        exact = next((asked for asked in selector if asked.operator == "In"), None)
+        exact = next((one for one in selector if one.operator == "In"), None)
         if exact is None:
             others = [
                 manifest
@@ -78,7 +78,7 @@ def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> 
 
 
 def known_references(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS416: what pods need is in the repository."""
+    """DS416: objects that the pods require are not in the repository."""
     for manifest in fleet.daemonsets:
         for path, kind, name in references.of(pod_spec(manifest)):
             there = Key("", kind, manifest.key.namespace, name) in fleet.manifests
@@ -91,11 +91,10 @@ def known_references(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS421: a key that a pod can't start without is in the ConfigMap or Secret, where the
-    repository has that.
+    """DS421: a required key is not in the ConfigMap or Secret of the repository.
 
-    One without any key is filled by others (an injected bundle of authorities), so nothing is known
-    of its keys.
+    An object without any key is filled by another program, for example with a bundle of
+    certificates, so its keys are unknown.
     """
     for manifest in fleet.daemonsets:
         for path, kind, name, wanted in references.keys(pod_spec(manifest)):
@@ -121,7 +120,7 @@ def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS417: no volume for one node is asked for by the pods of all."""
+    """DS417: the pods of all nodes use a volume for a single node."""
     for manifest in fleet.daemonsets:
         for path, name in references.claims(pod_spec(manifest)):
             key = Key("", "PersistentVolumeClaim", manifest.key.namespace, name)
@@ -138,7 +137,9 @@ def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def admitted(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS516: the namespace takes the pods, where the repository has it."""
+    """DS516: the pods violate the Pod Security level of their namespace, if it is in the
+    repository.
+    """
     for manifest in fleet.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)
         namespace = fleet.manifests.get(key)

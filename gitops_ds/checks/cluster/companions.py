@@ -1,6 +1,4 @@
-"""Objects that find an agent's pods by their labels, or by another object that does: what holds on
-to nothing any more.
-"""
+"""Objects that select an agent's pods by labels, directly or through another object."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.objects import Body, Path
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
-# Where each kind says which pods (of its namespace) it is for; the Service's is a plain mapping of
-# labels.
+# The path of each kind's pod selector; that of a Service is a plain mapping of labels.
 _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
     ("", "Service"): ("spec", "selector"),
     _BUDGET: ("spec", "selector"),
@@ -33,10 +30,11 @@ _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
 def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS106: what belongs to an agent by its labels still finds its pods.
+    """DS106: an object of an agent selects no pods.
 
-    Only said of an object that was surely meant for a DaemonSet here: it is in the DaemonSet's
-    folder, or shares a label with its pods, and no other workload of the repository has the labels.
+    The rule reports an object only if it belongs to a DaemonSet: it is in the folder of the
+    DaemonSet or shares a label with its pods, and no other workload of the repository has the
+    labels.
     """
     pods = [
         (manifest, labels)
@@ -76,14 +74,12 @@ def _meant_for(
         return False
     if companion.agent:
         return companion.agent == one.agent
-    return any(
-        label_selector.matches(asked, labels) for asked in selector if asked.operator == "In"
-    )
+    return any(label_selector.matches(one, labels) for one in selector if one.operator == "In")
 
 
 def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]:
-    """A ServiceMonitor finds Services by their own labels; one of another namespace may be made
-    elsewhere.
+    """The violation of a ServiceMonitor, which selects Services by their labels. Services of other
+    namespaces can be defined elsewhere.
     """
     spec = section(monitor.body.get("spec"))
     selector = label_selector.of_label_selector(section(spec.get("selector")))
@@ -114,7 +110,7 @@ _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
 def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS017: an agent is alone in its namespace, and that is none of Kubernetes' own."""
+    """DS017: an agent shares its namespace with another one, or uses a namespace of Kubernetes."""
     first: dict[str, Manifest] = {}
     for manifest in fleet.daemonsets:
         namespace = manifest.key.namespace
@@ -136,7 +132,7 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def monitored(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS108: a PodMonitor, a ServiceMonitor behind a Service, or the annotation of Prometheus'
+    """DS108: no PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
     example configuration.
     """
     bodies = [(one.key, one.body) for one in fleet.manifests.values()]
@@ -174,7 +170,7 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS107: no PodDisruptionBudget for a DaemonSet, whose pods a drain leaves alone."""
+    """DS107: a PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
             continue

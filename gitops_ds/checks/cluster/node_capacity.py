@@ -1,6 +1,6 @@
-"""Whether the agents of a node fit on it, and what they leave for everything else.
+"""Whether the agents of a node fit on it, and the share of the node that they use.
 
-What other pods take is not known here: an agent that doesn't fit beside the other agents never
+The requests of other pods are unknown: an agent that does not fit beside the other agents never
 fits.
 """
 
@@ -33,12 +33,12 @@ _SYSTEM: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critica
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A DaemonSet as its nodes feel it. `surges`: while it is updated a node has two of its pods.
-    `ours`: the repository has it.
+    """A DaemonSet on a node. `surges`: the node runs two of its pods during an update. `ours`: the
+    repository contains it.
     """
 
     key: Key
-    asked: Amounts
+    requests: Amounts
     priority: int
     surges: bool
     ours: bool
@@ -46,8 +46,8 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Where a DaemonSet has no room beside the agents that go before it: the nodes, by why;
-    `surging`: only while it is updated.
+    """A DaemonSet that does not fit beside the agents of higher priority: the nodes by reason.
+    `surging`: only during an update.
     """
 
     key: Key
@@ -66,27 +66,27 @@ class Misfit:
 
 
 def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
-    """The DaemonSets that don't fit on some of their nodes; nothing is said of nodes that don't
-    tell what they have.
+    """The DaemonSets that do not fit on some of their nodes. Nodes without allocatable resources
+    are ignored.
 
-    Those of a higher priority are placed first, then what the cluster runs already, then by name.
+    The order of placement is the priority, then pods that the cluster already runs, then the name.
     """
-    # of a large module that most checks need nothing of
+    # a large module that most checks do not need
     from gitops_ds.model.decision import FreeCapacity
 
     found: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):
         free = dict(room)
         for tenant in tenants:
-            why = capacity.misfit(tenant.asked, (), FreeCapacity(free))
+            why = capacity.misfit(tenant.requests, (), FreeCapacity(free))
             surging = not why and tenant.surges
-            twice = {resource: 2 * amount for resource, amount in tenant.asked.items()}
+            twice = {resource: 2 * amount for resource, amount in tenant.requests.items()}
             why = why or (capacity.misfit(twice, (), FreeCapacity(free)) if surging else "")
             if why and tenant.ours:
                 found.setdefault((tenant.key, why, surging), []).extend(nodes)
             if not why or surging:
                 free = {
-                    resource: amount - tenant.asked.get(resource, 0)
+                    resource: amount - tenant.requests.get(resource, 0)
                     for resource, amount in free.items()
                 }
     return tuple(
@@ -96,28 +96,28 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
 
 
 def fits(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS605: an agent has room on each of its nodes, beside the other agents."""
+    """DS605: an agent does not fit on one of its nodes."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
             yield Violation(_CONTAINERS, misfit.said(fleet.census), object=misfit.key)
 
 
 def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS607: all agents together leave most of the smallest node to workloads."""
+    """DS607: the agents together use most of a node."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
         for resource in ("cpu", "memory", "pods"):
-            has, asked = (
+            has, requests = (
                 room.get(resource, 0),
-                sum(tenant.asked.get(resource, 0) for tenant in tenants),
+                sum(tenant.requests.get(resource, 0) for tenant in tenants),
             )
-            share = asked * 100 // has if has else 0
+            share = requests * 100 // has if has else 0
             if share > max(_MOST_OF_A_NODE, worst.get(resource, (0,))[0]):
                 worst[resource] = (share, tenants, nodes)
     for resource, (share, tenants, nodes) in worst.items():
         most = max(
             (one for one in tenants if one.ours),
-            key=lambda one: (one.asked.get(resource, 0), one.key),
+            key=lambda one: (one.requests.get(resource, 0), one.key),
             default=None,
         )
         if most is not None and fleet.census is not None:
@@ -128,9 +128,7 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
-    """Nodes that are alike: who lives there, in the order of their priority, and what there is for
-    pods.
-    """
+    """Groups of equal nodes: their agents by priority, and their allocatable resources."""
     census = fleet.census
     if census is None or not census.room:
         return

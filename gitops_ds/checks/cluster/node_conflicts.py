@@ -1,4 +1,4 @@
-"""What two agents take of the same node, where only one can have it: ports, files."""
+"""Conflicts of two agents on a node: ports and files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, section
 from gitops_ds.model.bundle import Manifest
 
-# Paths that are there for all: devices, the kernel's own, sockets and locks that several agents are
-# meant to meet at.
+# Shared paths: devices, file systems of the kernel, sockets and locks for several agents.
 _SHARED: Final = (
     "/dev",
     "/proc",
@@ -27,7 +26,7 @@ _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
 def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS601: no two agents take the same port of the same node."""
+    """DS601: two agents use the same port of a node."""
     if fleet.census is None:
         return
     ports = {
@@ -55,7 +54,7 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS608: no two agents write to the same path of the same node."""
+    """DS608: two agents write to the same path of a node."""
     if fleet.census is None:
         return
     written: dict[str, list[tuple[Manifest, int]]] = {}
@@ -77,7 +76,7 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def _written(spec: Mapping[str, object]) -> dict[str, int]:
-    """The paths of the node that a container may write to, and the number of each volume."""
+    """The host paths that a container can write to, with the index of each volume."""
     containers = (*items(spec.get("containers")), *items(spec.get("initContainers")))
     mounts = [mount for container in containers for mount in items(container.get("volumeMounts"))]
     writable = {mount.get("name") for mount in mounts if not mount.get("readOnly")}

@@ -1,6 +1,4 @@
-"""Rules about an agent's nodes: how many are updated at once, and which are missed, taken twice, or
-meant by nobody.
-"""
+"""Rules about the nodes of an agent: how many are updated at once, and which have no agent or two."""
 
 from __future__ import annotations
 
@@ -25,16 +23,16 @@ _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "max
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
 _TENTH: Final = "10%"
 _MOST_AT_ONCE: Final = 25  # per cent of the nodes
-# What a pod is taken to need where nobody measured it, in seconds (as in rollout_simulation), and
-# how long a rollout may take.
+# The assumed times of a pod without measurements (as in rollout_simulation), and the accepted
+# duration of a rollout, in seconds.
 _START, _STOP, _LONGEST = 30, 5, 4 * 3600
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
 def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS205, where the nodes are known: at most a quarter of them at once, of a network, storage or
-    DNS agent a tenth.
+    """DS205, if the nodes are known: maxUnavailable covers more than a quarter of them, or a tenth
+    for an agent of network, storage or DNS.
     """
     for manifest, nodes in fleet.placed():
         strategy, kind = _strategy(manifest), class_of(manifest.body)
@@ -68,7 +66,7 @@ def _written(path: Path, value: str | int) -> Fix:
 
 
 def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS206: a rollout ends, and within hours."""
+    """DS206: a rollout that cannot finish, or takes hours."""
     for manifest, nodes in fleet.placed():
         strategy = _strategy(manifest)
         if strategy is None or not nodes or fleet.census is None:
@@ -106,8 +104,8 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def _enough(manifest: Manifest, nodes: int, broken: int) -> str | int | None:
-    """A maxUnavailable that those which are not ready don't use up, and that is not too much
-    (DS205); None if there is none.
+    """A maxUnavailable above the number of nodes that are not ready, within the limit of DS205;
+    None without one.
     """
     if nodes > 10 * broken:
         return _TENTH
@@ -125,7 +123,7 @@ def _shown(share: Share) -> str:
 
 
 def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS307: an agent that no node has the labels for; which label it is."""
+    """DS307: no node has the labels of an agent; reports the label at fault."""
     census = fleet.census
     if census is None:
         return
@@ -136,7 +134,7 @@ def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
         ):
             continue
         spec = pod_spec(manifest)
-        for path, key, values in _asked(spec):
+        for path, key, values in _required_labels(spec):
             message = _nobody_has(key, values, census)
             if message:
                 fix = _meant(path, key, values, census)
@@ -149,7 +147,7 @@ def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix | None:
-    """The label, or the one value of it, that some node has and that was probably meant."""
+    """The similar label or value of some node."""
     held = {node.labels[key] for node in census.nodes if key in node.labels}
     by_name = path[-2] == "nodeSelector"
     if held:
@@ -166,16 +164,20 @@ def _meant(path: Path, key: str, values: tuple[str, ...], census: Census) -> Fix
     return Fix(f"require {name}", (mend,)) if name else None
 
 
-def _asked(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
-    """The labels that a node must have, each with the values that will do (none: any)."""
+def _required_labels(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """The required labels of a node, each with its allowed values (empty: any)."""
     for key, value in section(spec.get("nodeSelector")).items():
         yield (*POD, "nodeSelector", key), key, (str(value),)
     affinity = section(section(spec.get("affinity")).get("nodeAffinity"))
     for term, body in enumerate(items(section(affinity.get(_REQUIRED)).get("nodeSelectorTerms"))):
         for index, entry in enumerate(items(body.get("matchExpressions"))):
-            asked = label_selector.from_body(entry)
-            if asked.operator in ("In", "Exists"):
-                yield (*_TERMS, term, "matchExpressions", index), asked.key, asked.values
+            requirement = label_selector.from_body(entry)
+            if requirement.operator in ("In", "Exists"):
+                yield (
+                    (*_TERMS, term, "matchExpressions", index),
+                    requirement.key,
+                    requirement.values,
+                )
 
 
 def _nobody_has(key: str, values: tuple[str, ...], census: Census) -> str:
@@ -204,22 +206,22 @@ def _known(census: Census) -> str:
 
 
 def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS309: an agent says which system and processor it is for, where its nodes have several."""
+    """DS309: an agent selects no operating system or architecture, and its nodes have several."""
     census = fleet.census
     if census is None:
         return
     labels = {node.name: node.labels for node in census.nodes}
     for manifest, nodes in fleet.placed():
-        asked = node_groups.keys_of([fleet.placers[manifest.key]])
+        requirements = node_groups.keys_of([fleet.placers[manifest.key]])
         for key, what in (("kubernetes.io/os", "system"), ("kubernetes.io/arch", "processor")):
             kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
-            if len(kinds) > 1 and key not in asked:
+            if len(kinds) > 1 and key not in requirements:
                 path: Path = (*POD, "nodeSelector")
                 message = (
                     f"its nodes are {' and '.join(kinds)}: select the {what} with the nodeSelector "
                     f"{key}"
                 )
-                # Which processors an image is made for is not known here.
+                # The architectures of an image are unknown, so they have no fix.
                 linux = (
                     Fix(f"{key}: linux", (Mend((*path, key), "linux"),))
                     if "linux" in kinds
@@ -229,7 +231,7 @@ def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS602: no node runs an agent twice, as two of its variants."""
+    """DS602: two variants of an agent match the same node."""
     if fleet.census is None:
         return
     for one, other in _variants(fleet):
@@ -255,24 +257,24 @@ _TWICE: Final = (
 
 
 def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | None:
-    """What the narrow one picks by one label is left out of the wide one, if that label is all that
-    the narrow one asks more.
+    """The fix that excludes the narrow variant's label from the wide one, if they differ in one
+    label.
     """
-    asked = {path: (key, values) for path, key, values in _asked(narrow)}
+    requirements = {path: (key, values) for path, key, values in _required_labels(narrow)}
     required = items(
         section(section(section(narrow.get("affinity")).get("nodeAffinity")).get(_REQUIRED)).get(
             "nodeSelectorTerms"
         )
     )
-    also = {(key, values) for _, key, values in _asked(wide)}
-    more = [one for one in asked.values() if one not in also]
+    also = {(key, values) for _, key, values in _required_labels(wide)}
+    more = [one for one in requirements.values() if one not in also]
     written = len(section(narrow.get("nodeSelector"))) + sum(
         len(items(term.get("matchExpressions"))) for term in required
     )
     if (
         len(more) != 1
         or len(required) > 1
-        or written != len(asked)
+        or written != len(requirements)
         or any(term.get("matchFields") for term in required)
     ):
         return None
@@ -297,8 +299,8 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
 
 
 def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
-    """Pairs of DaemonSets that run the same image as the same agent: of one folder, or of one name
-    label in a namespace.
+    """Pairs of DaemonSets that run the same image as the same agent: in one folder, or with one
+    name label in a namespace.
     """
     found: dict[tuple[object, ...], list[Manifest]] = {}
     for manifest, _ in fleet.placed():
@@ -320,7 +322,7 @@ def _programs(manifest: Manifest) -> tuple[str, ...]:
 
 
 def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS603: each node that an agent counts on has one of its variants."""
+    """DS603: an expected node matches no variant of the agent."""
     if fleet.census is None:
         return
     for agent, (wanted, never) in fleet.expected.items():
@@ -348,7 +350,7 @@ def _meets(node: Node, terms: Alternatives) -> bool:
 
 
 def some_node(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS604: every agent is wanted on some node."""
+    """DS604: an agent matches no node."""
     if fleet.census is None:
         return
     for manifest, nodes in fleet.placed():

@@ -1,6 +1,6 @@
-"""PriorityClasses of agents: DS313, whether they are there; DS316, whether they hold an agent back.
+"""PriorityClasses of agents: DS313 whether they exist, DS316 whether they delay an agent.
 
-https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATH: Final[Path] = (*POD, "priorityClassName")
 
 
 def _own(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
-    """Those of the repository, by name."""
+    """The PriorityClasses of the repository, by name."""
     keys = (
         key
         for key in fleet.manifests
@@ -28,11 +28,12 @@ def _own(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
 
 
 def known(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS313: the PriorityClass is there, or every pod is refused, while the DaemonSet itself is
-    taken.
+    """DS313: the PriorityClass does not exist. The API server accepts the DaemonSet and rejects its
+    pods.
 
-    Names that begin with `system-` are Kubernetes' own; others are known where the cluster's
-    classes were read or the repository has such classes, and else taken to be made elsewhere.
+    Names with the prefix `system-` are reserved by Kubernetes. Other names are checked if the
+    classes of the cluster were read, or if the repository defines any; otherwise they are assumed
+    to exist.
     """
     own, live = _own(fleet), fleet.priorities
     there = SYSTEM_PRIORITIES.union(own, live)
@@ -57,9 +58,7 @@ def known(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def held_back(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS316: an agent is not below the pods that name no class, and may take the room that it
-    needs.
-    """
+    """DS316: an agent has a lower priority than pods without a class, or cannot preempt."""
     own = _own(fleet)
     for manifest in fleet.daemonsets:
         name = str(pod_spec(manifest).get("priorityClassName") or "")

@@ -1,4 +1,4 @@
-"""What a pod needs beside itself: the objects that it names, without which it does not start."""
+"""References of a pod: the objects that it requires to start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, Final
 from gitops_ds.checks.engine.rule import items, section
 from gitops_ds.model.objects import Path
 
-# The cluster puts these into every namespace.
+# The cluster creates these in every namespace.
 ALWAYS_THERE: Final = frozenset((("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")))
 
 
 def of(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """The path of each name in a pod's spec, the kind of what it names, and the name. What is
-    optional is left out.
-    """
+    """The references of a pod spec: path, kind and name. Optional ones are left out."""
     for field in ("serviceAccountName", "serviceAccount"):
         if spec.get(field):
             yield (field,), "ServiceAccount", str(spec[field])
@@ -27,9 +25,7 @@ def of(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str, str]]:
-    """The path of each key that a container does not start without, the kind of what has it, its
-    name and the key.
-    """
+    """The references of containers to required keys: path, kind, name and key."""
     for path, kind, holder in _holders(spec):
         name = str(holder.get("secretName") or holder.get("name") or "")
         if not name or holder.get("optional"):
@@ -41,7 +37,7 @@ def keys(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _holders(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
-    """What names a ConfigMap or Secret, as a whole or by keys of it."""
+    """The references to a ConfigMap or Secret, as a whole or by key."""
     for index, volume in enumerate(items(spec.get("volumes"))):
         yield from _both(("volumes", index), volume, "configMap", "secret")
         for place, source in enumerate(items(section(volume.get("projected")).get("sources"))):
@@ -73,7 +69,7 @@ def _both(
 
 
 def claims(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The PersistentVolumeClaims that a pod's spec names, and the path of each."""
+    """The PersistentVolumeClaims of a pod spec, and the path of each."""
     for index, volume in enumerate(items(spec.get("volumes"))):
         name = section(volume.get("persistentVolumeClaim")).get("claimName")
         if name:

@@ -64,7 +64,7 @@ blocking; for files that no rule checks they are warnings.
 
 
 def rows() -> Iterator[Rule[Any]]:
-    """Every rule, by number; one that weighs differently from case to case has several."""
+    """Every rule in the order of its number; a rule with several severities has several rows."""
     tables = (
         parse_rules.RULES,
         rule_table.RULES,
@@ -79,14 +79,14 @@ def rows() -> Iterator[Rule[Any]]:
 
 
 def as_markdown() -> str:
-    """The whole page."""
+    """The content of docs/rules.md."""
     files = "".join(f"| {name} | {solution} |\n" for name, solution in OF_FILES.items())
     by_id = (tuple(some) for _, some in groupby(rows(), key=lambda rule: rule.id))
     return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 
 
 def _row(parts: Sequence[Rule[Any]]) -> str:
-    """One row for each rule; a line in it for each part that weighs differently."""
+    """One row per rule, with a line for each case of another severity."""
     page = f"[{parts[0].id}](../gitops_ds/checks/pages/{parts[0].id}.md)"
     columns = [
         cells[:1] if len(set(cells)) == 1 else cells
@@ -101,7 +101,7 @@ def _cells(rule: Rule[Any]) -> tuple[str, str, str, str]:
 
 
 def _severity(rule: Rule[Any]) -> str:
-    """The printed severity: first without a class and a strict profile, then where it differs."""
+    """The printed severity: the default first, then the exceptions by class."""
     printed = rule.severity_for("", "")
     strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)
     classes = (f"{name}: {severity}" for name, severity in sorted(rule.classes.items()))

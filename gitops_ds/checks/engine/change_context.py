@@ -1,4 +1,4 @@
-"""A change: the objects of one cluster as the base has them, and as the head has them."""
+"""The context of rules over a change: the objects of a cluster in the base and in the head."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gitops_ds.model.objects import Body, Key, Path
 
 @dataclass(frozen=True, slots=True)
 class ChangeSides:
-    """One cluster before and after.
+    """A cluster before and after a change.
 
-    `drift` are the fields in the cluster that differ from the base, by object; empty without a
+    `drift`: the fields of the cluster that differ from the base, by object; empty without a
     connection to the cluster.
     """
 
@@ -36,17 +36,17 @@ class ChangeSides:
 
     @property
     def census(self) -> Census | None:
-        """The nodes of the cluster, if they are known."""
+        """The nodes of the cluster; None if they are unknown."""
         return self.after.census
 
     def both(self) -> Iterator[tuple[Key, Body, Body]]:
-        """The DaemonSets that stay, before and after."""
+        """The DaemonSets of both sides, before and after."""
         for key, manifest in self.head.items():
             if key.is_daemonset and key in self.base:
                 yield key, self.base[key].body, manifest.body
 
     def rolling(self) -> Iterator[tuple[Key, Body, Body]]:
-        """The pod templates that change, before and after, of DaemonSets that stay."""
+        """The changed pod templates of the DaemonSets of both sides, before and after."""
         for key, before, after in self.both():
             if self.base[key].digest != self.head[key].digest and template(before) != template(
                 after
@@ -54,17 +54,17 @@ class ChangeSides:
                 yield key, template(before), template(after)
 
     def gone(self) -> list[Key]:
-        """The DaemonSets that only the base has."""
+        """The DaemonSets that the change removes."""
         return [key for key in self.base if key.is_daemonset and key not in self.head]
 
     def come(self) -> list[Key]:
-        """The DaemonSets that only the head has."""
+        """The DaemonSets that the change adds."""
         return [key for key in self.head if key.is_daemonset and key not in self.base]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStep:
-    """What a change does to one of a repository's clusters."""
+    """The effect of a change on one cluster of a repository."""
 
     facts: ClusterFacts
     sides: ChangeSides

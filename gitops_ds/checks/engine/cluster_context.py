@@ -49,10 +49,10 @@ class ClusterContext:
 
     @cached_property
     def eligible(self) -> Mapping[Key, frozenset[str]]:
-        """By DaemonSet, the names of the nodes that shall run it.
+        """The names of the eligible nodes, by DaemonSet.
 
-        Without those of which that can't be said: no nodes are known, or only declared ones, and
-        nobody said whether they have a label that the DaemonSet asks for.
+        A DaemonSet is left out if no nodes are known, or if it requires a label that the declared
+        nodes do not define.
         """
         if self.census is None:
             return {}
@@ -79,7 +79,7 @@ class ClusterContext:
         )
 
     def placed(self) -> Iterator[tuple[Manifest, frozenset[str]]]:
-        """The DaemonSets and their eligible nodes, where these are known."""
+        """The DaemonSets with known nodes, and those nodes."""
         return (
             (manifest, self.eligible[manifest.key])
             for manifest in self.daemonsets
@@ -91,11 +91,11 @@ ClusterRule = Rule[ClusterContext]
 
 
 def pod_spec(manifest: Manifest) -> Mapping[str, Any]:
-    """The spec of a DaemonSet's pods."""
+    """The pod spec of a DaemonSet."""
     return pod(manifest.body)
 
 
 def pod_labels(manifest: Manifest) -> Mapping[str, str]:
-    """The labels of its pods."""
+    """The labels of a DaemonSet's pods."""
     labels = section(section(template(manifest.body).get("metadata")).get("labels"))
     return {str(key): str(value) for key, value in labels.items()}

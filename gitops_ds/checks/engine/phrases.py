@@ -1,4 +1,4 @@
-"""Phrases that all messages share."""
+"""Phrases of messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The most similar known word: equal but for case, else similar enough; None without one."""
+    """The most similar known word: equal but for case, otherwise similar enough; None without one."""
     words = sorted(set(known))
     same = [one for one in words if one.lower() == word.lower()]
     if same:
@@ -49,7 +49,7 @@ def one_of(values: Iterable[Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short, with its type."""
+    """A value with its type, shortened for a message."""
     match value:
         case None:
             return "null"
@@ -66,7 +66,7 @@ def shown(value: Any) -> str:
 
 
 def wanted(kind: Any) -> str:
-    """The name of a schema's `type`."""
+    """The English name of a JSON Schema type."""
     kinds = kind if isinstance(kind, list) else [kind]
     return " or ".join(_TYPES.get(one, str(one)) for one in kinds)
 

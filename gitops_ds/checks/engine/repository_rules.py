@@ -1,5 +1,5 @@
-"""Rules over a whole repository: what rendering finds in its own files, what belongs to no cluster,
-what comes out otherwise.
+"""Rules over a whole repository: invalid files, environments without a cluster, rendering that is
+not reproducible.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
 
 
 def check(bundles: Sequence[Bundle], snapshot: Snapshot) -> Iterator[tuple[ObjectRule, Place, str]]:
-    """DS806: an environment that no cluster names is for nobody. `bundles` are those of all
-    clusters.
-    """
+    """DS806: an environment without a cluster. `bundles` are those of all clusters."""
     named = {bundle.cluster.environment for bundle in bundles}
     if PurePosixPath("gitops-ds.yaml") not in snapshot.files:
         return
@@ -69,7 +67,7 @@ def check(bundles: Sequence[Bundle], snapshot: Snapshot) -> Iterator[tuple[Objec
 
 
 def differences(one: Bundle, again: Bundle) -> Iterator[Violation]:
-    """DS805: the objects that are not the same the second time."""
+    """DS805: the objects that differ in a second rendering."""
     for key in sorted({*one.manifests, *again.manifests}):
         first, second = one.manifests.get(key), again.manifests.get(key)
         if first is None or second is None:

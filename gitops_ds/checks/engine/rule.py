@@ -1,4 +1,4 @@
-"""A rule: one small function over a context, and a row in a table of rules."""
+"""A rule: a function over a context, and a row in a table of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What a rule yields: the path of an invalid value, a message, and a fix where one is known.
+    """A violation of a rule: the path of the value, a message, and a fix if one is known.
 
     Rules over several objects set `object`, and `related` for the other object of the conflict;
     rules over several clusters set `cluster`.
@@ -114,39 +114,39 @@ def certain(id: str, summary: str, check: Check[Context]) -> Rule[Context]:
 
 
 def no_violations(_: object) -> Iterable[Violation]:
-    """The check of a rule whose violations are found elsewhere: while reading or rendering."""
+    """The check of a rule whose violations are found while reading or rendering."""
     return ()
 
 
 def set_up(
     rule: Rule[Context], from_settings: Callable[[Mapping[str, Any]], Check[Context]]
 ) -> Rule[Context]:
-    """A rule that takes settings."""
+    """A rule with settings."""
     return replace(rule, from_settings=from_settings)
 
 
 def class_of(body: Body) -> str:
-    """What kind of agent a manifest says it is: cni, csi, dns, monitoring, logging, security, gpu,
-    general; empty where unsaid.
+    """The class annotation of a manifest: cni, csi, dns, monitoring, logging, security, gpu or
+    general; empty if absent.
     """
     annotations = section(section(body.get("metadata")).get("annotations"))
     return str(annotations.get(names.CLASS) or "")
 
 
-# Asked in this order: a dict is known at once, an abstract class asks around.
+# In this order: the test for dict is fast, that for an abstract class is slow.
 _MAPPING: Final = (dict, Mapping)
 _NONE: Final[Mapping[str, Any]] = {}
 
 
 def section(value: Any) -> Mapping[str, Any]:
-    """A mapping that may be left out or null."""
+    """A mapping; empty if absent or null."""
     if value is None:  # most requested fields are absent
         return _NONE
     return value if isinstance(value, _MAPPING) else _NONE
 
 
 def items(value: Any) -> list[Any]:
-    """A list that may be left out or null, its null entries too."""
+    """A list without null entries; empty if absent or null."""
     return [one for one in value if one is not None] if isinstance(value, list) else []
 
 
@@ -160,14 +160,14 @@ def template(body: Body) -> Mapping[str, Any]:
 
 
 def pod(body: Body) -> Mapping[str, Any]:
-    """The spec of a DaemonSet's pods."""
+    """The pod spec of a DaemonSet."""
     return section(template(body).get("spec"))
 
 
 def of_daemonsets(
     check: Callable[[Body, Mapping[str, Any], Mapping[str, Any]], Iterable[Violation]],
 ) -> Check[Body]:
-    """A check of DaemonSets alone: it gets the body, the DaemonSet's spec (at SPEC) and the pod's
+    """A check of DaemonSets only. It gets the body, the DaemonSet's spec (at SPEC) and the pod spec
     (at POD).
     """
 
@@ -193,9 +193,7 @@ _TEMPLATES = (
 
 
 def pod_path(body: Body) -> Path | None:
-    """The way to the object that holds a pod's metadata and spec; None for a kind that makes no
-    pods.
-    """
+    """The path of the object with a pod's metadata and spec; None for a kind without pods."""
     kind = body.get("kind")
     if kind == "Pod":
         return ()
@@ -205,7 +203,7 @@ def pod_path(body: Body) -> Path | None:
 
 
 def at(body: Any, path: Path) -> Any:
-    """The value at a path; None where it leads nowhere."""
+    """The value at a path; None if the path does not exist."""
     for step in path:
         if isinstance(body, _MAPPING):
             body = body.get(str(step))
@@ -217,10 +215,9 @@ def at(body: Any, path: Path) -> Any:
 
 
 class Looked(dict[str, Any]):
-    """A body while rules look at it, which nobody changes meanwhile: what many of them ask for is
-    found once.
+    """An immutable body during a check, with cached results of the searches that many rules share.
 
-    `spec` and `pod` are a DaemonSet's and its pods'.
+    `spec` and `pod` are the specs of a DaemonSet and of its pods.
     """
 
     __slots__ = ("containers", "pod", "pod_specs", "spec")
@@ -231,7 +228,7 @@ class Looked(dict[str, Any]):
     containers: Sequence[tuple[Path, Mapping[str, Any]]]
 
     def __init__(self, body: Body) -> None:
-        """Looks for its pods and their containers."""
+        """Finds the pods and their containers."""
         super().__init__(body)
         self.spec = section(body.get("spec"))
         self.pod = pod(body)
@@ -240,17 +237,17 @@ class Looked(dict[str, Any]):
 
 
 def pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    """The pod spec of an object and the way to it; nothing for a kind that makes no pods."""
+    """The pod spec of an object and its path; nothing for a kind without pods."""
     return body.pod_specs if type(body) is Looked else _pod_specs(body)
 
 
 def containers(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    """Every container of an object's pods, the init containers first, and the way to each."""
+    """All containers of an object's pods, init containers first, with their paths."""
     return body.containers if type(body) is Looked else _containers(_pod_specs(body))
 
 
 def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    if body.get("kind") == "DaemonSet":  # what most of the objects are: no search
+    if body.get("kind") == "DaemonSet":  # most objects: no search
         spec = template(body).get("spec")
         return ((POD, spec),) if isinstance(spec, _MAPPING) else ()
     path = pod_path(body)

@@ -1,7 +1,7 @@
-"""The table of rules over one object: a new rule is one small function in a module of its family,
-and one row here.
+"""The table of rules over one object. A new rule is a function in the module of its family, and a
+row here.
 
-Rules over a fleet, a change or a repository have tables of their own (catalogue.py joins them all).
+Rules over a cluster, a change or a repository have their own tables; catalogue.py joins all tables.
 """
 
 from __future__ import annotations
@@ -242,8 +242,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         containers.bounded_memory_volumes,
         on=False,
     ),
-    # Agents of these classes can't do their work without the node; privileges are an error for the
-    # others.
+    # Agents of these classes require access to the node; for others privileges are an error.
     advice(
         "DS501",
         Severity.ERROR,

@@ -38,10 +38,9 @@ _NO_VALUE: Final = re.compile(r"\s*(?:#.*)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """A rule that is to be left alone: why, until when (as it is written; empty: for good), where
-    that is written, and for what.
+    """The suppression of a rule: reason, expiry date (as written; empty: none), place, and scope.
 
-    Without a rule the text could not be read, and `reason` is all of it.
+    Without a rule the text is invalid, and `reason` is the whole text.
     """
 
     rule: str
@@ -51,7 +50,9 @@ class Suppression:
     covers: Callable[[Finding], bool] = field(compare=False)
 
     def fault(self, today: date) -> str:
-        """What keeps it from being one; empty for a good one. The day that it names is its last."""
+        """The reason why the suppression is invalid; empty for a valid one. It is valid until the
+        end of its last day.
+        """
         if not self.rule:
             hint = "DS505=reason, or DS505=reason; until=2030-12-31"
             return f'"{self.reason}" is not a valid suppression: write {hint}'
@@ -88,9 +89,9 @@ def apply(
     `judged`: whether a rule has run on every object, so that a suppression of it without a match is
     unused. With a blocking finding some rules have not run: unused suppressions are not reported.
     """
-    given = list(answers)
+    suppressions = list(answers)
     by_rule: dict[str, list[Suppression]] = {}
-    for one in given:
+    for one in suppressions:
         by_rule.setdefault(one.rule, []).append(one)
     reported: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
@@ -105,7 +106,7 @@ def apply(
             suppressed.append((finding, good.reason))
         (refused if finding.refused else covering).update(covered)
     all_looked = not any(finding.refused for finding in reported)
-    for one in dict.fromkeys(given):
+    for one in dict.fromkeys(suppressions):
         if fault := one.fault(today):
             reported.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
         elif one in refused:
@@ -123,8 +124,8 @@ def apply(
 def of(
     bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]
 ) -> Iterator[Suppression]:
-    """Every answer in a repository. `bundles` are those of the clusters that were checked,
-    `ignored` files are no part of it.
+    """All suppressions in a repository. `bundles` are those of the checked clusters; `ignored`
+    files are left out.
     """
     each = list(bundles)
     yield from _annotations(each, snapshot)
@@ -157,8 +158,8 @@ def _on_object(key: Key, clusters: frozenset[str]) -> Callable[[Finding], bool]:
 
 
 def _comments(file: str, text: str) -> Iterator[Suppression]:
-    """A comment beside a value is about its line, one on a line of its own about the next line with
-    a value.
+    """The suppressions in comments: a comment beside a value applies to its line, a comment on a
+    line of its own to the next line with a value.
     """
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -190,9 +191,9 @@ def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppressi
     if data is None or b"exceptions" not in data:
         return
     parsed = parser.read(str(_SETTINGS), data).documents
-    given = section(parsed[0].value).get("exceptions") if parsed else None
+    exceptions = section(parsed[0].value).get("exceptions") if parsed else None
     facts = _Facts(bundles)
-    for index, one in enumerate(items(given)):
+    for index, one in enumerate(items(exceptions)):
         conditions = {key: str(value) for key, value in section(one).items() if value is not None}
         place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
         yield Suppression(
@@ -205,8 +206,8 @@ def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppressi
 
 
 class _Facts:
-    """What exceptions ask for beside the finding itself: the environment of a cluster, the class of
-    an object.
+    """The properties of a finding that conditions of exceptions refer to: the environment of the
+    cluster, the class of the object.
     """
 
     def __init__(self, bundles: list[Bundle]) -> None:
@@ -245,7 +246,7 @@ _CONDITIONS: Final = ("object", "path", "environment", "class")
 
 
 def _read(text: str, place: Place, covers: Callable[[Finding], bool]) -> Iterator[Suppression]:
-    """`DS505=why; until=2030-12-31; DS506=why else`: entries in a row, each perhaps with its last
+    """The entries of `DS505=why; until=2030-12-31; DS506=why else`, each optionally with its last
     day.
     """
     entries: list[list[Any]] = []

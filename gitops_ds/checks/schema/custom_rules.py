@@ -30,12 +30,12 @@ class Rules:
     faults: tuple[tuple[Custom, str], ...]
 
     def without(self, rule: Custom) -> Rules:
-        """The same rules but one."""
+        """The same rules without one of them."""
         return replace(self, ready=tuple(one for one in self.ready if one[0] is not rule))
 
 
 class GaveNoVerdict(Exception):
-    """A rule whose schema can't judge an object; the message says why."""
+    """A rule whose schema failed on an object; the message states the reason."""
 
     def __init__(self, rule: Custom, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class GaveNoVerdict(Exception):
 
 
 def read(custom: Iterable[Custom]) -> Rules:
-    """The rules, ready to judge."""
+    """The compiled rules of a repository."""
     ready, faults = [], []
     for rule in custom:
         fault = _fault(rule)
@@ -55,11 +55,11 @@ def read(custom: Iterable[Custom]) -> Rules:
 
 
 def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Violation]]:
-    """What the repository's rules have against an object. A rule with words of its own says them
+    """The violations of the custom rules by an object. A rule with a message of its own reports it
     once.
 
-    Raises GaveNoVerdict for a rule whose schema can't judge the object; `Rules.without` leaves it
-    out.
+    Raises GaveNoVerdict for a rule whose schema fails on the object; `Rules.without` removes the
+    rule.
     """
     for rule, judge in rules.ready:
         if manifest.key.kind not in rule.kinds:

@@ -36,8 +36,8 @@ class SchemaViolation:
 def violations(
     definitions: Mapping[str, Any], name: str, body: Any, checks: fastcheck.Checks
 ) -> Iterator[SchemaViolation]:
-    """Everything that the definition has against a body, in the order of the body; nothing if
-    jsonschema has no complaint.
+    """All violations of a definition by a body, in the order of the body; empty if jsonschema
+    accepts it.
     """
     for error in validator(definitions, name).iter_errors(body):
         path: Path = tuple(error.absolute_path)
@@ -63,8 +63,8 @@ def violations(
 
 
 def validator(definitions: Mapping[str, Any], name: str) -> Any:
-    """jsonschema's validator of one definition, with the API server's view of null, formats and
-    twins.
+    """The jsonschema validator of a definition, with the API server's handling of null, formats and
+    duplicates.
     """
     return _validator()({"$ref": _REFERENCE + name, "definitions": definitions})
 
@@ -94,8 +94,8 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
     if "string" in kinds and isinstance(value, bool | int | float):
         written = as_text(value)
         hint = f': write "{written}", with quotes'
-        # Of a number with a point not every digit is left: whoever knows the file takes what is
-        # written there.
+        # A float has lost digits of the source (1.10), so the fix is not safe by itself:
+        # `_as_written` takes the source text.
         fix = quoted(path, written, safe=not isinstance(value, float))
     elif isinstance(value, str) and _reads_as(value) & set(kinds):
         hint = f": write {value}, without quotes"
@@ -114,13 +114,13 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
 
 
 def as_text(value: bool | int | float) -> str:
-    """What a value that is none is written as in quotes."""
+    """The string of a value that is not a string."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def quoted(path: Path, text: str, *, safe: bool) -> Fix:
-    """A text in quotes, where without them it is something else. The words don't repeat it: it may
-    be a secret.
+    """The fix that quotes a string which YAML reads as another type. Its words do not contain the
+    value, which can be a secret.
     """
     return Fix("quote it", (Mend(path, text),), safe)
 
@@ -131,16 +131,13 @@ def _reads_as(text: str) -> set[str]:
     return {"integer", "number"} if text.removeprefix("-").isdecimal() else set()
 
 
-# Where a field could belong: the steps to the mapping that has it, `[]` behind those that are
-# lists.
+# A place of a field: the path of the object that has it, with `[]` after lists.
 _Home = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A field that the kind does not have there, what it holds, the fields that are known there,
-    and the whole body.
-    """
+    """An unknown field, its value, the known fields of its object, and the whole body."""
 
     path: Path
     value: Any
@@ -160,14 +157,16 @@ class _Unknown:
         return SchemaViolation(UNKNOWN, self.path, message, on_key=True, fix=fix)
 
     def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
-        """Safe where no other field could be meant."""
+        """The fix that renames the field; safe if exactly one known field is similar."""
         if near in at(self.body, self.path[:-1]) or not checks.passes(self.known[near], self.value):
             return None
         close = [one for one in self.known if phrases.distance(str(self.path[-1]), one) <= _SLIP]
         return Fix(f"write {near}", (Mend(self.path, key=near),), safe=close == [near])
 
     def _moved(self, home: _Home) -> Fix | None:
-        """To where it belongs, if that is one place, and nothing is there."""
+        """The fix that moves the field to the only object that has it, if the field is absent
+        there.
+        """
         way = self.way(home)
         if way is None or self.value is None or at(self.body, (*way, self.path[-1])) is not None:
             return None
@@ -175,8 +174,8 @@ class _Unknown:
         return Fix(f"write it as {show_path(place)}", (Mend(place, self.value), Mend(self.path)))
 
     def way(self, home: _Home) -> Path | None:
-        """The way to the mapping that a home is in this body, in a list to the one that the field
-        is in; None: not there.
+        """The path of the object that owns the field in this body; in a list, that of the entry
+        with the unknown field. None if absent.
         """
         way: Path = ()
         for step in home:
@@ -189,15 +188,15 @@ class _Unknown:
         return way if isinstance(at(self.body, way), Mapping) else None
 
 
-# The letters that a slip of the pen changes.
+# The maximum edit distance of a typo.
 _SLIP = 2
 
 
 def _belongs(
     definitions: Mapping[str, Any], root: str, unknown: _Unknown, checks: fastcheck.Checks
 ) -> _Home | None:
-    """Where in the same kind a field of this name takes this value: what is there, shares most of
-    the path, then the shortest.
+    """The object of the kind that has a field of this name and type: preferably an existing one,
+    then the one with the longest common path, then the shortest path.
     """
     if phrases.nearest(str(unknown.path[-1]), unknown.known):
         return None
@@ -225,8 +224,8 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> Iterator[str]:
 
 
 def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every object inside a kind, six levels deep, as (path, definition): breadth first, each where
-    it is first met.
+    """The objects of a kind up to a depth of six as (path, definition), breadth first, each
+    definition once.
     """
     todo: list[tuple[tuple[str, ...], str]] = [((), root)]
     seen = {root}
@@ -244,7 +243,9 @@ def _homes(definitions: Mapping[str, Any], root: str) -> Iterator[tuple[tuple[st
 
 @cache
 def _validator() -> Any:
-    """Null is an absent field to the API server. Imported when it is needed: that takes 80 ms."""
+    """A validator that treats null as an absent field, as the API server does. The import takes 80
+    ms, so it is deferred.
+    """
     from jsonschema import Draft202012Validator, validators
 
     extend: Any = validators.extend

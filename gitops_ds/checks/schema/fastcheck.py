@@ -1,9 +1,9 @@
-"""A yes or no for the many documents that are right: closures built from the schemas, 20 times as
-fast as jsonschema.
+"""A fast check of valid documents: closures compiled from the schemas, 20 times as fast as
+jsonschema.
 
-It may only err to the side of suspicion: what passes here passes jsonschema too
-(tests/checks/test_fastcheck.py mutates documents to prove it); what does not pass gets its words
-from there. It knows the keywords that scripts/schemas writes and no others.
+It can reject a valid document, but must not accept an invalid one (tests/checks/test_fastcheck.py
+mutates documents to prove it). jsonschema then checks the rejected document and reports its
+violations. Only the keywords that scripts/schemas writes are supported.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _RANGES: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 class UnknownKeyword(Exception):
-    """A schema uses a keyword that has no closure here; scripts/schemas must not write it."""
+    """A keyword of a schema that has no closure; scripts/schemas must not write it."""
 
 
 class Checks:
-    """The checks of one set of definitions, compiled when first asked for (definitions may name
-    themselves).
+    """The checks of a set of definitions, each compiled on first use, since definitions can be
+    recursive.
     """
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Checks:
         """The check of a definition."""
         found = self._compiled.get(name)
         if found is None:
-            # stands in while a definition is inside itself
+            # placeholder for recursive definitions
             self._compiled[name] = partial(self._late, name)
             found = self._compiled[name] = self._compile(self._definitions[name])
         return found
@@ -63,7 +63,7 @@ class Checks:
         return self._compiled[name](value)
 
     def passes(self, schema: Mapping[str, Any], value: Any) -> bool:
-        """Whether a value surely meets a schema that stands in one of the definitions."""
+        """Whether a value is certainly valid for a schema that belongs to one of the definitions."""
         return self._compile(schema)(value)
 
     def _compile(self, schema: Mapping[str, Any]) -> SchemaPredicate:
@@ -113,17 +113,17 @@ class Checks:
 
 
 def in_range(name: str, value: int) -> bool:
-    """Whether a number fits into `int32` or `int64`."""
+    """Whether a number is in the range of `int32` or `int64`."""
     return -_RANGES[name] <= value < _RANGES[name]
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a point in time as the API server takes it (RFC 3339)."""
+    """Whether a string is a timestamp that the API server accepts (RFC 3339)."""
     return _TIME.match(text) is not None
 
 
 def is_base64(text: str) -> bool:
-    """Whether a text is base64 with its padding; line ends inside it are fine, as in Go."""
+    """Whether a string is base64 with padding. Line breaks are allowed, as in Go."""
     try:
         binascii.a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True)
     except ValueError:
@@ -186,17 +186,17 @@ def _unlike(items: SchemaPredicate, keys: tuple[str, ...]) -> SchemaPredicate:
 
 
 def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Pairs of entries (first, again) that server-side apply can't tell apart. A protocol that is
-    left out is TCP.
+    """Pairs (first, duplicate) of entries with the same keys in server-side apply. The default
+    protocol is TCP.
 
-    Without keys the entries themselves are to differ.
+    Without keys the entries themselves must be unique.
     """
     seen: dict[tuple[Any, ...], int] = {}
     for index, entry in enumerate(entries):
         name: tuple[Any, ...] = (index,) if keys else (entry,)
         if type(entry) is dict:
             name = tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
-            # a key of another type is told as such
+            # a key of another type is a violation of its own
             if not all(isinstance(part, Hashable) for part in name):
                 continue
         first = seen.setdefault(name, index)
@@ -220,7 +220,7 @@ def _closed(
     properties: Mapping[str, SchemaPredicate], required: tuple[str, ...]
 ) -> SchemaPredicate:
     find = properties.get
-    # most fields are: they cost no call
+    # most fields are absent, and cost no call
     texts = frozenset(name for name, test in properties.items() if test is _text)
 
     def check(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The strict schemas of Kubernetes, compiled for speed; the data is apimachinery/openapi.py."""
+"""The strict schemas of Kubernetes, compiled. The data is in apimachinery/openapi.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from gitops_ds.checks.schema import fastcheck
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """A version: definitions by name, and the definition's name of each `apiVersion/kind`."""
+    """The schemas of a version: definitions by name, and the name of the definition of each
+    `apiVersion/kind`.
+    """
 
     version: str
     definitions: Mapping[str, Any]
@@ -22,22 +24,20 @@ class Schemas:
     checks: fastcheck.Checks
 
     def passes(self, api_version: str, kind: str, body: Any) -> bool:
-        """Whether the body is surely right; False means: have a closer look."""
+        """Whether the body is certainly valid. If not, jsonschema decides."""
         name = self.kinds.get(f"{api_version}/{kind}")
         return name is not None and self.checks.of(name)(body)
 
 
 @cache
 def schemas(version: str) -> Schemas:
-    """The schemas of one of VERSIONS."""
+    """The schemas of a version in VERSIONS."""
     found = openapi.definitions(version)
     return Schemas(version, found, openapi.kinds(version), fastcheck.Checks(found))
 
 
 def nearest(version: str) -> str:
-    """The version of ours that stands for one that a repository names: itself, else the nearest
-    one.
-    """
+    """The supported version for a declared one: the same, otherwise the nearest."""
     if version in VERSIONS:
         return version
     try:

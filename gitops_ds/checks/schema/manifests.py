@@ -16,7 +16,7 @@ from gitops_ds.model.objects import Body, Path, group_of
 API_VERSION, ELSEWHERE = "DS008", "DS009"
 
 
-# Gone from Kubernetes, with the version that dropped it and what to use.
+# Removed from Kubernetes, with the version that removed it and its replacement.
 # https://kubernetes.io/docs/reference/using-api/deprecation-guide/
 _WORKLOADS_1_16: Final = (
     "DaemonSet",
@@ -114,9 +114,7 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]
 
 
 def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> SchemaViolation:
-    """One problem for all versions that have it; where others take the value it is a matter of
-    versions.
-    """
+    """One violation for all versions that have it; DS009 if other versions accept the value."""
     having = {version: problem for version, problem in by_version.items() if problem}
     latest = list(having.values())[-1]
     if len(having) == len(by_version):
@@ -134,10 +132,9 @@ def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> Schema
 
 
 def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
-    """The version that is served, where the object has the shape that it asks for.
+    """The fix that writes the served version, if the object is valid for it.
 
-    Safe for workloads: what they mean is the same, once their selector (which the old versions took
-    from the labels) is said.
+    It is safe for workloads with a selector: old versions derived the selector from the labels.
     """
     kind = str(body.get("kind"))
     safe = version == "apps/v1" and bool(rule.section(body.get("spec")).get("selector"))

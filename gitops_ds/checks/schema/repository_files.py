@@ -1,6 +1,4 @@
-"""Our own files against their schemas in schemas/: closed, so that a slip of the pen is told at its
-line.
-"""
+"""Validation of a repository's gitops-ds files by the closed schemas in schemas/."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _BY_NAME = {
 
 
 def schema_for(path: PurePosixPath) -> str | None:
-    """Which schema a file of a repository has to meet, by where it lies; None where it is none of
-    ours.
-    """
+    """The name of the schema of a file, by its path; None for other files."""
     parts = path.parts
     if path.suffix not in (".yaml", ".yml"):
         return None
@@ -54,17 +50,17 @@ def schema_for(path: PurePosixPath) -> str | None:
 
 @cache
 def schema(name: str) -> Mapping[str, Any]:
-    """One of the schemas of our own files, by its name: `cluster`, `rollout`, `settings`."""
+    """The schema of a gitops-ds file by name: `cluster`, `rollout`, `settings`."""
     found: Mapping[str, Any] = orjson.loads((_SCHEMAS / f"{name}.schema.json").read_bytes())
     return found
 
 
 def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
-    """The findings of every file of ours in a repository that says so: it has a gitops-ds.yaml,
-    clusters/ or environments/ of ours.
+    """The findings of the gitops-ds files of a repository, which has a gitops-ds.yaml, clusters/ or
+    environments/ of gitops-ds.
 
-    Without gitops-ds.yaml a folder `agents/x` counts only where another of our files lies in it;
-    the names of ours are then enough.
+    Without gitops-ds.yaml a folder `agents/x` counts only if it contains another gitops-ds file,
+    which the file names then decide.
     """
     ours = PurePosixPath("gitops-ds.yaml") in snapshot.files
     for path, data in sorted(snapshot.files.items()):
@@ -79,7 +75,7 @@ def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
 def _not_implemented(
     kind_of_file: str, parsed: parser.Document, file: str, data: bytes
 ) -> Iterator[Finding]:
-    """DS807: staged rollouts have a schema, and nothing that carries them out."""
+    """DS807: staged rollouts have a schema but no implementation."""
     if kind_of_file == "rollout":
         path: Path = ()
     elif (
@@ -102,9 +98,7 @@ def _not_implemented(
 def check_own(
     kind_of_file: str, parsed: parser.Document, file: str, data: bytes
 ) -> Iterator[Finding]:
-    """What the schema `kind_of_file` has against one document of a file of ours, each at its line
-    and column.
-    """
+    """The violations of the schema `kind_of_file` by a document, each with line and column."""
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)
         found = refusal(problem.rule, problem.message, start, path=problem.path)
@@ -114,8 +108,8 @@ def check_own(
 
 
 def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaViolation]:
-    """As `check_own`, without places: for a document that comes from elsewhere (the settings in a
-    ConfigMap, the state).
+    """The violations as in `check_own` but without places, for a document that is not a file of the
+    repository, such as the settings in a ConfigMap or the state.
     """
     from jsonschema import Draft202012Validator
 
@@ -127,8 +121,8 @@ def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaVio
 
 
 def _is_likely(path: PurePosixPath, data: bytes) -> bool:
-    """Whether a file in a repository without gitops-ds.yaml is ours: a manifest in a folder of a
-    like name is not.
+    """Whether a file in a repository without gitops-ds.yaml is a gitops-ds file, not a manifest in
+    a folder of the same name.
     """
     return b"apiVersion" not in data or path.name in _BY_NAME
 
@@ -196,9 +190,7 @@ def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
 
 
 def _nearest(error: Any) -> Any:
-    """Of several alternatives the one that the value came closest to: the right sort of value, then
-    the deepest complaint.
-    """
+    """The alternative that the value matches best: the same type first, then the deepest violation."""
     return max(
         error.context,
         key=lambda one: (
