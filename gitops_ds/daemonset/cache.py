@@ -1,15 +1,13 @@
-"""What the four watches have shown, indexed for one question: everything about one DaemonSet,
-looked at once.
+"""The objects of the four watches, indexed for one question: the observation of one DaemonSet.
 
-Events go in and keys of DaemonSets to look at come out; nothing here decides. Pods and nodes are
-kept parsed, and only the fields that decisions need.
+Events go in, and keys of DaemonSets to reconcile come out; nothing is decided here. Pods and nodes
+are kept parsed, with only the fields that decisions need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -22,38 +20,20 @@ from gitops_ds.apimachinery import (
     revisions,
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.daemonset.manage import FORGET_AFTER
+from gitops_ds.daemonset.memory import DaemonSetMemories
 from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
-from gitops_ds.model.decision import Decision, FailedPodBackoff, Observation
+from gitops_ds.model.decision import Decision, Observation
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
-
-T = TypeVar("T")
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
 
-@dataclass(slots=True)
-class _DaemonSetMemory:
-    """What is remembered about one DaemonSet (one UID) that no object says; a restart forgets it,
-    which is harmless.
-    """
-
-    generation: int = 0
-    backoffs: dict[str, FailedPodBackoff] = field(default_factory=dict)
-    vanished: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def nodes(self) -> Set[str]:
-        """The nodes of which anything is remembered."""
-        return self.backoffs.keys() | self.vanished.keys()
-
-
 class Cache:
-    """The objects of one cluster. One writer (the watches and the performer), read by `observe`."""
+    """The objects of one cluster. One writer (the watches and the executor), read by `observe`."""
 
     def __init__(self) -> None:
         self._daemonsets: dict[Key, DaemonSet] = {}
@@ -68,7 +48,7 @@ class Cache:
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
         self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
         self._placers: dict[str, tuple[Body, Placer]] = {}
-        self._memories: dict[str, _DaemonSetMemory] = {}
+        self._memories = DaemonSetMemories()
         self._listed: set[Resource] = set()
         self._moved: set[Key] = set()
 
@@ -79,26 +59,25 @@ class Cache:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """The DaemonSets that are there, sorted."""
+        """The known DaemonSets, sorted."""
         return tuple(sorted(self._daemonsets))
 
     def take_moved(self) -> set[Key]:
-        """The DaemonSets whose observation came out differently since this was asked last, for
-        whatever reason.
+        """The DaemonSets whose observation changed since the last call, for any cause.
 
-        More than those that want a turn: own writes are here, and nodes that only changed in how
-        they do.
+        These are more than the ones that need a reconciliation: own writes count, and changes of
+        nodes that affect no placement.
         """
         moved, self._moved = self._moved, set()
         return moved
 
     def asks(self, resource: Resource) -> None:
-        """The cluster is asked for a list of this kind, or for its version."""
+        """A request for a list of this kind, or for the cluster's version, begins."""
         if (written := self._written_of(resource)) is not None:
             written.asks()
 
     def answered(self, resource: Resource, version: str) -> set[Key]:
-        """The version of the world that the watch goes on in; returns whom it may matter to."""
+        """The version at which the watch continues; returns the DaemonSets that may be affected."""
         written = self._written_of(resource)
         if written is None or not written.answered(version):
             return set()
@@ -106,8 +85,8 @@ class Cache:
         return set(self._daemonsets)
 
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
-        """A list in place of all that was known of a kind; what vanished meanwhile is gone. All
-        DaemonSets want a look.
+        """Replaces all known objects of a kind by a list; objects that are not in it are gone. All
+        DaemonSets need a reconciliation.
         """
         self._listed.add(resource)
         touched, moved = set(self._daemonsets), True
@@ -120,10 +99,7 @@ class Cache:
             found = {node.name: node for node in map(nodes.node_of, items)}
             if moved := found != self._nodes:
                 self._nodes, self._sorted_nodes = found, None
-                self._forget_nodes(
-                    {name for memory in self._memories.values() for name in memory.nodes}
-                    - found.keys()
-                )
+                self._memories.forget_nodes(self._memories.nodes - found.keys())
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
@@ -139,7 +115,7 @@ class Cache:
         return touched
 
     def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
-        """One event; returns the DaemonSets that it may matter to."""
+        """Takes one event; returns the DaemonSets that may be affected."""
         if type is EventType.BOOKMARK:
             self._advance(resource, version)
             return set()
@@ -158,7 +134,7 @@ class Cache:
         return keys
 
     def wrote(self, resource: Resource, body: Body, now: float) -> None:
-        """Remembers the reply to an own write until its watch has shown it."""
+        """Keeps the reply to an own write until its watch has shown it."""
         metadata = body.get("metadata") or {}
         uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
         if not uid:
@@ -184,11 +160,11 @@ class Cache:
         dropped.
         """
         if decision.backoffs:
-            self._memory(daemonset).backoffs.update(decision.backoffs)
+            self._memories.of(daemonset).backoffs.update(decision.backoffs)
 
     def observe(self, key: Key, now: float) -> Observation | None:
-        """Everything about one DaemonSet; None when there is none of that name, or not all kinds
-        were listed yet.
+        """The observation of one DaemonSet; None if it does not exist, or not all kinds were listed
+        yet.
         """
         daemonset = self._daemonsets.get(key)
         if daemonset is None or not self.synced:
@@ -196,11 +172,8 @@ class Cache:
         for written in (self._written_pods, self._written_revisions, self._written_daemonsets):
             written.lapse(now)
         daemonset = self._written_daemonsets.get(daemonset.uid) or daemonset
-        memory = self._memory(daemonset)
-        if any(now - backoff.since > FORGET_AFTER for backoff in memory.backoffs.values()):
-            memory.backoffs = {
-                node: b for node, b in memory.backoffs.items() if now - b.since <= FORGET_AFTER
-            }
+        memory = self._memories.of(daemonset)
+        memory.lapse(now)
         if self._sorted_nodes is None:
             self._sorted_nodes = tuple(self._nodes[name] for name in sorted(self._nodes))
         return Observation(
@@ -218,7 +191,7 @@ class Cache:
         )
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
-        """How many pods were created a short time ago that the watch has not shown yet."""
+        """The number of recently created pods that the watch has not shown yet."""
         return sum(
             1
             for uid, pod in self._written_pods
@@ -228,7 +201,7 @@ class Cache:
         )
 
     def _namesake(self, daemonset: DaemonSet) -> Revision | None:
-        """The revision of somebody else under the name that the one of this template gets."""
+        """The foreign revision with the name of this template's revision."""
         template, count, name = self._wanted.get(daemonset.uid, (None, None, ""))
         if template is not daemonset.template or count != daemonset.collision_count:
             name = revisions.name_for(daemonset)
@@ -239,18 +212,16 @@ class Cache:
         return None if found is None or self._counts(daemonset, found) else found
 
     def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
-        """Whether it is the DaemonSet's, or an orphan that it selects."""
+        """Whether the DaemonSet owns the revision, or selects it as an orphan."""
         owner, namespace = _scope_of_revision(revision)
         return owner == daemonset.uid or (
             not owner and _selects(daemonset, namespace, revisions.labels_of(revision))
         )
 
     def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
-        """Its own and the orphans that it selects, as the own writes left them."""
-        known = _overlaid(
-            self._pods.candidates(daemonset.uid, daemonset.key.namespace),
-            self._written_pods,
-            lambda pod: pod.uid,
+        """Its own pods and the orphans that it selects, after the own writes."""
+        known = self._written_pods.overlay(
+            self._pods.candidates(daemonset.uid, daemonset.key.namespace), lambda pod: pod.uid
         )
         return [
             pod
@@ -264,7 +235,7 @@ class Cache:
 
     def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
         known = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
-        overlaid = _overlaid(known, self._written_revisions, lambda revision: revision.uid)
+        overlaid = self._written_revisions.overlay(known, lambda revision: revision.uid)
         return [revision for revision in overlaid if self._counts(daemonset, revision)]
 
     def _advance(self, resource: Resource, version: str) -> None:
@@ -281,8 +252,9 @@ class Cache:
     def _daemonset(self, daemonset: DaemonSet, gone: bool) -> set[Key]:
         before = self._daemonsets.get(daemonset.key)
         if before is not None and (gone or before.uid != daemonset.uid):
-            for kept in (self._memories, self._placers, self._wanted):
-                kept.pop(before.uid, None)
+            self._memories.forget(before.uid)
+            self._placers.pop(before.uid, None)
+            self._wanted.pop(before.uid, None)
         if gone:
             if before is None or before.uid == daemonset.uid:
                 self._daemonsets.pop(daemonset.key, None)
@@ -296,13 +268,13 @@ class Cache:
         )
 
     def _node(self, node: Node, gone: bool) -> set[Key]:
-        """Heartbeats change nothing here; labels and taints matter to those DaemonSets whose
-        placement they change.
+        """Heartbeats have no effect; labels and taints affect the DaemonSets whose placement they
+        change.
         """
         before = self._nodes.get(node.name)
         if gone:
             self._nodes.pop(node.name, None)
-            self._forget_nodes({node.name})
+            self._memories.forget_nodes((node.name,))
         elif before == node:
             return set()
         else:
@@ -328,8 +300,8 @@ class Cache:
         return placer.place(node)
 
     def _pod(self, pod: Pod, gone: bool) -> set[Key]:
-        """News of a pod is for its owner, of an orphan for all that select it; a change of nothing
-        that is kept is no news.
+        """An event of a pod affects its owner, and of an orphan all DaemonSets that select it; a
+        change of fields that are not kept has no effect.
         """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         if gone:
@@ -353,8 +325,8 @@ class Cache:
         return keys
 
     def _revision(self, revision: Revision, gone: bool) -> set[Key]:
-        """A new revision that has an owner wakes nobody: the owner knows, or somebody is at work on
-        its history by hand.
+        """A new revision with an owner needs no reconciliation: the owner made it, or a user edits
+        its history.
         """
         before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
         owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
@@ -384,7 +356,7 @@ class Cache:
         }
 
     def _owners(self, owner: Owner | None, namespace: str) -> set[Key]:
-        """The DaemonSet that a controller reference means, if it is there and has that UID."""
+        """The DaemonSet of a controller reference, if it exists and has that UID."""
         if owner is None or owner.kind != DAEMONSET.kind:
             return set()
         key = Key(DAEMONSET.group, DAEMONSET.kind, namespace, owner.name)
@@ -397,29 +369,12 @@ class Cache:
             and self._owners(pod.owner, pod.namespace)
             and pod.owner is not None
         ):
-            self._memories.setdefault(pod.owner.uid, _DaemonSetMemory()).vanished[pod.node] = (
-                pod.uid
-            )
-
-    def _memory(self, daemonset: DaemonSet) -> _DaemonSetMemory:
-        memory = self._memories.setdefault(daemonset.uid, _DaemonSetMemory())
-        if memory.generation != daemonset.observed_generation:
-            memory.generation, memory.backoffs = daemonset.observed_generation, {}
-        return memory
+            self._memories.note_vanished(pod.owner.uid, pod.node, pod.uid)
 
     def _forget_all_but(self, uids: set[str]) -> None:
-        self._memories = {uid: memory for uid, memory in self._memories.items() if uid in uids}
+        self._memories.forget_all_but(uids)
         self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
         self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
-
-    def _forget_nodes(self, names: Set[str]) -> None:
-        """Drops what is remembered of nodes that are gone: an autoscaled cluster has had more of
-        them than it ever has.
-        """
-        for memory in self._memories.values():
-            for name in names:
-                memory.backoffs.pop(name, None)
-                memory.vanished.pop(name, None)
 
 
 def _scope_of_pod(pod: Pod) -> tuple[str, str]:
@@ -440,11 +395,3 @@ def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) ->
         and namespace == daemonset.key.namespace
         and label_selector.all_match(selector, labels)
     )
-
-
-def _overlaid(known: list[T], written: PendingWrites[T], uid_of: Callable[[T], str]) -> Iterable[T]:
-    """The watched objects with the own replies in their place, and those replies that no watch has
-    shown yet.
-    """
-    replies = dict(written)
-    return {**{uid_of(item): item for item in known}, **replies}.values() if replies else known

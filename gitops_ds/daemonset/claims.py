@@ -1,9 +1,9 @@
-"""Whose are the pods and revisions: those to take (adopt), to give up (release), and the ones that
-count as the DaemonSet's.
+"""The claims of a DaemonSet on pods and revisions: objects to adopt, objects to release, and the
+objects that belong to it.
 
-An orphan counts only once the cluster shows it as adopted: until then nothing may be decided upon
-it, for the adoption may be refused, once or for ever, and what was never ours would be deleted, or
-one of ours as its duplicate.
+An orphan belongs to it only once the cluster shows the adoption. Until then no decision depends on
+it: the adoption may be refused, once or permanently, and a foreign pod, or one of ours as its
+duplicate, would be deleted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What has the DaemonSet as its controller and matches its selector, and the writes that adopt
-    or release the rest.
+    """The objects that the DaemonSet controls and selects, and the writes that adopt or release the
+    others.
     """
 
     pods: tuple[Pod, ...]
@@ -31,14 +31,14 @@ class Claim:
 
     @property
     def adopts(self) -> bool:
-        """Whether an orphan has to be adopted first: then what counts is not complete, and nothing
-        else may be decided.
+        """Whether an orphan must be adopted first: the claim is incomplete then, and no other
+        decision is allowed.
         """
         return any(isinstance(action, Adopt) for action in self.actions)
 
 
 def claim(seen: Observation) -> Claim:
-    """Takes and gives up what the selector says. The DaemonSet is not being deleted."""
+    """The claim by the selector, for a DaemonSet that is not being deleted."""
     daemonset, selector = seen.daemonset, seen.daemonset.selector or ()
     actions: list[Action] = []
     pods = tuple(

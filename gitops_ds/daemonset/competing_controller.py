@@ -1,9 +1,8 @@
-"""Is another DaemonSet controller at work? Two of them would fight over every pod.
+"""Detection of another DaemonSet controller in the cluster: two would fight over every pod.
 
-Its lease says nothing: kube-controller-manager holds it with that controller switched off, too.
-What betrays a DaemonSet controller
-is that it counts: it writes the counters of every status, and the API server notes in managedFields
-who did it, and when.
+The lease is no evidence: kube-controller-manager holds it also with that controller disabled. The
+evidence is the counters: a DaemonSet controller writes them into every status, and the API server
+records the writer and the time in managedFields.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -29,20 +28,20 @@ Writing = tuple[str, str]  # the field manager, and when it last wrote
 
 
 class Rivals:
-    """Remembers who had counted before we came; whoever counts the probe after that, or counts
-    again and again, is a rival.
+    """The writers of counters before our start. A writer that counts the probe afterwards, or
+    counts repeatedly, is a competing controller.
 
-    Once or twice may be a person's tool that wrote a status back as it was.
+    One or two writes may come from a user's tool that restored a status.
     """
 
     def __init__(self, patience: int = 3) -> None:
-        """A rival may count that often less one before it is told."""
+        """`patience` is the number of writes by which a writer becomes a competing controller."""
         self._left = patience
         self._known: dict[str, frozenset[Writing]] | None = None
 
     def listed(self, bodies: Collection[Body]) -> str:
-        """Takes a list of all DaemonSets; returns the field manager of a rival, or nothing. The
-        first list only sets the scene.
+        """Takes a list of all DaemonSets; returns the field manager of a competing controller, or
+        an empty string. The first list is the baseline.
         """
         known, self._known = self._known, {_uid(body): counting(body) for body in bodies}
         if known is None:
@@ -54,8 +53,8 @@ class Rivals:
         return self._judge(frozenset().union(*fresh.values()), probed)
 
     def changed(self, body: Body) -> str:
-        """Takes a DaemonSet that is new or changed; returns the field manager of a rival, or
-        nothing.
+        """Takes a new or changed DaemonSet; returns the field manager of a competing controller, or
+        an empty string.
         """
         if self._known is None:
             return ""
@@ -68,13 +67,13 @@ class Rivals:
         return _newest(fresh) if probed or self._left <= 0 else ""
 
     def gone(self, body: Body) -> None:
-        """Forgets a DaemonSet."""
+        """Forgets a deleted DaemonSet."""
         if self._known is not None:
             self._known.pop(_uid(body), None)
 
 
 def counting(body: Body) -> frozenset[Writing]:
-    """Who else wrote counters into the status of a DaemonSet, and when."""
+    """The other writers of counters in a DaemonSet's status, with the times of their writes."""
     entries = (body.get("metadata") or {}).get("managedFields") or ()
     return frozenset(
         (str(entry.get("manager") or ""), str(entry.get("time") or ""))
@@ -86,7 +85,7 @@ def counting(body: Body) -> frozenset[Writing]:
 
 
 def probe(namespace: str) -> dict[str, Any]:
-    """A DaemonSet that no node can take. Nobody but a DaemonSet controller ever touches it."""
+    """A DaemonSet without an eligible node: only a DaemonSet controller writes to it."""
     labels = {"app": PROBE}
     template = {
         "metadata": {"labels": labels},

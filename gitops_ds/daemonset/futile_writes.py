@@ -1,9 +1,9 @@
-"""Actions that succeed and come to nothing, again and again: what we create vanishes, what we patch
-is put back. Pure.
+"""Actions that succeed without effect, repeatedly: a created object vanishes, a patch is reverted.
+Pure.
 
-The API server takes each of them, so no error slows them down. An example: while DaemonSets can't
-be read, one is deleted; the garbage collector removes each pod that is created for it, and its end
-brings the next turn.
+The API server accepts each of them, so no error delays them. An example: a DaemonSet is deleted
+while DaemonSets cannot be read; the garbage collector removes each pod that is created for it, and
+each deletion causes the next reconciliation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ OFTEN = 5  # times in a window that the same target is written before the turns 
 
 
 class Repetition:
-    """How often each target of one DaemonSet was written of late; a target is a node for its pod,
-    or an object.
+    """The number of recent writes of each target of one DaemonSet; a target is an object, or a node
+    for its pod.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Repetition:
         self._swept = 0.0
 
     def note(self, targets: Iterable[Hashable], now: float) -> bool:
-        """Whether one of these targets was written too often; `now` in seconds, never going back."""
+        """Whether a target was written too often; `now` in seconds, never decreasing."""
         if now - self._swept >= WINDOW:
             self._targets = {
                 target: seen for target, seen in self._targets.items() if now - seen[1] < WINDOW

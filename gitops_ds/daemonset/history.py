@@ -42,12 +42,12 @@ class RevisionHistory:
 
 
 def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> RevisionHistory:
-    """What the history must become for the template as it is now.
+    """The history for the present template.
 
-    `namesake` is a revision of somebody else under the name of the one that is missing. If it holds
-    the same template, its hash serves and nothing is written until it is gone, as upstream does
-    (update.go, snapshot): that of a DaemonSet that was deleted and made again is gone as soon as
-    the garbage collector has come to it.
+    `namesake` is a foreign revision with the name of the missing one. If it holds the same
+    template, its hash is used and nothing is written until it is gone, as upstream does (update.go,
+    snapshot): the revision of a DaemonSet that was deleted and created again is removed by the
+    garbage collector.
     """
     actions: list[Action] = [
         _label(daemonset, revision) for revision in claim.revisions if not revision.hash
@@ -80,11 +80,12 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
 def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
     """The revisions that hold the wanted template.
 
-    A newer API server shows the template with fields that it fills in, though nobody wrote it since
-    it was last observed: a new revision, and with it a restart of every pod, would be for nothing.
-    So a template of a generation that was already observed is that of the latest revision when it
-    only holds more, and the pods made from it say so: had the latest revision been deleted, they
-    would carry its hash, and not that of an older one. Upstream compares bytes, and restarts.
+    A newer API server adds defaulted fields to a template without a write since the last
+    observation. A new revision, and with it a restart of every pod, would be useless. So the
+    template of an observed generation is that of the latest revision if it only has additional
+    fields, and the pods made from it carry that revision's hash: if the latest revision had been
+    deleted, they would carry its hash, and not that of an older one. Upstream compares bytes, and
+    restarts.
     """
     known = claim.revisions
     same = [

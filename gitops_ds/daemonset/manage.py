@@ -1,8 +1,7 @@
-"""Settling: every node that shall have a pod has one, none has two, and none has one that may not
-be there.
+"""Placement of pods: one pod on each node that needs one, no second pod, and none on other nodes.
 
-It looks at each node alone and knows no budget; a rollout moves only where this has nothing left to
-do.
+Each node is examined alone, without a budget; a rollout continues only when this module has nothing
+to do.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds between two deletions of failed pods on one node
-FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off that nobody needed for so long starts again
+FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off without a failure for so long starts again
 
 
 def settle(fleet: NodePodLayout) -> PodChanges:
-    """What is missing, failed, doubled or in the wrong place.
+    """The missing, failed, surplus and misplaced pods.
 
-    Assumes that `fleet` holds every pod of the DaemonSet, also those that it just created and those
-    that it just deleted (as terminating). A failed pod is deleted now, and replaced in a later
-    turn, when it is gone.
+    Assumes that `fleet` holds every pod of the DaemonSet, including those just created and those
+    just deleted (as terminating). A failed pod is deleted now, and replaced in a later
+    reconciliation, when it is gone.
     """
     return _Settling(fleet).run()
 
@@ -83,7 +82,10 @@ class _Settling:
             elif pod.phase is Phase.SUCCEEDED:
                 self.deletes.append(
                     pod_changes.delete(
-                        spot, pod, DeleteCause.SUCCEEDED, "it has ended, and an agent shall run"
+                        spot,
+                        pod,
+                        DeleteCause.SUCCEEDED,
+                        "it has ended, and the node needs an agent",
                     )
                 )
             else:
@@ -154,8 +156,8 @@ class _Settling:
             )
 
     def forget(self, spot: NodePods) -> None:
-        """A node that is gone: pods that wait for it wait for ever; those that ran there are the
-        garbage collector's.
+        """A node that is gone: pods that are not bound to it yet would wait indefinitely; the
+        garbage collector deletes bound ones.
         """
         for pod in spot.staying:
             if not pod.bound:

@@ -1,6 +1,4 @@
-"""The DaemonSet's pods laid out over the nodes: what every later question of a turn looks at, made
-once.
-"""
+"""The DaemonSet's pods by node, computed once in a reconciliation, for all further steps."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from gitops_ds.model.decision import Observation
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):
-    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where there
-    is no such node.
+    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where the
+    node does not exist.
 
-    `pods` are without those that ended and are being deleted: such a pod may be held by a finalizer
-    for ever, and is no reason to leave its node without an agent. `uids` are those of all.
+    `pods` excludes pods that ended and are being deleted: a finalizer may hold such a pod
+    indefinitely, and the node still needs an agent. `uids` are those of all pods.
     """
 
     node: str
@@ -30,7 +28,7 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def wanted(self) -> bool:
-        """Whether the node shall run a pod."""
+        """Whether the node needs a pod."""
         return self.placement is Placement.RUN
 
     @property
@@ -41,8 +39,8 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class NodePodLayout:
-    """All spots, sorted by node: every node, and every vanished node that pods still name. `hash`
-    is the wanted revision's.
+    """All nodes with their pods, sorted by node, including vanished nodes that pods still name.
+    `hash` is the wanted revision's.
 
     `outdated` are the hashes of the known revisions with another template.
     """
@@ -54,7 +52,7 @@ class NodePodLayout:
 
     @property
     def desired(self) -> int:
-        """How many nodes shall run a pod."""
+        """The number of nodes that need a pod."""
         return sum(1 for spot in self.spots if spot.wanted)
 
     def updated(self, pod: Pod) -> bool:

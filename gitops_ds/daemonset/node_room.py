@@ -1,7 +1,7 @@
-"""What every node has left for one more pod: looked at only where we place pods ourselves
+"""The free capacity of every node for one more pod, used only where we place pods ourselves
 (`scheduling: direct`).
 
-All pods count, whoever made them, until they have ended; one that is being deleted holds its place
+The pods of all owners count until they have ended; a pod that is being deleted keeps its place
 until it is gone.
 """
 
@@ -28,8 +28,8 @@ class _Taken:
 
 
 class NodeCapacity:
-    """Fed with what the watches of pods and nodes show and with own new pods; tells which
-    DaemonSets to look at again.
+    """The free capacity by the watches of pods and nodes and by own new pods. It returns the
+    DaemonSets that need a reconciliation.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class NodeCapacity:
         self._waiting: set[Key] = set()
 
     def look(self) -> Mapping[str, FreeCapacity]:
-        """The room of each node, by name."""
+        """The free capacity of each node, by name."""
         for node in self._nodes.keys() - self._rooms.keys():
             self._rooms[node] = self._room(node)
         return dict(self._rooms)
 
     def replace(self, resource: Resource, items: Iterable[Body], version: str) -> set[Key]:
-        """Takes a list in place of all that was known of a kind; returns the DaemonSets that wait
-        for room.
+        """Replaces all known objects of a kind by a list; returns the DaemonSets that wait for
+        capacity.
         """
         if resource == NODE:
             self._nodes = {_name(body): capacity.allocatable(body) for body in items}
@@ -61,7 +61,7 @@ class NodeCapacity:
         return set(self._waiting)
 
     def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
-        """Takes an event; returns the DaemonSets that wait for room, where there may be more."""
+        """Takes an event; returns the DaemonSets that wait for capacity if there may be more."""
         if type is EventType.BOOKMARK:
             return set()
         if resource == NODE:
@@ -74,7 +74,7 @@ class NodeCapacity:
         return set()
 
     def wrote(self, pod: Body) -> None:
-        """Takes the reply to the creation of a pod, unless its watch has come further already."""
+        """Takes the reply to the creation of a pod, unless its watch has shown a later version."""
         if number_of(str((pod.get("metadata") or {}).get("resourceVersion") or "")) > self._passed:
             self._put(pod)
 

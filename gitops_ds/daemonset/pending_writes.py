@@ -1,20 +1,19 @@
-"""Own writes, remembered until the watch has passed them: what makes it safe to decide on a cache
-that lags behind.
+"""Own writes, kept until the watch has shown them: the condition for decisions on a cache that lags
+behind.
 
-The reply to a write stands in for the object until its watch shows that version. So a pod just
-created is there, one just deleted is terminating, and a status just written is known.
+The reply to a write replaces the object until its watch shows that version. So a pod just created
+exists, one just deleted is terminating, and a status just written is known.
 
-After a restored etcd the version of a reply may never come, and its object be lost. A list is never
-older than what was written
-before it was asked for; so a reply from before, of a later version than the list, is of a world
-that is no more and is forgotten.
-Any other reply lapses after five minutes.
+After a restore of etcd the version of a reply may never be shown, and its object be lost. A list is
+never older than a write that precedes its request; so an earlier reply with a later version than
+the list belongs to the state before the restore, and is dropped. Any other reply lapses after five
+minutes.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,7 +30,7 @@ class _WriteReply(Generic[T]):
 
 
 class PendingWrites(Generic[T]):
-    """The replies of one kind of object by UID, and how far its watch has come."""
+    """The replies of one kind of object by UID, and the version that its watch has reached."""
 
     def __init__(self) -> None:
         self._passed = 0
@@ -46,16 +45,16 @@ class PendingWrites(Generic[T]):
             self._replies[uid] = _WriteReply(value, number, now)
 
     def advance(self, version: str) -> None:
-        """The watch has come to this version."""
+        """The watch has reached this version."""
         self._passed = max(self._passed, number_of(version))
         self._keep(lambda reply: reply.version > self._passed)
 
     def asks(self) -> None:
-        """The cluster is asked for its version, or for a list."""
+        """A request for the cluster's version, or for a list, begins."""
         self._earlier = dict(self._replies)
 
     def answered(self, version: str) -> bool:
-        """That version was the answer; whether replies were forgotten that its world doesn't have."""
+        """The answer to that request; returns whether replies of a lost state were dropped."""
         lost = {
             uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
         }
@@ -89,11 +88,19 @@ class PendingWrites(Generic[T]):
         """All replies that stand in, by UID."""
         return ((uid, reply.value) for uid, reply in self._replies.items())
 
+    def overlay(self, watched: list[T], uid_of: Callable[[T], str]) -> Iterable[T]:
+        """The watched objects, replaced by their replies, and the replies that no watch has shown
+        yet.
+        """
+        if not self._replies:
+            return watched
+        return {**{uid_of(item): item for item in watched}, **dict(self)}.values()
+
     def _keep(self, test: Callable[[_WriteReply[T]], bool]) -> None:
         if self._replies:
             self._replies = {uid: reply for uid, reply in self._replies.items() if test(reply)}
 
 
 def number_of(version: str) -> int:
-    """A resourceVersion as a number; 0 for one that is none, so that it never holds anything up."""
+    """A resourceVersion as a number; 0 for an invalid one, so that it delays nothing."""
     return int(version) if version.isascii() and version.isdigit() else 0

@@ -1,4 +1,4 @@
-"""Pods to make and pods to end: the answer of settling and of pacing."""
+"""Pods to create and pods to delete: the result of placement and of a rollout."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BURST = 250
 
 @dataclass(frozen=True, slots=True)
 class PodChanges:
-    """Creates and deletes, each sorted by node. `wake_at` is when time alone changes the answer
-    (seconds since 1970).
+    """Creates and deletes, each sorted by node. `wake_at` is the time of the next change without
+    any event (seconds since 1970).
 
-    `unplaced` says by node why a pod that is wanted has no room there. `later` are further nodes
-    that shall get a pod, once the first BURST have theirs.
+    `unplaced` holds by node why it lacks capacity for a wanted pod. `later` are further nodes that
+    need a pod, after the first BURST.
     """
 
     creates: tuple[CreatePod, ...] = ()
@@ -44,7 +44,7 @@ class PodChanges:
 
 
 def delete(spot: NodePods, pod: Pod, cause: DeleteCause, why: str) -> DeletePod:
-    """The end of a pod of that node."""
+    """The deletion of a pod of that node."""
     return DeletePod(
         Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why
     )

@@ -1,9 +1,9 @@
-"""The pods that are made: their bodies as upstream's controller makes them, and names that follow
-from what was seen.
+"""New pods: their bodies as upstream's controller makes them, and names derived from the
+observation.
 
-The same view gives the same name twice, so a crash, a second leader or a lost reply makes no second
-pod. A replacement has a name of its own, because the UIDs of the pods seen on the node are part of
-it, or, where there is none, that of the last that vanished.
+The same observation gives the same name, so a crash, a second leader or a lost reply creates no
+second pod. A replacement has a name of its own: the UIDs of the pods on the node are part of it,
+or, on an empty node, the UID of the last pod that vanished.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LONGEST = 63  # a pod's name is its host name, a DNS label
 
 
 class PodFactory:
-    """Makes the pods of one turn; what they share is built once.
+    """Makes the pods of one reconciliation; their common parts are built once.
 
-    A pod is bound to its node by the scheduler, which its affinity leaves no other; or by us, where
-    the observation tells the room of each node, unless the template names a scheduler of its own.
+    A pod is bound to its node by the scheduler, through its node affinity; or by us, where the
+    observation has the capacity of each node, unless the template names a scheduler of its own.
     """
 
     def __init__(self, fleet: NodePodLayout) -> None:

@@ -114,8 +114,9 @@ def _made(seen: Observation, node: str, hash: str) -> Pod:
     daemonset = seen.daemonset
     labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
     return Pod(
-        namespace=daemonset.key.namespace, name=f"new-{node}", uid=f"new-{node}", node=node, bound=True, labels=labels,
-        owner=_owner(daemonset), phase=Phase.RUNNING, created=seen.now, ready=True, ready_since=_LONG_AGO, hash=hash,
+        namespace=daemonset.key.namespace, name=f"new-{node}", uid=f"new-{node}", node=node,
+        bound=True, labels=labels, owner=_owner(daemonset), phase=Phase.RUNNING,
+        created=seen.now, ready=True, ready_since=_LONG_AGO, hash=hash,
     )  # fmt: skip
 
 

@@ -59,14 +59,14 @@ def _sort_out(fleet: NodePodLayout, spot: NodePods) -> tuple[Pod | None, Pod | N
 
 
 def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
-    """Deletes old pods; settling makes the new ones.
+    """Deletes old pods; placement creates the new ones.
 
-    Assumes: every node that shall have a pod, has one or waits for one to vanish. Invariant: of the
-    pods that are available, at most `max_unavailable` minus the nodes without an available pod are
-    deleted. An old pod that is not ready is no loss and always goes, but its node counts, or too
-    many others would go beside it. Those that are ready, only not for `minReadySeconds` yet, go as
-    long as `max_unavailable` leaves room for nodes without a ready pod; upstream takes them all,
-    and to a clock that was put back every pod may look like that.
+    Assumes: every node that needs a pod has one or waits for the end of one. Invariant: of the
+    available pods, at most `max_unavailable` minus the nodes without an available pod are deleted.
+    An old pod that is not ready is no loss and is always deleted, but its node counts, or too many
+    others would be deleted too. Pods that are ready, but not yet for `minReadySeconds`, are deleted
+    as long as `max_unavailable` allows more nodes without a ready pod; upstream deletes them all,
+    and with a clock that was put back every pod may look like that.
     """
     unavailable = unready = 0
     broken: list[DeletePod] = []
@@ -105,13 +105,13 @@ def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
 
 
 def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
-    """Makes new pods beside the old ones; an old one goes when the new one is available.
+    """Creates new pods beside the old ones; an old pod is deleted when the new one is available.
 
-    Invariant: at most `max_surge` nodes have a new pod that is not available beside an available
-    old one by the doing of this function. Where the old pod is not available, its replacement takes
-    nothing away and is not counted. Old pods on nodes that shall not run one (but may keep it) go
-    while the available pods outnumber the wanted ones, so that moving the DaemonSet to other nodes
-    keeps the fleet available.
+    Invariant: at most `max_surge` nodes have, through this function, a new pod that is not
+    available beside an available old one. Where the old pod is not available, its replacement costs
+    nothing and is not counted. Old pods on nodes that no longer need one (but may keep it) are
+    deleted while the available pods outnumber the wanted ones, so that the fleet remains available
+    when the DaemonSet moves to other nodes.
     """
     surge = available = 0
     free: list[CreatePod] = []
@@ -150,7 +150,7 @@ def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
         else:
             elsewhere.append(
                 pod_changes.delete(
-                    spot, old, DeleteCause.OUTDATED, "enough pods are available where they shall be"
+                    spot, old, DeleteCause.OUTDATED, "enough pods are available on wanted nodes"
                 )
             )
     spare = max(0, min(available - fleet.desired, len(elsewhere)))

@@ -1,8 +1,7 @@
-"""A rollout played before it happens: the same `decide`, on nodes that only take time.
+"""The simulation of a rollout: the same `decide`, on nodes that only take time.
 
-Nothing fails here but what stands still by itself: on nodes that are not ready no pod gets ready.
-How long a pod takes to start and to end is assumed, and said beside every figure that follows from
-it.
+The only failure is a stalled rollout: no pod becomes ready on nodes that are not ready. The start
+and end times of a pod are assumptions, and are shown beside every figure derived from them.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
 
 _UID, _LONG_AGO = "rehearsal", -1e9
-# A look at a node is cheap, but a thousand nodes one by one are a million looks: then the beginning
-# tells how the rest goes.
+# One observation of a node is cheap, but a thousand nodes one by one need a million of them: then
+# the rest is extrapolated from the beginning.
 _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
@@ -108,7 +107,7 @@ class _Stage:
                 self.add(node.name, _hash(body), since=_LONG_AGO)
 
     def turn(self) -> bool:
-        """One look and what follows from it; tells whether anything is still to come."""
+        """One observation and its actions; returns whether more follows."""
         self.turns += 1
         decision = decide.decide(self.seen())
         for action in decision.actions:
@@ -127,7 +126,7 @@ class _Stage:
         return self.wait(decision.wake_after)
 
     def wait(self, wake_after: float | None) -> bool:
-        """Goes on to the next instant at which something happens; tells whether there is one."""
+        """Advances to the next change; returns whether there is one."""
         times = [
             at
             for at in (
@@ -159,14 +158,15 @@ class _Stage:
                 self.pods[uid] = msgspec.structs.replace(self.pods[uid], terminating=True)
                 self.later(self.pace.stop, uid)
             case _:
-                pass  # nothing else is wanted of objects that are all its own
+                pass  # no other action occurs: the DaemonSet owns all these objects
 
     def add(self, node: str, hash: str, since: float | None = None) -> str:
         uid, ready = f"pod-{len(self.pods)}-{self.made}", since is not None and node in self.ready
         self.made += 1
         self.pods[uid] = Pod(
-            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True, labels=self.labels, owner=_OWNER,
-            phase=Phase.RUNNING if ready else Phase.PENDING, created=self.now, ready=ready, ready_since=since, hash=hash,
+            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
+            labels=self.labels, owner=_OWNER, phase=Phase.RUNNING if ready else Phase.PENDING,
+            created=self.now, ready=ready, ready_since=since, hash=hash,
         )  # fmt: skip
         return uid
 

@@ -1,51 +1,56 @@
-"""Did the built-in controller do what ours would have done? A fold of looks at a DaemonSet that
-somebody else looks after.
+"""The shadow mode: a comparison of another DaemonSet controller's actions with ours. A fold of
+observations of a DaemonSet that the other controller manages.
 
-Two controllers never see the same instant, so their acts are not compared by time. What is
-compared, and how:
+Two controllers never act on the same observation, so actions are not compared by time. The
+comparison:
 
-- *Each pod that came* must be one that ours would have made: wanted at the look before, or wanted
-  at a look since, with the pod
-  taken out of what was seen. Theirs may have acted before we looked, so that the wish never showed;
-  taking the pod out shows it.
-- *Each pod that went* must be one that ours would have ended: likewise, with the pod put back. What
-  ours would have kept was ended
-  by theirs or by anybody (`kubectl delete`, a drain, the garbage collector): nothing tells who. It
-  counts as gone elsewhere, except
-  where ours wanted another pod of the same node to go, which stayed: then they chose otherwise.
-- *Of a rollout* not which node came first, for theirs goes in no order: only pods of an earlier
-  template went, and never were more
-  nodes at risk than the budget allows. A node is at risk from the end of an available pod until
-  another is available there, or,
-  with surge, while a new pod that is not available stands beside an available old one. We may look
-  too seldom to see the most, so
-  only more than the budget is a difference.
-- *The end*: an interval ends when ours wants nothing any more, the status included, and there was
-  no news for a while. What ours
-  wants and nobody does, without any news for long, is a difference too.
+- *Each new pod* must be one that ours would have created: wanted at the previous observation, or at
+  one since, with the pod removed from the observation. The other controller may have acted before
+  our observation, so that the demand was never visible; the removal of the pod shows it.
+- *Each removed pod* must be one that ours would have deleted: likewise, with the pod restored. A
+  pod that ours would have kept was deleted by the other controller or by another writer (`kubectl
+  delete`, a drain, the garbage collector); the writer is unknown. It counts as deleted elsewhere,
+  except where ours wanted to delete another pod of the same node, which stayed: then the
+  controllers chose different pods.
+- *In a rollout* the order of nodes is not compared, since upstream has none: only pods of an
+  earlier template may be deleted, and never more nodes at risk than the budget allows. A node is at
+  risk from the deletion of an available pod until another is available there, or, with surge, while
+  a new pod that is not available exists beside an available old one. Observations may be too rare
+  to show the maximum, so only an excess over the budget is a difference.
+- *The end*: an interval ends when ours wants nothing more, the status included, without any change
+  for a while. An action that ours wants and the other controller does not take, without any change
+  for long, is a difference too.
 
-An act whose cause we can't see yet (one watch runs ahead of another) is judged again at every look
-of the next seconds; and a spec explains what is ended some seconds after it changed, for theirs may
-not have seen that yet.
+An action whose cause is not visible yet (one watch is ahead of another) is judged again at every
+observation of the next seconds; and an earlier spec explains deletions for some seconds after its
+change, since the other controller may not have seen that yet.
 
-Every cause has to be seen, if late: a spec, label or taint that comes and goes between two looks
-leaves acts that nothing explains. Not told apart: an adopted pod that was never seen as an orphan
-counts as one that came. Back-offs are theirs: ours wants a failed pod gone at once, and waits as
-long as theirs may.
+Every cause must be observed, possibly late: a spec, label or taint that changes and returns between
+two observations leaves actions without an explanation. Limits: an adopted pod that was never
+observed as an orphan counts as a new one. Back-offs are the other controller's: ours wants a failed
+pod deleted at once, and allows the other's longest back-off.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from gitops_ds.apimachinery import int_or_percent
-from gitops_ds.daemonset import decide, manage, rolling_update
+from gitops_ds.daemonset import decide, manage
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.pod_changes import PodChanges
+from gitops_ds.daemonset.shadow_views import (
+    ObservedAct,
+    before_departures,
+    nodes_to_create,
+    uids_to_delete,
+    with_departures,
+    without_arrivals,
+    without_owned_pods,
+)
 from gitops_ds.model.daemonset import DaemonSet, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, Decision, DeleteCause, DeletePod, Observation
 from gitops_ds.model.events.base import (
@@ -57,70 +62,59 @@ from gitops_ds.model.events.base import (
 )
 from gitops_ds.model.objects import Key
 
-QUIET = 5.0  # seconds without news, after which a DaemonSet whose pods are all well has settled
-STALLED = 60.0  # the same where some are not
-STANDSTILL = 120.0  # seconds without news, after which a wish is one that nobody shares
+QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
+STALLED = 60.0  # the same with unhealthy pods
+STANDSTILL = 120.0  # seconds without a change, after which a missing action is a difference
 LONGEST_BACKOFF = manage.LONGEST_DELAY + STANDSTILL
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """What a look brought to light, and after how many seconds without news the next is due."""
+    """The events of an observation, and the seconds without a change after which the next one is
+    due.
+    """
 
     records: tuple[Event, ...] = ()
     wake_after: float | None = None
 
 
 class Shadow:
-    """The DaemonSets of one cluster, each with what was seen of it last."""
+    """The DaemonSets of one cluster, each with its last observation."""
 
     def __init__(self) -> None:
         self._watched: dict[Key, _Watched] = {}
 
     def gone(self, pod: Pod) -> None:
-        """A pod vanished, and this was the last of it: also when it failed and went between two
-        looks.
+        """The last state of a pod that vanished, including one that failed and vanished between two
+        observations.
         """
         for watched in self._watched.values():
             if pod.owner is not None and pod.owner.uid == watched.seen.daemonset.uid:
                 watched.last[pod.uid] = pod
 
-    def look(self, told: Decided) -> ShadowReport:
-        """One turn, in the order of time. A DaemonSet that is new, or ends, or can't be obeyed, is
-        not judged.
+    def look(self, decided: Decided) -> ShadowReport:
+        """Takes one reconciliation, in the order of time. A DaemonSet that is new, is being
+        deleted, or cannot be reconciled is not judged.
         """
-        seen, watched = told.seen, self._watched.get(told.daemonset)
-        if seen.daemonset.deleting or told.decision.complaint:
-            self.forget(told.daemonset)
+        seen, watched = decided.seen, self._watched.get(decided.daemonset)
+        if seen.daemonset.deleting or decided.decision.complaint:
+            self.forget(decided.daemonset)
             return ShadowReport()
         if watched is None or watched.seen.daemonset.uid != seen.daemonset.uid:
-            before = seen if seen.daemonset.observed_generation else _bare(seen)
-            watched = self._watched[told.daemonset] = _Watched(
+            before = seen if seen.daemonset.observed_generation else without_owned_pods(seen)
+            watched = self._watched[decided.daemonset] = _Watched(
                 before, decide.layout(before), since=seen.now, news_at=seen.now
             )
-        return watched.look(seen, told.decision)
+        return watched.look(seen, decided.decision)
 
     def forget(self, key: Key) -> None:
-        """The DaemonSet is gone."""
+        """Forgets a deleted DaemonSet."""
         self._watched.pop(key, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Act:
-    """A pod that came, or is ending or gone, as it was last; when that was seen.
-
-    Of one that went: the UIDs of those that were on its node with it, and whether it was available.
-    """
-
-    pod: Pod
-    at: float
-    beside: frozenset[str] = frozenset()
-    available: bool = False
 
 
 @dataclass(slots=True)
 class _Interval:
-    """What happened since the last settled state."""
+    """The actions since the last settled state."""
 
     created: Counter[str] = field(default_factory=Counter)
     deleted: Counter[str] = field(default_factory=Counter)
@@ -133,13 +127,13 @@ class _Interval:
 
 @dataclass(slots=True)
 class _Watched:
-    """One DaemonSet: the last look and when there was news, acts still unexplained, and what ours
-    wanted.
+    """One DaemonSet: the last observation, the time of the last change, actions without an
+    explanation, and what ours wanted.
 
-    `nodes_wished` are the nodes that shall get a pod, as of the last look; `uids_wished` the
-    objects to be ended or changed, with their node, of the whole interval. `last` holds what
-    vanished since the last look. `at_risk` outlives the interval. `outdated` is the last look at
-    each spec of the last seconds but the present one, and when it was seen to have changed.
+    `nodes_wished` are the nodes that need a pod, by the last observation; `uids_wished` the objects
+    to be deleted or changed, with their node, of the whole interval. `last` holds pods that
+    vanished since the last observation. `at_risk` outlives the interval. `outdated` are the last
+    observations of the earlier specs of the last seconds, with the time of the change.
     """
 
     seen: Observation
@@ -148,8 +142,8 @@ class _Watched:
     news_at: float
     open: bool = True
     interval: _Interval = field(default_factory=_Interval)
-    arrivals: dict[str, _Act] = field(default_factory=dict)
-    departures: dict[str, _Act] = field(default_factory=dict)
+    arrivals: dict[str, ObservedAct] = field(default_factory=dict)
+    departures: dict[str, ObservedAct] = field(default_factory=dict)
     last: dict[str, Pod] = field(default_factory=dict)
     nodes_wished: set[str] = field(default_factory=set)
     uids_wished: dict[str, str] = field(default_factory=dict)
@@ -157,9 +151,7 @@ class _Watched:
     outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
 
     def look(self, seen: Observation, decision: Decision) -> ShadowReport:
-        """Takes up what changed since the last look, judges it, and concludes what can be
-        concluded.
-        """
+        """Takes an observation: records the changes, judges them, and reports the conclusions."""
         fleet = decide.layout(seen)
         if self._is_news(seen, fleet) or seen.now < self.news_at:
             self.news_at = seen.now
@@ -178,14 +170,14 @@ class _Watched:
         return (seen.daemonset.version, seen.revisions, fleet.spots) != before
 
     def _move(self, seen: Observation, fleet: NodePodLayout) -> None:
-        """The pods that came and went since the last look."""
+        """The pods that were created and deleted since the last observation."""
         before, now = (
             {pod.uid: pod for pod in look.pods if pod.owner is not None}
             for look in (self.seen, seen)
         )
         known = {pod.uid for pod in self.seen.pods}
         self.arrivals.update(
-            (uid, _Act(pod, seen.now)) for uid, pod in now.items() if uid not in known
+            (uid, ObservedAct(pod, seen.now)) for uid, pod in now.items() if uid not in known
         )
         there = {pod.uid: pod for pod in seen.pods}
         for spot in self.fleet.spots:
@@ -195,26 +187,31 @@ class _Watched:
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
                 last = msgspec.structs.replace(last, terminating=False)
                 available = self.fleet.available(pod) and fleet.available(last) and not last.ended
-                self.departures[pod.uid] = _Act(last, seen.now, frozenset(spot.uids), available)
+                self.departures[pod.uid] = ObservedAct(
+                    last, seen.now, frozenset(spot.uids), available
+                )
         self.last.clear()
 
     def _judge(self, seen: Observation, fleet: NodePodLayout) -> None:
-        """Counts the acts that ours would have done too; the others stay, to be judged again."""
+        """Counts the actions that ours would also have taken; the others are judged again later."""
         self._explain_arrivals(self.nodes_wished, fleet)
         self._explain_departures(self.uids_wished.keys(), fleet)
         last = self.seen
         before = replace(seen, daemonset=last.daemonset, nodes=last.nodes, revisions=last.revisions)
         for view in (seen, before):  # the pods of now, among the causes of now and of the last look
             if any(seen.now - act.at <= QUIET for act in self.arrivals.values()):
-                self._explain_arrivals(_creates(_without(view, self.arrivals)), fleet)
+                self._explain_arrivals(
+                    nodes_to_create(without_arrivals(view, self.arrivals)),
+                    fleet,
+                )
             if any(seen.now - act.at <= QUIET for act in self.departures.values()):
-                ends = _deletes(_with(view, self.departures)) | _deletes(
-                    _before(view, self.departures)
+                ends = uids_to_delete(with_departures(view, self.departures)) | uids_to_delete(
+                    before_departures(view, self.departures)
                 )
                 self._explain_departures(ends, fleet)
 
     def _explain_arrivals(self, wanted: set[str], fleet: NodePodLayout) -> None:
-        """A wish for a node explains one pod there."""
+        """A demand for a node explains one pod there."""
         for uid, act in list(self.arrivals.items()):
             node = act.pod.node
             if node in wanted or self._surges(act.pod, fleet):
@@ -233,7 +230,9 @@ class _Watched:
                 del self.departures[uid]
 
     def _surges(self, pod: Pod, fleet: NodePodLayout) -> bool:
-        """Whether a pod came beside one of another template, of which any may come first."""
+        """Whether a pod was created beside one of another template; with surge, any of these may be
+        first.
+        """
         strategies = (look.seen.daemonset.strategy for look in (self.fleet, fleet))
         if not any(
             isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1)
@@ -249,8 +248,8 @@ class _Watched:
         return any(other.hash != pod.hash for other in beside)
 
     def _rolls(self, pod: Pod, fleet: NodePodLayout) -> bool:
-        """Whether a rollout replaces a pod of that template, by what was seen now, at the look
-        before, or of an outdated spec.
+        """Whether a rollout replaces a pod of that template, by the present observation, the
+        previous one, or one of an outdated spec.
         """
         looks = (self.fleet, fleet, *(old for _, old in self.outdated))
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
@@ -280,7 +279,9 @@ class _Watched:
                 self.uids_wished[getattr(action, "uid", "")] = getattr(action, "node", "")
 
     def _conclude(self, decision: Decision) -> ShadowReport:
-        """Ends the interval when nothing is wanted and all is quiet, and tells what nobody does."""
+        """Ends the interval when nothing is wanted and nothing changes; reports wanted actions that
+        were not taken.
+        """
         now, quiet = self.seen.now, self.seen.now - self.news_at
         wishes = _wishes(decision, failed=quiet >= LONGEST_BACKOFF)
         wants = bool(decision.actions or decision.status)
@@ -312,22 +313,22 @@ class _Watched:
 
     def _settle(self) -> list[Event]:
         records = self._unexplained()
-        told = self.interval
-        if told.differences or told.created or told.deleted or told.elsewhere:
+        interval = self.interval
+        if interval.differences or interval.created or interval.deleted or interval.elsewhere:
             done = (
-                len(told.differences),
-                told.created,
-                told.deleted,
-                told.replaced,
-                told.at_risk,
-                told.elsewhere,
+                len(interval.differences),
+                interval.created,
+                interval.deleted,
+                interval.replaced,
+                interval.at_risk,
+                interval.elsewhere,
             )
             records.append(Compared(self.seen.now, self.seen.daemonset.key, self.since, *done))
         self.open, self.interval, self.uids_wished = False, _Interval(), {}
         return records
 
     def _unexplained(self) -> list[Event]:
-        """What is left of acts that ours would not have done."""
+        """The remaining actions, which ours would not have taken."""
         records: list[Event] = []
         for act in self.arrivals.values():
             records += self._differ(
@@ -349,51 +350,12 @@ class _Watched:
         return records
 
     def _differ(self, what: DifferenceKind, ours: str, theirs: str) -> list[Event]:
-        """A difference; told once in an interval."""
+        """The event of a difference; once in an interval."""
         if (what, ours) in self.interval.differences:
             return []
-        told = Differed(self.seen.now, self.seen.daemonset.key, self.since, what, ours, theirs)
-        self.interval.differences[what, ours] = told
-        return [told]
-
-
-def _bare(seen: Observation) -> Observation:
-    """A DaemonSet that its controller has not counted yet is new: all its pods were made since."""
-    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.owner is None))
-
-
-def _without(seen: Observation, arrivals: Container[str]) -> Observation:
-    """As it was before these pods came."""
-    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.uid not in arrivals))
-
-
-def _with(seen: Observation, departures: Mapping[str, _Act]) -> Observation:
-    """As it would be had these pods stayed."""
-    back = [gone.pod for gone in departures.values()]
-    others = [pod for pod in seen.pods if pod.uid not in departures]
-    return replace(seen, pods=tuple(sorted(others + back, key=lambda pod: pod.name)))
-
-
-def _before(seen: Observation, departures: Mapping[str, _Act]) -> Observation:
-    """As it would be had these pods stayed, and no other come since on their nodes."""
-    beside = {gone.pod.node: gone.beside for gone in departures.values()}
-    pods = (pod for pod in seen.pods if pod.node not in beside or pod.uid in beside[pod.node])
-    return _with(replace(seen, pods=tuple(pods)), departures)
-
-
-def _moves(seen: Observation) -> PodChanges:
-    """What ours would do with the pods, however many there are."""
-    fleet = decide.layout(seen)
-    return manage.settle(fleet) or rolling_update.pace(fleet)
-
-
-def _creates(seen: Observation) -> set[str]:
-    moves = _moves(seen)
-    return {action.node for action in moves.creates} | {*moves.later}
-
-
-def _deletes(seen: Observation) -> set[str]:
-    return {action.uid for action in _moves(seen).deletes}
+        event = Differed(self.seen.now, self.seen.daemonset.key, self.since, what, ours, theirs)
+        self.interval.differences[what, ours] = event
+        return [event]
 
 
 def _paces(daemonset: DaemonSet) -> bool:
@@ -401,14 +363,14 @@ def _paces(daemonset: DaemonSet) -> bool:
 
 
 def _is_doubled(fleet: NodePodLayout, spot: NodePods) -> bool:
-    """Whether a new pod that is not available stands beside an old one that is."""
+    """Whether a new pod that is not available exists beside an available old one."""
     new = any(fleet.updated(pod) and not fleet.available(pod) for pod in spot.staying)
     return new and any(not fleet.updated(pod) and fleet.available(pod) for pod in spot.staying)
 
 
 def _is_well(fleet: NodePodLayout) -> bool:
-    """Whether nothing is on its way: each node that shall has an available pod, of the wanted
-    template where pods are replaced.
+    """Whether nothing is in progress: each node that needs a pod has an available one, of the
+    wanted template where pods are replaced.
     """
     rolls = _paces(fleet.seen.daemonset)
     for spot in fleet.spots:
@@ -422,8 +384,8 @@ def _is_well(fleet: NodePodLayout) -> bool:
 
 
 def _wishes(decision: Decision, *, failed: bool) -> str:
-    """What is wanted, in a few words; failed pods, which theirs leaves for a back-off, only on
-    demand.
+    """The wanted actions, in short; deletions of failed pods, for which upstream has a back-off,
+    only with `failed`.
     """
     creates = [action.node for action in decision.actions if isinstance(action, CreatePod)]
     others = [action for action in decision.actions if not isinstance(action, CreatePod)]
@@ -432,12 +394,12 @@ def _wishes(decision: Decision, *, failed: bool) -> str:
         for action in others
         if failed or not (isinstance(action, DeletePod) and action.cause is DeleteCause.FAILED)
     ]
-    told = [f"pods on {_listed(creates)}"] if creates else []
+    parts = [f"pods on {_listed(creates)}"] if creates else []
     if others:
-        told.append(_listed([f"{type(action).__name__} {action.key.name}" for action in others]))
+        parts.append(_listed([f"{type(action).__name__} {action.key.name}" for action in others]))
     if decision.status is not None:
-        told.append(f"the status {decision.status.counts}")
-    return ", and ".join(told)
+        parts.append(f"the status {decision.status.counts}")
+    return ", and ".join(parts)
 
 
 def _listed(words: list[str]) -> str:

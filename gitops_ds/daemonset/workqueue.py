@@ -85,7 +85,7 @@ class WorkQueue(Generic[K]):
             self.add(key, now + wait)
 
     def forget(self, key: K) -> None:
-        """Drops the failures and the delay of a deleted key; one that waits or is taken remains so."""
+        """Drops the failures and the delay of a deleted key; a waiting or taken key remains so."""
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 

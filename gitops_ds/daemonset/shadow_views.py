@@ -1,0 +1,68 @@
+"""Observations as they would be with or without the actions of the other controller, and the pods
+that ours would create or delete then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+from gitops_ds.daemonset import decide, manage, rolling_update
+from gitops_ds.daemonset.pod_changes import PodChanges
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAct:
+    """A pod that was created, is being deleted or is gone: its last state, and the time of the
+    observation.
+
+    For a deleted pod also the UIDs of the other pods on its node, and whether it was available.
+    """
+
+    pod: Pod
+    at: float
+    beside: frozenset[str] = frozenset()
+    available: bool = False
+
+
+def without_owned_pods(seen: Observation) -> Observation:
+    """A DaemonSet whose status is not yet written is new: all its pods were created since."""
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.owner is None))
+
+
+def without_arrivals(seen: Observation, arrivals: Container[str]) -> Observation:
+    """The observation without these new pods."""
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.uid not in arrivals))
+
+
+def with_departures(seen: Observation, departures: Mapping[str, ObservedAct]) -> Observation:
+    """The observation as if these pods had stayed."""
+    back = [gone.pod for gone in departures.values()]
+    others = [pod for pod in seen.pods if pod.uid not in departures]
+    return replace(seen, pods=tuple(sorted(others + back, key=lambda pod: pod.name)))
+
+
+def before_departures(seen: Observation, departures: Mapping[str, ObservedAct]) -> Observation:
+    """The observation as if these pods had stayed, without later pods on their nodes."""
+    beside = {gone.pod.node: gone.beside for gone in departures.values()}
+    pods = (pod for pod in seen.pods if pod.node not in beside or pod.uid in beside[pod.node])
+    return with_departures(replace(seen, pods=tuple(pods)), departures)
+
+
+def _moves(seen: Observation) -> PodChanges:
+    """All pods that ours would create or delete, without a limit."""
+    fleet = decide.layout(seen)
+    return manage.settle(fleet) or rolling_update.pace(fleet)
+
+
+def nodes_to_create(seen: Observation) -> set[str]:
+    """The nodes for which ours would create a pod."""
+    moves = _moves(seen)
+    return {action.node for action in moves.creates} | {*moves.later}
+
+
+def uids_to_delete(seen: Observation) -> set[str]:
+    """The pods that ours would delete."""
+    return {action.uid for action in _moves(seen).deletes}
