@@ -80,7 +80,7 @@ class Applier:
         return self.cluster.acting_as(found)
 
 
-async def ask(writer: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
+async def dry_run(writer: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
     """The API server's answers to dry runs of these manifests, whose objects exist."""
     wanted = list(manifests)
     turn = asyncio.Semaphore(AT_ONCE)
@@ -183,7 +183,7 @@ class Dependencies:
     ends: Callable[[Sequence[Key]], Awaitable[str]]
 
 
-async def perform(
+async def apply_changes(
     writer: Applier,
     changes: Sequence[Change],
     waits: Dependencies,

@@ -178,7 +178,7 @@ async def draft_with(
     seen = await place.contents(place.cluster, seen, deletions.to_list(gone, seen, terms))
     writer = applier.Applier(place.cluster, resources, seen, terms)
     undecided = planner.undecided(served, seen, terms)
-    answers = await applier.ask(writer, undecided)
+    answers = await applier.dry_run(writer, undecided)
     kept = served.manifests.keys() - {manifest.key for manifest in undecided}
     made = planner.plan(served, seen, terms, answers, kept=kept)
     if moving := planner.moving(made):
@@ -219,7 +219,7 @@ async def carry_out(
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
     ready = await _announced(place, ready)
-    outcome = await applier.perform(
+    outcome = await applier.apply_changes(
         ready.writer, made.changes, _waits(place.cluster, ready.bundle, asked.patience), tell
     )
     for change, refusal in outcome.refused:

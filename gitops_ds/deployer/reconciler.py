@@ -32,7 +32,7 @@ from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
-from gitops_ds.deployer.watch_cache import Caches
+from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
@@ -87,7 +87,7 @@ class Reconciler:
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
         self._supervisor = Supervisor(emit.always, schedule.clock)
-        self._caches = Caches(
+        self._caches = WatchCache(
             target.cluster, target.owner, self.request_soon, schedule.chance, self._supervisor
         )
         contents = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())

@@ -126,7 +126,7 @@ def pushed_commit(pushed: str) -> CommitId | None:
     return CommitId(commit) if _COMMIT.fullmatch(commit) else None
 
 
-async def pass_on(cluster: Cluster, place: tuple[str, str], push: Push, at: float) -> None:
+async def forward_push(cluster: Cluster, place: tuple[str, str], push: Push, at: float) -> None:
     """Tells the leader of a push that we were told of; `at` is seconds since 1970.
 
     Where that fails, the leader's own looks find it.

@@ -31,11 +31,13 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction import report
 
 
-async def unasked(tip: CommitId, since: CommitId | None) -> None:
+async def no_verification(tip: CommitId, since: CommitId | None) -> None:
     """For a source whose signatures nobody asked for."""
 
 
-def at_once(prepare: Callable[[Snapshot], Prepared]) -> Callable[[Snapshot], Awaitable[Prepared]]:
+def prepare_directly(
+    prepare: Callable[[Snapshot], Prepared],
+) -> Callable[[Snapshot], Awaitable[Prepared]]:
     """For a source whose commits are known to be small: they are prepared here and now."""
 
     async def prepared(snapshot: Snapshot) -> Prepared:
@@ -44,7 +46,7 @@ def at_once(prepare: Callable[[Snapshot], Prepared]) -> Callable[[Snapshot], Awa
     return prepared
 
 
-async def unasked_alone(commit: CommitId) -> None:
+async def no_verification_of_last_good(commit: CommitId) -> None:
     """The same, for the last good commit."""
 
 
@@ -64,8 +66,12 @@ class RevisionSource:
     snapshot: Callable[[CommitId], Awaitable[Snapshot]]
     movement: Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
     prepare: Callable[[Snapshot], Awaitable[Prepared]]
-    verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = unasked
-    verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = unasked_alone
+    verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = (
+        no_verification
+    )
+    verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = (
+        no_verification_of_last_good
+    )
     follows_rewrites: bool = True
     watched: bool = False
     branch: str = ""

@@ -29,7 +29,7 @@ _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTI
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class TemplateSelector:
     """Which objects hold templates: labels in selector syntax, namespaces (`*`: all), kinds.
 
     Those in `home`, the namespace of the service itself, may name any object; others only what is
@@ -50,7 +50,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class TemplateObject:
     """An object with templates, as it was at one version. `unread` are the keys that are no text."""
 
     kind: str
@@ -79,7 +79,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RenderedTemplates:
     """What an object says, and what of it is left out: all, when something is `broken`. `keeps`:
     nothing it made is deleted.
     """
@@ -94,7 +94,7 @@ class Taken:
         return bool(self.broken or any(refusal.key for refusal in self.refusals))
 
 
-def read(body: Body) -> Held:
+def read(body: Body) -> TemplateObject:
     """The object with its texts; a Secret's are decoded. Keys that are no manifests by name or look
     are left out.
     """
@@ -110,7 +110,7 @@ def read(body: Body) -> Held:
     uid, version, created = (
         str(metadata.get(name) or "") for name in ("uid", "resourceVersion", "creationTimestamp")
     )
-    return Held(
+    return TemplateObject(
         kind,
         metadata["namespace"],
         metadata["name"],
@@ -132,7 +132,7 @@ def _decoded(text: str) -> bytes | None:
     return data
 
 
-def render(held: Held, chosen: Chosen) -> Taken:
+def render(held: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
     """What the object's keys say, each as a file of plain manifests; of what names no namespace, in
     the object's own.
     """
@@ -150,14 +150,16 @@ def render(held: Held, chosen: Chosen) -> Taken:
         if key.endswith(_SUFFIXES)
     )
     if broken:
-        return Taken({}, unread, broken)
+        return RenderedTemplates({}, unread, broken)
     outside = {key for key in prepared.bundle.manifests if not _may_name(key, held, chosen)}
     manifests = {
         key: _held_by(manifest, held, named)
         for key, manifest in prepared.bundle.manifests.items()
         if key not in outside
     }
-    return Taken(manifests, (*unread, *(_outside(key, held) for key in sorted(outside))))
+    return RenderedTemplates(
+        manifests, (*unread, *(_outside(key, held) for key in sorted(outside)))
+    )
 
 
 def _as_yaml(path: PurePosixPath) -> PurePosixPath:
@@ -165,7 +167,9 @@ def _as_yaml(path: PurePosixPath) -> PurePosixPath:
     return path if path.name.endswith(_SUFFIXES) else path.with_name(f"{path.name}.yaml")
 
 
-def _held_by(manifest: Manifest, held: Held, named: Mapping[PurePosixPath, str]) -> Manifest:
+def _held_by(
+    manifest: Manifest, held: TemplateObject, named: Mapping[PurePosixPath, str]
+) -> Manifest:
     base = manifest.origin.base
     file = named.get(PurePosixPath(base.file), base.file)
     words = f"{held.kind} {held.namespace}/{held.name}, key {PurePosixPath(file).name}"
@@ -173,11 +177,11 @@ def _held_by(manifest: Manifest, held: Held, named: Mapping[PurePosixPath, str])
     return replace(manifest, origin=origin, holder=ManifestOrigin(held.commit, held.uid, words))
 
 
-def _may_name(key: Key, held: Held, chosen: Chosen) -> bool:
+def _may_name(key: Key, held: TemplateObject, chosen: TemplateSelector) -> bool:
     return chosen.anywhere or held.namespace in (chosen.home, key.namespace)
 
 
-def _outside(key: Key, held: Held) -> Skipped:
+def _outside(key: Key, held: TemplateObject) -> Skipped:
     what = (
         f"{held.source} may name only objects of its own namespace (templates.anywhere permits "
         "others)"

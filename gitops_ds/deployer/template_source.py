@@ -19,7 +19,7 @@ from gitops_ds.client import informer
 from gitops_ds.client.informer import InformerStore
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer import revision_selector, template_object
-from gitops_ds.deployer.template_object import Chosen, Held, Taken
+from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject, TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
@@ -34,10 +34,14 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction.events import Discreet
 
 NAMED_AT_MOST = 3
-Render = Callable[[Sequence[Held], Chosen], Awaitable[Mapping[CommitId, Taken]]]
+Render = Callable[
+    [Sequence[TemplateObject], TemplateSelector], Awaitable[Mapping[CommitId, RenderedTemplates]]
+]
 
 
-async def at_once(all_held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
+async def render_directly(
+    all_held: Sequence[TemplateObject], chosen: TemplateSelector
+) -> Mapping[CommitId, RenderedTemplates]:
     """For objects that are known to be small: they are rendered here and now."""
     return {held.commit: template_object.render(held, chosen) for held in all_held}
 
@@ -50,19 +54,19 @@ class Templates:
     def __init__(
         self,
         cluster: Cluster,
-        chosen: Chosen,
+        chosen: TemplateSelector,
         discreet: Discreet,
         clock: Callable[[], float],
         *,
-        render: Render = at_once,
+        render: Render = render_directly,
     ) -> None:
         """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
         self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
         self._render = render
-        self._stores: list[InformerStore[Held]] = []
+        self._stores: list[InformerStore[TemplateObject]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._held: dict[str, Held] = {}
-        self._rendered: dict[CommitId, Taken] = {}
+        self._held: dict[str, TemplateObject] = {}
+        self._rendered: dict[CommitId, RenderedTemplates] = {}
         self._before: frozenset[CommitId] | None = None
         self._subject = ""
 
@@ -135,7 +139,9 @@ class Templates:
             snapshot, [(held, self._rendered[held.commit]) for held in eldest_first]
         )
 
-    def _merged(self, snapshot: Snapshot, all_taken: list[tuple[Held, Taken]]) -> Prepared:
+    def _merged(
+        self, snapshot: Snapshot, all_taken: list[tuple[TemplateObject, RenderedTemplates]]
+    ) -> Prepared:
         manifests: dict[Key, Manifest] = {}
         refusals: list[Skipped] = []
         for held, taken in all_taken:
@@ -178,6 +184,6 @@ class Templates:
         return ", ".join(told[:NAMED_AT_MOST]) + more
 
 
-def _tip(held: Iterable[Held]) -> CommitId:
+def _tip(held: Iterable[TemplateObject]) -> CommitId:
     versions = sorted([one.source, one.uid, one.commit] for one in held)
     return CommitId(f"templates@{content_hash.digest(versions)[:12]}")

@@ -38,7 +38,7 @@ LAG = 10.0  # seconds that a look waits for the watches
 OLDEST_PICTURE = 660.0
 
 
-class Caches:
+class WatchCache:
     """The stores of one deployer. `stirred` is called when something changed that may matter to a
     plan.
     """

@@ -152,7 +152,7 @@ class GitDeployer(runnable.DeployerPart):
         if not self._leading:
             place = (self._around.service.cluster.namespace, self.id)
             told = asyncio.create_task(
-                requests.pass_on(self._around.free, place, push, time.time())
+                requests.forward_push(self._around.free, place, push, time.time())
             )
             self._telling.add(told)
             told.add_done_callback(self._telling.discard)

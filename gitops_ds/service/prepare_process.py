@@ -19,7 +19,7 @@ from typing import Final
 
 from gitops_ds import errors
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.deployer.template_object import Chosen, Held, Taken
+from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject, TemplateSelector
 from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
@@ -130,18 +130,22 @@ class Preparing:
         assert isinstance(made, Prepared)
         return made
 
-    async def rendered(self, held: Sequence[Held], chosen: Chosen) -> Mapping[CommitId, Taken]:
+    async def rendered(
+        self, held: Sequence[TemplateObject], chosen: TemplateSelector
+    ) -> Mapping[CommitId, RenderedTemplates]:
         """The rendered templates of objects, by their commits; one that exceeds the limits has a
         finding.
 
         Raises SourceUnreachable when no process can be started.
         """
-        found: dict[CommitId, Taken] = {}
+        found: dict[CommitId, RenderedTemplates] = {}
         for start in range(0, len(held), _TOGETHER):
             found |= await self._together(tuple(held[start : start + _TOGETHER]), chosen)
         return found
 
-    async def _together(self, some: tuple[Held, ...], chosen: Chosen) -> dict[CommitId, Taken]:
+    async def _together(
+        self, some: tuple[TemplateObject, ...], chosen: TemplateSelector
+    ) -> dict[CommitId, RenderedTemplates]:
         """As `rendered`, in one process; one by one if they exceed the limits together, to find
         the object that does.
         """
@@ -151,11 +155,11 @@ class Preparing:
             key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private)
         )
         if not answer.problem:
-            made: dict[CommitId, Taken] = pickle.loads(answer.data)  # noqa: S301  our own process
+            made: dict[CommitId, RenderedTemplates] = pickle.loads(answer.data)  # noqa: S301  our own process
             return made
         if len(some) == 1:
             return {
-                some[0].commit: Taken(
+                some[0].commit: RenderedTemplates(
                     {},
                     (),
                     (_finding(some[0].source, answer, "make its templates smaller and simpler"),),

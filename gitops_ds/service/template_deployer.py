@@ -9,7 +9,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
@@ -29,7 +29,7 @@ class TemplateDeployer(runnable.DeployerPart):
     def __init__(
         self,
         service: Service,
-        chosen: Chosen,
+        chosen: TemplateSelector,
         cluster: Cluster,
         claims: Claims,
         emit: Emit,

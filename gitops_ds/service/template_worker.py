@@ -9,13 +9,13 @@ import os
 import pickle
 
 from gitops_ds.deployer import template_object
-from gitops_ds.deployer.template_object import Chosen, Held
+from gitops_ds.deployer.template_object import TemplateObject, TemplateSelector
 from gitops_ds.sandbox import cpu_timer, limited_process
 
 
 def work(request: bytes) -> bytes:
     """The rendered templates of each object, by its commit; pickled."""
-    job: tuple[tuple[Held, ...], Chosen] = pickle.loads(request)  # noqa: S301  our own process
+    job: tuple[tuple[TemplateObject, ...], TemplateSelector] = pickle.loads(request)  # noqa: S301  our own process
     cpu_timer.install()
     all_held, chosen = job
     return pickle.dumps(

@@ -17,7 +17,7 @@ import msgspec
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
 from gitops_ds.deployer.reconcile import ApplyOptions
-from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model import allowed_renderers
 from gitops_ds.model.allowed_renderers import AllowedRenderers
@@ -222,7 +222,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         return allowed_renderers.parse(self.render.allow)
 
     @property
-    def chosen_templates(self) -> Chosen | None:
+    def chosen_templates(self) -> TemplateSelector | None:
         """Which objects of the cluster hold templates; None where none are used."""
         if self.templates is None:
             return None

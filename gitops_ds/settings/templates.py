@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.settings.base import NonEmptyText, SettingsGroup, describe
 
@@ -27,7 +27,7 @@ class TemplateSettings(SettingsGroup, frozen=True):
 
     selector: Annotated[
         NonEmptyText, describe("The labels of objects that hold templates, as for kubectl -l.")
-    ] = Chosen().selector
+    ] = TemplateSelector().selector
     namespaces: Annotated[
         tuple[NonEmptyText, ...],
         describe('Their namespaces; "*" is every namespace. Default: that of the service.'),
@@ -43,9 +43,9 @@ class TemplateSettings(SettingsGroup, frozen=True):
         ),
     ] = False
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> TemplateSelector:
         """The selection, without the service's namespace and the cluster's name."""
-        return Chosen(
+        return TemplateSelector(
             selector=self.selector,
             namespaces=self.namespaces,
             kinds=tuple(_RESOURCES[kind] for kind in self.kinds),

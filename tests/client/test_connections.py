@@ -18,7 +18,7 @@ from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.rest import HttpCluster
 from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.deployer.watch_cache import Caches
+from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 
 # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
@@ -144,7 +144,7 @@ def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_socke
         async with connected() as (server, cluster):
             supervisor = Supervisor(lambda _: None, lambda: 0.0)
             repositories = [
-                Caches(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor)
+                WatchCache(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor)
                 for number in range(10)
             ]
             wanted = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}

@@ -55,7 +55,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
                 history.tip,
                 history.snapshot,
                 history.movement,
-                revision_selector.at_once(partial(prepare.prepare, namespace="default")),
+                revision_selector.prepare_directly(partial(prepare.prepare, namespace="default")),
             )
             timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
             loop = deployer_loop.Loop(

@@ -214,7 +214,7 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
             scene.history.tip,
             scene.history.snapshot,
             scene.history.movement,
-            revision_selector.at_once(prepare.prepare),
+            revision_selector.prepare_directly(prepare.prepare),
         )
         timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
         loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)

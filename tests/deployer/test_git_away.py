@@ -152,7 +152,7 @@ async def loop_of(
         history.tip,
         history.snapshot,
         signed.moved,
-        revision_selector.at_once(prepare.prepare),
+        revision_selector.prepare_directly(prepare.prepare),
         signed.verify,
         signed.verify_kept,
         follows_rewrites=follows,
@@ -228,7 +228,10 @@ def begun_anew(
     """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
     history = scene.history
     source = revision_selector.RevisionSource(
-        history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+        history.tip,
+        history.snapshot,
+        history.movement,
+        revision_selector.prepare_directly(prepare.prepare),
     )
     if signed is not None:
         source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
@@ -404,7 +407,7 @@ def test_the_end_of_a_loop_leaves_no_task_behind() -> None:
                 history.tip,
                 history.snapshot,
                 history.movement,
-                revision_selector.at_once(prepare.prepare),
+                revision_selector.prepare_directly(prepare.prepare),
             )
             for history.answers in (None, asyncio.Event()):
                 loop = deployer_loop.Loop(

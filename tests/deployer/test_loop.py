@@ -136,7 +136,10 @@ def loop_on(
 ) -> deployer_loop.Loop:
     place = DeployTarget(client, "gitops-ds", "test", "memory")
     source = revision_selector.RevisionSource(
-        history.tip, history.snapshot, history.movement, revision_selector.at_once(prepare.prepare)
+        history.tip,
+        history.snapshot,
+        history.movement,
+        revision_selector.prepare_directly(prepare.prepare),
     )
     return deployer_loop.Loop(
         source,
@@ -492,7 +495,7 @@ def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_
         await scene.settle()
         coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
         standby = scene.cluster.client()
-        await requests.pass_on(
+        await requests.forward_push(
             standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
         )
         await asyncio.sleep(10)
@@ -511,8 +514,8 @@ def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
     async def script(scene: Scene) -> None:
         standby = scene.cluster.client()
         standby.faults = lambda _request: failure(503)
-        await requests.pass_on(standby, ("gitops-ds", "test"), Push(), 0.0)
-        await requests.pass_on(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
+        await requests.forward_push(standby, ("gitops-ds", "test"), Push(), 0.0)
+        await requests.forward_push(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
         await scene.settle()
         assert not scene.told(PushForwarded)
 

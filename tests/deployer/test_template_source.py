@@ -17,7 +17,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
-from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
@@ -135,7 +135,7 @@ def play(
     script: Callable[[Scene], Awaitable[None]],
     *,
     asked: ApplyOptions = PRUNING,
-    chosen: Chosen = Chosen(namespaces=("*",)),  # noqa: B008  frozen
+    chosen: TemplateSelector = TemplateSelector(namespaces=("*",)),  # noqa: B008  frozen
     beside_git: bool = False,
 ) -> None:
     async def main() -> None:
@@ -167,7 +167,7 @@ def play(
     virtual_time.run(main())
 
 
-def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: Chosen) -> Templates:
+def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: TemplateSelector) -> Templates:
     clock, chance = scene.cluster.server.now, random.Random(2).random
     tell = Discreet(scene.heard.append)
     source = Templates(scene.client, chosen, tell, clock)
@@ -187,7 +187,7 @@ def following(scene: Scene, claims: Claims, asked: ApplyOptions) -> deployer_loo
         scene.git.tip,
         scene.git.snapshot,
         scene.git.movement,
-        revision_selector.at_once(partial(prepare.prepare, namespace="default")),
+        revision_selector.prepare_directly(partial(prepare.prepare, namespace="default")),
     )
     timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(3).random)
     loop = deployer_loop.Loop(source, place, asked, scene.heard.append, timing)
@@ -399,7 +399,7 @@ def test_only_chosen_objects_count() -> None:
         await scene.put("b", {"b": agent("b", namespace="default")}, namespace="gitops-ds")
         assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
 
-    play(script, chosen=Chosen())
+    play(script, chosen=TemplateSelector())
 
 
 def test_nothing_that_a_secret_holds_is_told() -> None:

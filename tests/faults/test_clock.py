@@ -41,7 +41,7 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
                 history.tip,
                 history.snapshot,
                 history.movement,
-                revision_selector.at_once(prepare.prepare),
+                revision_selector.prepare_directly(prepare.prepare),
             )
             asked = ApplyOptions(patience=0.0)
             loop = deployer_loop.Loop(
@@ -85,7 +85,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
                 history.tip,
                 history.snapshot,
                 history.movement,
-                revision_selector.at_once(prepare.prepare),
+                revision_selector.prepare_directly(prepare.prepare),
             )
             asked = replace(ApplyOptions(patience=0.0), compare_every=300.0)
             loop = deployer_loop.Loop(

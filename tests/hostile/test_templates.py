@@ -12,7 +12,7 @@ import time
 import pytest
 
 from gitops_ds.deployer import template_object
-from gitops_ds.deployer.template_object import Chosen, Held
+from gitops_ds.deployer.template_object import TemplateObject, TemplateSelector
 from gitops_ds.sandbox import memory
 from gitops_ds.service.prepare_process import RULE, Preparing
 from tests.plan.world import daemonset
@@ -22,7 +22,7 @@ MOST = 1 << 20  # bytes of a ConfigMap
 SECONDS = 6.0
 
 
-def held(name: str, text: str, kind: str = "ConfigMap") -> Held:
+def held(name: str, text: str, kind: str = "ConfigMap") -> TemplateObject:
     body = {
         "kind": kind,
         "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
@@ -30,7 +30,7 @@ def held(name: str, text: str, kind: str = "ConfigMap") -> Held:
     return template_object.read({**body, "data": {"a.yaml": text}})
 
 
-def many(name: str) -> Held:
+def many(name: str) -> TemplateObject:
     return held(
         name,
         "---\n".join(
@@ -45,7 +45,7 @@ def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_th
     hostile, good = many("hostile"), held("good", json.dumps(daemonset("agent", namespace="n")))
     preparing = Preparing(memory.UNLIMITED, seconds=(SECONDS, 10 * SECONDS))
     began = time.process_time()
-    found = asyncio.run(preparing.rendered((hostile, good), Chosen()))
+    found = asyncio.run(preparing.rendered((hostile, good), TemplateSelector()))
     assert time.process_time() - began < SECONDS / 2, "of this process alone"
     (finding,) = found[hostile.commit].broken
     assert (finding.rule, finding.refused) == (RULE, True)
@@ -58,7 +58,7 @@ def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
         b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2
     ).decode()
     secret = held("hidden", text, "Secret")
-    found = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), Chosen()))
+    found = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), TemplateSelector()))
     assert found[secret.commit].broken
     assert "hush-hush" not in str(found[secret.commit].broken)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.deployer.template_object import Chosen
+from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.plan.allow_list import AllowList
@@ -15,9 +15,11 @@ from gitops_ds.settings import service
 
 def test_templates_are_looked_for_only_when_asked() -> None:
     assert service.parse({}).chosen_templates is None
-    assert service.parse({"templates": {}}).chosen_templates == Chosen(kinds=(CONFIG_MAP, SECRET))
+    assert service.parse({"templates": {}}).chosen_templates == TemplateSelector(
+        kinds=(CONFIG_MAP, SECRET)
+    )
     said = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
-    assert service.parse({"templates": said}).chosen_templates == Chosen(
+    assert service.parse({"templates": said}).chosen_templates == TemplateSelector(
         "a=b", ("x",), (SECRET,), anywhere=True
     )
 

@@ -159,7 +159,7 @@ class World:
             self.history.tip,
             self.history.snapshot,
             self.history.movement,
-            revision_selector.at_once(prepare.prepare),
+            revision_selector.prepare_directly(prepare.prepare),
         )
         asked = ApplyOptions(Guards(prune=True), patience=0.0)
         self.loop = deployer_loop.Loop(

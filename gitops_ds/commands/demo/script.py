@@ -222,7 +222,7 @@ def _loop(
         tip,
         snapshot,
         repository.movement,
-        revision_selector.at_once(partial(prepare.prepare, cluster=CLUSTER)),
+        revision_selector.prepare_directly(partial(prepare.prepare, cluster=CLUSTER)),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
