@@ -1,7 +1,6 @@
-"""Reads from a cluster what a plan needs: lists where they serve, single objects where not.
+"""Reads the live objects for a plan: lists where possible, single objects elsewhere.
 
-One pass of the command line asks anew; the service has the same in its caches (`Caches`) and asks
-nobody.
+A command reads from the API server each time; the service reads the same from its `WatchCache`.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class LocatedBundle:
-    """A bundle with its namespaces, the resource of each object of it and of the inventory, and
-    why others have none. `commit` is the commit that it was rendered from.
+    """A bundle with its namespaces, the resource of each object of it and of the inventory, and the
+    refusals of objects without one. `commit` is the commit that it was rendered from.
     """
 
     bundle: Bundle
@@ -61,7 +60,7 @@ class LocatedBundle:
 async def locate(
     cluster: Cluster, bundle: Bundle, inventory: Iterable[Key], commit: CommitInfo | None = None
 ) -> LocatedBundle:
-    """Where the objects of a bundle and of the inventory are in a cluster. Raises ClusterError."""
+    """Resolves the resources of a bundle and of the inventory. Raises ClusterError."""
     bundle = await with_namespaces(cluster, bundle)
     resources, refusals = await resources_of(cluster, bundle, inventory)
     return LocatedBundle(bundle, resources, tuple(refusals), commit)
@@ -70,12 +69,10 @@ async def locate(
 async def resources_of(
     cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
 ) -> tuple[Mapping[Key, Resource], list[Skipped]]:
-    """Where each manifest's object lives, and a refusal for each kind that the cluster doesn't
-    serve.
+    """The resource of each object, and a refusal for each kind that the cluster does not serve.
 
-    Kinds that Kubernetes itself serves are known without asking; for others the cluster is asked
-    once, and again as long as one is not among what it serves. A kind whose
-    CustomResourceDefinition is in the bundle is known by that.
+    Built-in kinds need no request; others are resolved by discovery, which is repeated while a kind
+    is not served. A kind whose CustomResourceDefinition is in the bundle is resolved by that.
     """
     found: dict[Key, Resource] = {}
     refused: list[Skipped] = []
@@ -116,7 +113,7 @@ async def resources_of(
 async def _served(
     cluster: Cluster, kinds: Set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Resource]:
-    """Those of the kinds that the cluster serves; a definition may have come since it was asked."""
+    """The served ones of these kinds; discovery is repeated, as a definition may be new."""
     if not kinds:
         return {}
     known = await cluster.resources()
@@ -126,9 +123,7 @@ async def _served(
 
 
 async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
-    """The bundle with the default namespace on objects of kinds that only the cluster knows to be
-    namespaced.
-    """
+    """The bundle with the default namespace on objects whose scope only discovery shows."""
     namespace = bundle.cluster.namespace
     unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
     if not unsure or not namespace:
@@ -166,16 +161,14 @@ def _defined(bundle: Bundle) -> dict[tuple[str, str], Resource]:
 
 
 def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
-    """The kind of a CustomResourceDefinition, in the last version that it names; nothing where it
-    names none.
-    """
+    """The kind of a CustomResourceDefinition, in its last version; empty without a version."""
     spec = body.get("spec") or {}
-    said = spec.get("names") or {}
+    kind_names = spec.get("names") or {}
     defined = {}
     for version in spec.get("versions") or ():
         names_and_scope = (
-            str(said.get("kind")),
-            str(said.get("plural")),
+            str(kind_names.get("kind")),
+            str(kind_names.get("plural")),
             spec.get("scope") == "Namespaced",
         )
         resource = Resource(str(spec.get("group")), str(version.get("name")), *names_and_scope)
@@ -184,8 +177,8 @@ def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
 
 
 async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
-    """The wanted objects, all others that carry our label, the revisions of DaemonSets, the nodes
-    where they may be listed.
+    """The wanted objects, all others with our label, the revisions of DaemonSets, and the nodes if
+    they may be listed.
     """
     kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
     ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
@@ -208,7 +201,7 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
 
 
 async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
-    """The nodes, or why they may not be listed, as with the ClusterRole view."""
+    """The nodes, or the error of a Forbidden list, as with the ClusterRole view."""
     try:
         return (await cluster.list(NODE)).items, ""
     except errors.Forbidden as error:
@@ -223,7 +216,7 @@ async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Col
 
 
 async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
-    """The objects that are there, one request each, some at once."""
+    """The existing ones of these objects, one request each, some at once."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def get(key: Key, resource: Resource) -> Body | None:
@@ -259,27 +252,27 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
 
 
 async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
-    """Adds what becomes of the pods of these DaemonSets when they change: one list each.
+    """Adds a preview of these DaemonSets' pods after a change: one list each.
 
-    A DaemonSet without a pod, or with pods that may not be listed, is judged by its nodes alone;
-    none where nodes are unknown.
+    A DaemonSet without a pod, or with pods that may not be listed, has a preview by its nodes
+    alone; none where nodes are unknown.
     """
     if live.nodes is None:
         return live
-    asked = [key for key in wanted if key in live.objects]
-    found = await asyncio.gather(*(_seen(cluster, live, key) for key in asked))
+    changing = [key for key in wanted if key in live.objects]
+    found = await asyncio.gather(*(_seen(cluster, live, key) for key in changing))
     return replace(
         live,
         foresee={
             key: partial(preview.of_change, seen)
-            for key, seen in zip(asked, found, strict=True)
+            for key, seen in zip(changing, found, strict=True)
             if seen
         },
     )
 
 
 async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
-    """What the controller would see of a DaemonSet; None where it has no pod."""
+    """The controller's view of a DaemonSet; None without a pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
     try:
         found = await cluster.list(
@@ -294,7 +287,7 @@ async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
 
 
 def _selector(daemonset: DaemonSet) -> str:
-    """The part of a selector that a list can have; the rest is looked at afterwards."""
+    """The part of a selector that a list supports; the rest is compared afterwards."""
     one = [
         requirement
         for requirement in daemonset.selector or ()
@@ -304,8 +297,8 @@ def _selector(daemonset: DaemonSet) -> str:
 
 
 async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
-    """Adds the names of ConfigMaps that pods use; looks at pods only where a content-named
-    ConfigMap is leaving.
+    """Adds the names of ConfigMaps that pods use; lists pods only where a content-named ConfigMap
+    is deleted.
     """
     spaces = {key.namespace for key in prune.content_named(leaving, live)}
     if not spaces:

@@ -75,7 +75,7 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class TipRequested:
-    """Git is asked for the tip of the branch."""
+    """A request for the tip of the branch is sent to Git."""
 
 
 @dataclass(frozen=True, slots=True)

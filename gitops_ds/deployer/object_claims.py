@@ -1,9 +1,9 @@
-"""Who names which objects, among the deployers of one service: Git comes before templates in the
-cluster, and they never fight.
+"""The claims of the deployers of one service to objects: Git has priority over templates in the
+cluster, and no object has two writers. Pure.
 
-Each deployer tells what it names before it plans, and asks what the others name. What one leaves
-and another names is handed over: it is not deleted in between. Kept in memory alone: after a start
-nobody deletes or takes anything before all have told once.
+Each deployer publishes its objects before it plans, and reads those of the others. An object that
+one deployer drops and another one claims is handed over without a deletion. Claims are in memory
+only: after a start no deployer deletes or takes over an object before all have published.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gitops_ds.plan.options import OtherOwners
 
 
 class Rank(IntEnum):
-    """Who wins where two name the same object: the lower one."""
+    """The priority where two deployers claim the same object: the lower rank wins."""
 
     GIT = 0
     TEMPLATES = 1
@@ -25,54 +25,56 @@ class Rank(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Claimant:
-    """One deployer's view of the claims."""
+    """One deployer and its claims. `on_change` is called when a claim of another one changes."""
 
     claims: Claims
     owner: str
     rank: Rank
-    stir: Callable[[], None]
+    on_change: Callable[[], None]
     keys: frozenset[Key] | None = None
 
-    def name(self, keys: Iterable[Key]) -> None:
-        """Tells what this deployer names; the others look again where that has changed."""
-        named = frozenset(keys)
-        if named == self.keys:
+    def publish(self, keys: Iterable[Key]) -> None:
+        """Publishes the objects of this deployer; the others reconcile where they changed."""
+        claimed = frozenset(keys)
+        if claimed == self.keys:
             return
-        self.keys = named
+        self.keys = claimed
         for other in self.claims.others(self):
-            other.stir()
+            other.on_change()
 
     @property
-    def neighbours(self) -> OtherOwners:
-        """What a plan of this deployer has to know of the others."""
+    def other_owners(self) -> OtherOwners:
+        """The claims of the others, as a plan of this deployer requires them."""
         others = self.claims.others(self)
-        told = [(other.owner, other.rank, other.keys) for other in others if other.keys is not None]
-        complete = len(told) == self.claims.expected(self.rank)
+        claims = [
+            (other.owner, other.rank, other.keys) for other in others if other.keys is not None
+        ]
+        complete = len(claims) == self.claims.expected(self.rank)
         return OtherOwners(
-            ahead={key: owner for owner, rank, keys in told if rank < self.rank for key in keys},
-            heirs=frozenset().union(*(keys for _, _, keys in told)),
-            behind=frozenset(owner for owner, _, _ in told) if complete else frozenset(),
+            ahead={key: owner for owner, rank, keys in claims if rank < self.rank for key in keys},
+            heirs=frozenset().union(*(keys for _, _, keys in claims)),
+            behind=frozenset(owner for owner, _, _ in claims) if complete else frozenset(),
             complete=complete,
         )
 
 
 @dataclass(slots=True, eq=False)
 class Claims:
-    """All deployers of a service; `numbers` says how many there will be of each rank."""
+    """All deployers of a service; `numbers` is the final number of deployers by rank."""
 
     numbers: Mapping[Rank, int] = field(default_factory=dict)
     members: list[Claimant] = field(default_factory=list)
 
-    def join(self, owner: str, rank: Rank, stir: Callable[[], None]) -> Claimant:
-        """Takes in a deployer; `stir` makes it look again."""
-        member = Claimant(self, owner, rank, stir)
+    def join(self, owner: str, rank: Rank, on_change: Callable[[], None]) -> Claimant:
+        """Adds a deployer; `on_change` requests a reconciliation of it."""
+        member = Claimant(self, owner, rank, on_change)
         self.members.append(member)
         return member
 
     def others(self, member: Claimant) -> list[Claimant]:
-        """Those of another rank: between two repositories the owner label alone decides."""
+        """The deployers of another rank: between repositories the owner label alone decides."""
         return [other for other in self.members if other.rank is not member.rank]
 
     def expected(self, rank: Rank) -> int:
-        """How many others of another rank there will be."""
+        """The final number of deployers of another rank."""
         return sum(number for other, number in self.numbers.items() if other is not rank)

@@ -92,10 +92,10 @@ class Reconciler:
         )
         contents = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())
         self.target = replace(
-            target, clock=schedule.clock, wrote=self._caches.wrote, contents=contents.read
+            target, clock=schedule.clock, wrote=self._caches.expect, contents=contents.read
         )
         place = (target.namespace, target.owner)
-        self._requests = Requests(target.cluster, place, self._annotated, schedule.chance)
+        self._requests = Requests(target.cluster, place, self._request_changed, schedule.chance)
         self._saver = source_status_store.Saver(target.cluster, place, schedule.clock)
         self.status = SourceStatus(
             target.owner, target.repository, source.branch, since=schedule.clock()
@@ -137,7 +137,7 @@ class Reconciler:
         """Ends all tasks; a leader saves that it no longer follows the repository."""
         await ended(*self._tasks)
         if self._schedule.state.leading:
-            await self._saver.end()
+            await self._saver.close()
         await self._lookup.close()
         await self._caches.stop()
 
@@ -153,7 +153,7 @@ class Reconciler:
         """Requests a reconciliation that covers this change and those that follow at once."""
         self._schedule.feed(loop_inputs.ClusterChanged())
 
-    def _annotated(self, urgent: bool) -> None:
+    def _request_changed(self, urgent: bool) -> None:
         self.request_soon()
         if urgent:
             self._schedule.feed(loop_inputs.LookRequested())
@@ -168,7 +168,7 @@ class Reconciler:
 
     def stop_status(self) -> None:
         """Saves no status: another replica does."""
-        self._saver.rest()
+        self._saver.stop()
 
     async def prefetch(self) -> None:
         """Reads what a reconciliation reads, and writes nothing.
@@ -209,7 +209,7 @@ class Reconciler:
             with spans.span("pass", owner=self.target.owner):
                 if self._requests.changed:
                     self._stored = None
-                steering = await self._requests.look()
+                steering = await self._requests.read()
                 pushed = steering.pushed
                 self._schedule.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
                 await self._reconcile_tip(steering, generation)
@@ -254,7 +254,7 @@ class Reconciler:
         answer = await self._request_tip(None if self.selected is None else self._tip)
         if answer.current:
             self.status = replace(self.status, looked=self._clock())
-        self._reports.steered(steering)
+        self._reports.resume(steering)
         blocked = await self._keep_applied(answer, steering, generation)
         if error := answer.error or blocked:
             raise error
@@ -278,7 +278,7 @@ class Reconciler:
         if is_unknown and stored.last_attempted is None:
             raise answer.error or _no_answer()
         tip = stored.last_attempted if is_unknown and stored.last_attempted else tip
-        held = revision_selector.held(tip, stored, steering)
+        held = revision_selector.hold_reason(tip, steering)
         if selected is None or (selected.tip, selected.held) != (tip, held) or is_open:
             select = self._selector.keep if is_unknown else self._selector.select
             selected, error = await self._select(select, tip, stored, held)
@@ -335,14 +335,14 @@ class Reconciler:
             draft = await reconcile.draft_with(
                 self.target, located, options, known=stored, live=live
             )
-        self._reports.withheld(draft.plan.refusals)
+        self._reports.skip(draft.plan.refusals)
         if steering.suspended:
             self._store(await reconcile.compare(self.target, draft, self._emit, self._clock))
-            self._outcome.message = self._reports.suspended(draft.plan)
+            self._outcome.message = self._reports.suspend(draft.plan)
             self._suspended_changes = len(draft.plan.writes)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
             return
-        if draft.plan.writes and await self._requests.look(refresh=True) != steering:
+        if draft.plan.writes and await self._requests.read(refresh=True) != steering:
             # A request came meanwhile, maybe to suspend.
             self._schedule.feed(loop_inputs.LookRequested())
             return
@@ -398,8 +398,8 @@ class Reconciler:
         )
         if self._claimant is None:
             return options
-        self._claimant.name(keys)
-        return replace(options, neighbours=self._claimant.neighbours)
+        self._claimant.publish(keys)
+        return replace(options, neighbours=self._claimant.other_owners)
 
     def _update_status(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
         """The status after a reconciliation. While Git gives no answer it stays unreachable."""
@@ -411,7 +411,7 @@ class Reconciler:
         )
         self.status = source_status_store.after(before, facts, steering, error, now)
         changed = self.status != replace(before, looked=self.status.looked)
-        self._saver.show(self.status, write=changed)
+        self._saver.update(self.status, write=changed)
         if changed:
             self._emit(SourceChanged(now, self.status, before.condition))
 

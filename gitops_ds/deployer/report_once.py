@@ -1,5 +1,5 @@
-"""What a deployer tells once, as long as it stands: that it is suspended and what waits, and what
-is left undone.
+"""Publishes the events of a deployer without repetitions: a suspension with its pending changes, and
+skipped changes.
 """
 
 from __future__ import annotations
@@ -40,61 +40,60 @@ class LeaderEmitter:
 
 
 class DeduplicatingEmitter:
-    """What was told so far; `clock` gives seconds since 1970."""
+    """The events that were published so far; `clock` returns seconds since 1970."""
 
     def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
-        """Nothing was."""
         self._emit, self._clock = emit, clock
         self._suspended: Suspended | None = None
-        self._withheld: frozenset[Skipped] = frozenset()
-        self._left: frozenset[Skipped] = frozenset()
+        self._skipped: frozenset[Skipped] = frozenset()
+        self._refusals: frozenset[Skipped] = frozenset()
         self._commit: CommitId | None = None
 
-    def handle(self, told: Event) -> None:
-        """Tells what a pass tells, but not again what the pass before left undone for the same
-        reason.
+    def handle(self, event: Event) -> None:
+        """Publishes an event of a reconciliation, unless the one before left the same object
+        unchanged for the same reason.
         """
-        if isinstance(told, NotApplied) and told.refusal in self._left:
+        if isinstance(event, NotApplied) and event.refusal in self._refusals:
             return
-        if isinstance(told, Reconciled):
-            left = frozenset(told.refusals)
-            unchanged = (told.commit, left) == (self._commit, self._left)
-            told = replace(told, repeated=unchanged and not told.writes)
-            self._commit, self._left = told.commit, left
-        self._emit(told)
+        if isinstance(event, Reconciled):
+            refusals = frozenset(event.refusals)
+            unchanged = (event.commit, refusals) == (self._commit, self._refusals)
+            event = replace(event, repeated=unchanged and not event.writes)
+            self._commit, self._refusals = event.commit, refusals
+        self._emit(event)
 
-    def suspended(self, made: Plan) -> str:
-        """Tells that nothing is written, and again when something else waits; how the pass ended,
-        in words.
+    def suspend(self, plan: Plan) -> str:
+        """Publishes the suspension, once for the same pending changes; the outcome of the
+        reconciliation as a message.
         """
-        told = Suspended(self._clock(), made.commit, len(made.writes))
-        if self._suspended is None or (told.commit, told.changes) != (
+        event = Suspended(self._clock(), plan.commit, len(plan.writes))
+        if self._suspended is None or (event.commit, event.changes) != (
             self._suspended.commit,
             self._suspended.changes,
         ):
-            self._emit(told)
-        self._suspended = told
+            self._emit(event)
+        self._suspended = event
         return (
-            f"suspended: {counted(len(made.writes), 'change')} of commit "
-            f"{(made.commit or '')[:12]} not applied"
+            f"suspended: {counted(len(plan.writes), 'change')} of commit "
+            f"{(plan.commit or '')[:12]} not applied"
         )
 
-    def steered(self, steering: Steering) -> None:
-        """Tells that it is suspended no longer."""
+    def resume(self, steering: Steering) -> None:
+        """Publishes the end of a suspension."""
         if self._suspended is not None and not steering.suspended:
             self._emit(Resumed(self._clock()))
             self._suspended = None
 
-    def withheld(self, refusals: Sequence[Skipped]) -> None:
-        """Tells each refusal once, as long as it stands; drift is told by who finds it."""
+    def skip(self, refusals: Sequence[Skipped]) -> None:
+        """Publishes each refusal once while it lasts; drift has events of its own."""
         for refusal in refusals:
-            if refusal not in self._withheld and refusal.reason is not SkipReason.DRIFT:
+            if refusal not in self._skipped and refusal.reason is not SkipReason.DRIFT:
                 self._emit(ChangeSkipped(self._clock(), refusal))
-        self._withheld = frozenset(refusals)
+        self._skipped = frozenset(refusals)
 
 
 def outcome(tip: CommitId, ended: Reconciled) -> str:
-    """How a pass ended that wrote what it could, for whoever asked for it."""
+    """The outcome of an applied plan as a message, for the request behind it."""
     failed = ended.failed
     applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
     if ended.commit != tip:

@@ -1,6 +1,6 @@
-"""What people ask of a deployer: annotations of its state's ConfigMap, watched, and answered there.
+"""Requests to a deployer: annotations of its state's ConfigMap, watched, and answered there.
 
-`kubectl annotate` does what the commands do; the words are in docs/operations.md.
+`kubectl annotate` has the same effect as the commands; the annotations are in docs/operations.md.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def parse(body: Body) -> Steering:
-    """What the annotations of a ConfigMap ask for; what can't be meant is not."""
-    said: Mapping[str, str] = (body.get("metadata") or {}).get("annotations") or {}
-    requested = said.get(names.REQUESTED_AT, "")
-    held = re.split(r"[,\s]+", said.get(names.HOLD, "").lower())
+    """The requests in the annotations of a ConfigMap; invalid values are ignored."""
+    annotations: Mapping[str, str] = (body.get("metadata") or {}).get("annotations") or {}
+    requested = annotations.get(names.REQUESTED_AT, "")
+    held = re.split(r"[,\s]+", annotations.get(names.HOLD, "").lower())
     return Steering(
-        requested="" if requested == said.get(names.HANDLED_AT) else requested,
-        suspended=said.get(names.SUSPEND, "").lower() == "true",
-        approved=said.get(names.APPROVE, "").strip(),
+        requested="" if requested == annotations.get(names.HANDLED_AT) else requested,
+        suspended=annotations.get(names.SUSPEND, "").lower() == "true",
+        approved=annotations.get(names.APPROVE, "").strip(),
         held=tuple(sorted({commit for commit in held if _COMMIT.fullmatch(commit)})),
-        pushed=said.get(names.PUSHED, ""),
+        pushed=annotations.get(names.PUSHED, ""),
     )
 
 
 class Requests:
-    """The requests to one deployer. `stirred` is called when something is asked (True), or the
-    state was written (False).
+    """The requests to one deployer. `on_change` is called for a request (True), and for another
+    write of the state (False).
     """
 
     def __init__(
         self,
         cluster: Cluster,
         place: tuple[str, str],
-        stirred: Callable[[bool], None],
+        on_change: Callable[[bool], None],
         chance: Callable[[], float],
     ) -> None:
         """`place` is the namespace of the state and the owner's id."""
-        self._cluster, (self._namespace, id), self._stirred, self._chance = (
+        self._cluster, (self._namespace, id), self._on_change, self._chance = (
             cluster,
             place,
-            stirred,
+            on_change,
             chance,
         )
         self._name = state_store.config_map_name(id)
@@ -64,32 +64,32 @@ class Requests:
     async def run(self) -> None:
         """Watches the ConfigMap until it is cancelled."""
         which = Selection(self._namespace, fields=f"metadata.name={self._name}")
-        await informer.run(self._cluster, CONFIG_MAP, which, self._hear, random=self._chance)
+        await informer.run(self._cluster, CONFIG_MAP, which, self._handle, random=self._chance)
 
-    def _hear(self, told: InformerEvent) -> None:
-        if isinstance(told, Failing | WorldVersion) or (
-            not isinstance(told, Listing) and told.type is EventType.BOOKMARK
+    def _handle(self, event: InformerEvent) -> None:
+        if isinstance(event, Failing | WorldVersion) or (
+            not isinstance(event, Listing) and event.type is EventType.BOOKMARK
         ):
             return
-        gone = not isinstance(told, Listing) and told.type is EventType.DELETED
-        bodies = told.items if isinstance(told, Listing) else () if gone else (told.object,)
-        # The data counts too: another process may have released a commit, or agreed to a rewind.
+        gone = not isinstance(event, Listing) and event.type is EventType.DELETED
+        bodies = event.items if isinstance(event, Listing) else () if gone else (event.object,)
+        # The data counts too: another process may have approved a rewind.
         before, self._mark = (
             self._mark,
             ([parse(body) for body in bodies], [body.get("binaryData") for body in bodies]),
         )
         if before != self._mark:
             self._stale = True
-            self._stirred(before[0] != self._mark[0])
+            self._on_change(before[0] != self._mark[0])
 
     @property
     def changed(self) -> bool:
-        """Whether something was written since the last look."""
+        """Whether the ConfigMap was written since it was last read."""
         return self._stale
 
-    async def look(self, *, refresh: bool = False) -> Steering:
-        """What is asked now; asks the cluster only when something changed, or to be sure (`refresh`).
-        Raises ClusterError.
+    async def read(self, *, refresh: bool = False) -> Steering:
+        """The current requests; the cluster is read only after a change, or with `refresh`. Raises
+        ClusterError.
         """
         if self._stale or refresh:
             self._stale = False
@@ -105,38 +105,38 @@ class Requests:
         return self._steering
 
     async def answer(self, outcome: str, *, spent: bool) -> None:
-        """Tells how the pass ended that was asked for; an approval that was `spent` is taken away.
-        Raises ClusterError.
+        """Writes the outcome of the requested reconciliation; an approval that was `spent` is
+        removed. Raises ClusterError.
         """
-        said: dict[str, str | None] = {names.APPROVE: None} if spent else {}
+        answer: dict[str, str | None] = {names.APPROVE: None} if spent else {}
         if self._steering.requested:
-            said |= {
+            answer |= {
                 names.HANDLED_AT: self._steering.requested,
                 names.OUTCOME: outcome[:OUTCOME_BYTES],
             }
         self._stale = True
         await self._cluster.patch(
-            CONFIG_MAP, self._namespace, self._name, {"metadata": {"annotations": said}}
+            CONFIG_MAP, self._namespace, self._name, {"metadata": {"annotations": answer}}
         )
 
 
 def pushed_commit(pushed: str) -> CommitId | None:
-    """The commit that a push told of, where it named one."""
+    """The commit in the annotation of a push, if any."""
     commit = pushed.rpartition(" ")[2]
     return CommitId(commit) if _COMMIT.fullmatch(commit) else None
 
 
 async def forward_push(cluster: Cluster, place: tuple[str, str], push: Push, at: float) -> None:
-    """Tells the leader of a push that we were told of; `at` is seconds since 1970.
+    """Forwards a push to the leader, as an annotation; `at` is seconds since 1970.
 
-    Where that fails, the leader's own looks find it.
+    A failure is ignored: the leader's next look at Git finds the commit.
     """
     namespace, id = place
-    said = {names.PUSHED: f"{timestamps.micros(at)} {push.commit or ''}".rstrip()}
+    pushed = {names.PUSHED: f"{timestamps.micros(at)} {push.commit or ''}".rstrip()}
     with contextlib.suppress(errors.ClusterError):
         await cluster.patch(
             CONFIG_MAP,
             namespace,
             state_store.config_map_name(id),
-            {"metadata": {"annotations": said}},
+            {"metadata": {"annotations": pushed}},
         )

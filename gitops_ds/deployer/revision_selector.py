@@ -1,10 +1,8 @@
-"""Which commit is kept applied: the branch's tip, if it may be; else the last good one; else none.
+"""Selects the commit to keep applied: the branch's tip if it is deployable, else the last good one,
+else none.
 
-Before the first answer of Git the commit that was applied last is kept applied, as far as the local
-copy has it.
-
-What is met on the way is told once: a new commit, one that is not well formed, one whose signer
-nobody knows.
+Before the first answer of Git the commit that was applied last is kept applied, if it is in the
+local copy. A new commit, a rejected one and a failed verification are published once.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from gitops_ds.redaction import report
 
 
 async def no_verification(tip: CommitId, since: CommitId | None) -> None:
-    """For a source whose signatures nobody asked for."""
+    """For a source whose settings require no signature."""
 
 
 def prepare_directly(
     prepare: Callable[[Snapshot], Prepared],
 ) -> Callable[[Snapshot], Awaitable[Prepared]]:
-    """For a source whose commits are known to be small: they are prepared here and now."""
+    """For a source with small commits: prepares them in this process."""
 
     async def prepared(snapshot: Snapshot) -> Prepared:
         return prepare(snapshot)
@@ -47,19 +45,19 @@ def prepare_directly(
 
 
 async def no_verification_of_last_good(commit: CommitId) -> None:
-    """The same, for the last good commit."""
+    """As `no_verification`, for the last good commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionSource:
-    """Git, as the loop needs it: the tip now, a commit's files, how the branch moved, and what the
-    files mean.
+    """The source of the revisions: the current tip, a commit's files, the movement of the branch,
+    and the rendered files.
 
-    `verify` tells whether a tip, with what came since the last good commit, is signed by whom we
-    trust; nothing of one that isn't is read, let alone rendered; `verify_kept` does so for the last
-    good commit alone. None: no signature is asked for. `follows_rewrites`: a branch that does not
-    lead on from the last commit is followed without consent. `watched`: the tip is known without
-    asking anybody. `branch`: what is followed, for people.
+    `verify` returns whether a tip, with the commits since the last good one, has a trusted
+    signature; no file of an unverified commit is read or rendered. `verify_kept` verifies the last
+    good commit alone. None: no signature is required. `follows_rewrites`: a rewritten branch is
+    followed without approval. `watched`: the tip is known without a request. `branch`: the followed
+    branch or tag, for messages.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -79,13 +77,13 @@ class RevisionSource:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRevision:
-    """What a tip of the branch means for the cluster: what is applied, or None where no commit was
-    good yet.
+    """The revision to apply for a tip of the branch; `prepared` is None before the first good
+    commit.
 
-    One that is not `trusted` is looked at again in the next pass: a person may have added its
-    signer. `held` is why the tip is not to be applied, where somebody said so, `blocked` why only a
-    person can let it be applied, `rejected` its first finding. `kept`: Git has not answered yet;
-    `tip` is the commit that was applied last, whatever the branch's tip is.
+    A tip that is not `trusted` is verified again by the next reconciliation: its signer may have
+    been added. `held` is the reason of a hold, `blocked` the error that only an approval resolves,
+    `rejected` the first blocking finding. `kept`: Git has not answered yet; `tip` is the commit
+    that was applied last, whatever the branch's tip is.
     """
 
     tip: CommitId
@@ -98,8 +96,8 @@ class SelectedRevision:
     kept: bool = False
 
     def may_change(self, *, answered: bool) -> bool:
-        """Whether selecting again for the same tip may select another revision. `answered`: Git has
-        just named the tip.
+        """Whether the same tip may lead to another revision. `answered`: Git has just returned the
+        tip.
         """
         return not self.trusted or self.blocked is not None or (self.kept and answered)
 
@@ -108,32 +106,34 @@ Select = Callable[[CommitId, DeployerState, str], Awaitable[SelectedRevision]]
 
 
 class RevisionSelector:
-    """The choices of one repository, and what was told of them; `clock` gives seconds since 1970."""
+    """Selects the revisions of one repository, and publishes them; `clock` returns seconds since
+    1970.
+    """
 
     def __init__(self, source: RevisionSource, emit: Emit, clock: Callable[[], float]) -> None:
         self._source, self._emit, self._clock = source, emit, clock
         self.forget()
 
     def forget(self) -> None:
-        """What was told may be told again: somebody else may have told other things since."""
-        self._told: CommitId | None = None
-        self._distrust: set[str] = set()
+        """Publishes again: another replica may have published in between."""
+        self._published: CommitId | None = None
+        self._unverified: set[str] = set()
 
     async def select(self, tip: CommitId, known: DeployerState, held: str) -> SelectedRevision:
-        """The tip, if it may be applied; else the last good commit, so that drift is still looked
-        after; else nothing.
+        """The tip if it is deployable; else the last good commit, so that its drift is still
+        corrected; else nothing.
         """
         if held:
             self._emit(CommitHeld(self._clock(), tip, held))
             return await self._last_good(SelectedRevision(tip, held=held), known)
-        if not await self._trusts(tip, known):
+        if not await self._verify(tip, known):
             return await self._last_good(SelectedRevision(tip, trusted=False), known)
         snapshot = await self._source.snapshot(tip)
         movement = await self._movement(known.last_attempted, tip)
-        if blocked := self._unwanted(tip, movement, known):
+        if blocked := self._blocked(tip, movement, known):
             return await self._last_good(SelectedRevision(tip, blocked=blocked), known)
         prepared = await self._source.prepare(snapshot)
-        self._tell(snapshot, movement, known, prepared)
+        self._report(snapshot, movement, known, prepared)
         if prepared.deployable:
             return SelectedRevision(tip, prepared, snapshot)
         found = next((finding for finding in prepared.findings if finding.refused), None)
@@ -142,10 +142,10 @@ class RevisionSelector:
         )
 
     async def keep(self, last: CommitId, known: DeployerState, held: str) -> SelectedRevision:
-        """The commit that was applied last, while the tip of the branch is not known; the last good
-        one where that may not be.
+        """The commit that was applied last, while the branch's tip is unknown; the last good one
+        where it is on hold or not deployable.
 
-        Raises SourceUnreachable where it is not in the local copy.
+        Raises SourceUnreachable for a commit that is not in the local copy.
         """
         unknown = SelectedRevision(last, held=held, kept=True)
         try:
@@ -170,42 +170,42 @@ class RevisionSelector:
         return await self._kept(known.last_good, choice)
 
     async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
-        """The choice with a commit that was applied before, if it may still be read and applied."""
+        """The choice with a commit that was applied before, if it is still trusted and deployable."""
         found = await self._source.verify_kept(commit)
-        # the state says that it was good, and whoever may write ConfigMaps can say that
+        # the stored state names it as good, and every writer of ConfigMaps can change that state
         if isinstance(found, Unverified):
-            self._distrusts(found)
+            self._report_unverified(found)
             return replace(choice, trusted=False)
         good = await self._source.snapshot(commit)
         prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 
-    async def _trusts(self, tip: CommitId, known: DeployerState) -> bool:
-        """Whether the tip may be read. Told once: a good one when it is new, the other for each
+    async def _verify(self, tip: CommitId, known: DeployerState) -> bool:
+        """Whether the tip is trusted. A new verified tip is published once, a failure once for each
         reason.
         """
         found = await self._source.verify(tip, known.last_good)
         if isinstance(found, Unverified):
-            self._distrusts(found)
+            self._report_unverified(found)
             return False
-        self._distrust = set()
-        if found is not None and tip not in (known.last_attempted, self._told):
+        self._unverified = set()
+        if found is not None and tip not in (known.last_attempted, self._published):
             self._emit(SourceVerified(self._clock(), tip, found.signer, found.key, found.checked))
         return True
 
-    def _distrusts(self, found: Unverified) -> None:
-        if found.message not in self._distrust:
+    def _report_unverified(self, found: Unverified) -> None:
+        if found.message not in self._unverified:
             self._emit(VerificationFailed(self._clock(), found.commit, found.message))
-        self._distrust |= {found.message}
+        self._unverified |= {found.message}
 
-    def _tell(
+    def _report(
         self, snapshot: Snapshot, movement: BranchMovement, known: DeployerState, prepared: Prepared
     ) -> None:
-        """Tells a commit once, also when the pass that met it failed later and is taken again."""
+        """Publishes a commit once, also when the reconciliation failed later and is repeated."""
         info = snapshot.commit
-        if info is None or info.id == self._told:
+        if info is None or info.id == self._published:
             return
-        self._told = info.id
+        self._published = info.id
         if info.id != known.last_attempted:
             self._emit(
                 NewCommit(
@@ -220,25 +220,24 @@ class RevisionSelector:
             refused = tuple(finding for finding in prepared.findings if finding.refused)
             self._emit(CommitRejected(self._clock(), info.id, refused))
 
-    def _unwanted(
+    def _blocked(
         self, tip: CommitId, movement: BranchMovement, known: DeployerState
     ) -> errors.HistoryRewound | None:
         last = (known.last_attempted or "")[:12]
-        consent = f"or somebody agrees by `gitops-ds apply --revision {tip[:12]}`"
+        approval = f"or `gitops-ds apply --revision {tip[:12]}` approves it"
         if movement is BranchMovement.REWOUND:
-            told = f"the branch went back from {last} to {tip[:12]}, an older commit"
+            rewound = f"the branch went back from {last} to {tip[:12]}, an older commit"
             return errors.HistoryRewound(
-                f"{told}: nothing is applied until a newer one comes, {consent}"
+                f"{rewound}: nothing is applied until a newer commit follows, {approval}"
             )
         if movement is BranchMovement.REWRITTEN and not self._source.follows_rewrites:
-            # No signature names a branch or a repository: that a commit is signed does not say that
-            # it was meant for here.
-            told = f"the branch was rewritten from {last} to {tip[:12]}, which does not lead on from it"
+            # No signature names a branch or a repository: a signed commit may be from another one.
+            rewritten = f"the branch was rewritten from {last} to {tip[:12]}, which does not descend from it"
             advice = (
-                f"until the branch leads on from {last}, {consent} (repository.verify.forcePush: "
+                f"until the branch descends from {last}, {approval} (repository.verify.forcePush: "
                 "follow)"
             )
-            return errors.HistoryRewound(f"{told}: nothing of it is applied {advice}")
+            return errors.HistoryRewound(f"{rewritten}: nothing of it is applied {advice}")
         return None
 
     async def _movement(self, last: CommitId | None, tip: CommitId) -> BranchMovement:
@@ -250,8 +249,6 @@ class RevisionSelector:
             return BranchMovement.REWRITTEN
 
 
-def held(tip: CommitId, known: DeployerState, steering: Steering) -> str:
-    """Why the commit is not to be applied; nothing where it may be."""
-    if by_itself := next((held.reason for held in known.held if held.commit == tip), ""):
-        return by_itself
-    return "somebody asked for that" if steering.holds(tip) else ""
+def hold_reason(tip: CommitId, steering: Steering) -> str:
+    """The reason of a hold on the commit; empty without one."""
+    return "requested with `gitops-ds hold`" if steering.holds(tip) else ""

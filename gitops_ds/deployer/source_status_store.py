@@ -1,8 +1,8 @@
-"""The status of each followed repository: judged after each pass, and saved in a ConfigMap of its
-own for whoever has no service.
+"""The status of each followed repository: evaluated after each reconciliation, and stored in a
+ConfigMap of its own for commands without access to the service.
 
 It is written when it changes, and else each HEARTBEAT, so that a status that is older than FRESH
-belongs to a service that ended. A Node's Lease says the same of a kubelet:
+belongs to a service that ended. A Node's Lease works the same way for a kubelet:
 https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats
 """
 
@@ -28,7 +28,7 @@ from gitops_ds.model.plural import counted
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.redaction import texts
 
-if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader has no use for
+if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader does not need
     from gitops_ds.deployer.revision_selector import SelectedRevision
 
 HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
@@ -41,8 +41,8 @@ _BYTES = 1024  # of a message
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a pass saw. `waiting`: the changes that wait because the repository is suspended, None
-    where it is not.
+    """The results of a reconciliation. `waiting`: the number of changes that a suspension of the
+    repository holds back, None without a suspension.
     """
 
     choice: SelectedRevision | None
@@ -52,7 +52,9 @@ class Facts:
 
 
 def judge(facts: Facts) -> tuple[Condition, str]:
-    """The condition after a pass that raised no error, and its message; the worst of several. Pure."""
+    """The condition after a reconciliation without an error, and its message; the worst of several.
+    Pure.
+    """
     choice, ended = facts.choice, facts.ended
     if choice is None:
         return Condition.UNKNOWN, ""
@@ -92,7 +94,7 @@ def judge(facts: Facts) -> tuple[Condition, str]:
 
 
 def of_error(error: errors.GitopsError) -> Condition:
-    """The condition after a pass that ended with an error. Pure."""
+    """The condition after a reconciliation that ended with an error. Pure."""
     match error:
         case errors.HistoryRewound():
             return Condition.REWOUND
@@ -111,9 +113,9 @@ def after(
     error: errors.GitopsError | None,
     now: float,
 ) -> SourceStatus:
-    """The status after a pass. Pure."""
+    """The status after a reconciliation. Pure."""
     condition, message = judge(facts) if error is None else (of_error(error), str(error))
-    # such a commit may be the last good one
+    # a commit that is applied in part may be the last good one
     in_part = facts.ended is not None and not facts.ended.whole
     return replace(
         before,
@@ -128,14 +130,14 @@ def after(
 
 
 def _newest(facts: Facts) -> CommitId | None:
-    """Before the first answer of Git it is the one that was tried last."""
+    """The newest commit; before the first answer of Git the one that was attempted last."""
     if facts.choice is None or facts.choice.kept:
         return facts.known.last_attempted if facts.choice and facts.known else None
     return facts.choice.tip
 
 
 class Saver:
-    """Keeps the ConfigMap of one repository as its status is. `clock` gives seconds since 1970."""
+    """Writes the status of one repository to its ConfigMap. `clock` returns seconds since 1970."""
 
     def __init__(
         self, cluster: Cluster, place: tuple[str, str], clock: Callable[[], float]
@@ -147,14 +149,14 @@ class Saver:
         # when all writes of a burst are available again, in the event loop's time
         self._full_at = 0.0
 
-    def show(self, status: SourceStatus, *, write: bool) -> None:
-        """This is the status now; `write`: it says something else than the one before."""
+    def update(self, status: SourceStatus, *, write: bool) -> None:
+        """Sets the status; `write`: it differs from the one before in more than its times."""
         self._status = status
         if write:
             self._changed.set()
 
     async def run(self) -> None:
-        """Writes until it is cancelled. What can't be written now is written later."""
+        """Writes until it is cancelled. A failed write is repeated."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT):
@@ -166,12 +168,12 @@ class Saver:
             self._full_at = max(self._full_at, now) + EVERY
             await asyncio.sleep(max(0.0, self._full_at - now - BURST * EVERY))
 
-    def rest(self) -> None:
-        """Another replica says from now on how it is."""
+    def stop(self) -> None:
+        """Writes no more status: another replica does."""
         self._status = None
 
-    async def end(self) -> None:
-        """Says that the repository is followed no longer, as far as that can be said quickly."""
+    async def close(self) -> None:
+        """Writes that the repository is no longer followed, within the QUICK time limit."""
         if self._status is None:
             return
         self._status = replace(self._status, active=False)
@@ -192,7 +194,7 @@ class Saver:
 
 
 def config_map_name(id: str) -> str:
-    """The ConfigMap; no state is called so, for those begin with `gitops-ds-`."""
+    """The name of the ConfigMap; those of states begin with `gitops-ds-`."""
     return f"gitops-ds.source.{id}"
 
 
@@ -230,16 +232,16 @@ async def known(cluster: Cluster, namespace: str, now: float) -> Mapping[str, So
 
 def _read(data: Mapping[str, str]) -> SourceStatus | None:
     try:
-        told = orjson.loads(data["status.json"])
+        status = orjson.loads(data["status.json"])
         commits = {
-            name: CommitId(told[name]) if told[name] else None for name in ("newest", "applied")
+            name: CommitId(status[name]) if status[name] else None for name in ("newest", "applied")
         }
         return SourceStatus(
             **{
-                **told,
+                **status,
                 **commits,
-                "condition": Condition(told["condition"]),
-                "held": tuple(told["held"]),
+                "condition": Condition(status["condition"]),
+                "held": tuple(status["held"]),
             }
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):

@@ -1,8 +1,9 @@
-"""The deployer's memory: one ConfigMap for each repository and cluster, written under its version.
+"""The stored state of a deployer: one ConfigMap for each repository and cluster, written under its
+version.
 
-Compressed JSON by schemas/state.schema.json; what passes half a MiB goes on in further ConfigMaps,
-named by their content and written before the first one names them, so that a crash in between
-leaves the old state whole.
+Compressed JSON by schemas/state.schema.json; data over half a MiB is split into further ConfigMaps,
+named by their content and written before the first one refers to them, so that a crash in between
+leaves the old state complete.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _PARTS = f"{names.DOMAIN}/parts"
 
 
 def identity(hint: str, repository: str, path: str, cluster: str) -> str:
-    """The id under which objects are owned: the repository's own name with the cluster's, else a
-    hash of where all comes from.
+    """The owner id of objects: the repository's own name with the cluster's, else a hash of
+    repository, path and cluster.
     """
     if hint:
         return f"{hint}.{cluster}" if cluster else hint
@@ -40,9 +41,7 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
 
 
 async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
-    """The state, or an empty one where there is none. Raises ClusterError, also for a state that
-    can't be read.
-    """
+    """The stored state, or an empty one. Raises ClusterError, also for a state that can't be read."""
     name = config_map_name(id)
     try:
         first = await cluster.get(CONFIG_MAP, namespace, name)
@@ -65,8 +64,8 @@ async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
         zlib.error,
     ) as error:
         raise errors.ClusterError(
-            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to begin "
-            "anew; no agent is touched"
+            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to start "
+            "with an empty state; no agent is touched"
         ) from error
 
 
@@ -83,7 +82,7 @@ async def save(
 ) -> DeployerState:
     """Writes the state over the version that it was read at, and returns it at its new one.
 
-    Raises Conflict or AlreadyExists when somebody was faster.
+    Raises Conflict or AlreadyExists after a concurrent write.
     """
     data = gzip.compress(orjson.dumps(show(state), option=orjson.OPT_SORT_KEYS), mtime=0)
     head, *rest = [data[at : at + chunk] for at in range(0, len(data), chunk)]
@@ -104,7 +103,7 @@ async def save(
         )
     body = _config_map(namespace, config_map_name(id), head, parts)
     if state.version:
-        # A patch, for annotations of others stand there too: requests, and who knows what.
+        # A patch, because the object has annotations of other writers: requests, for example.
         patch = {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}}
         written = await cluster.patch(CONFIG_MAP, namespace, config_map_name(id), patch)
     else:
@@ -128,7 +127,7 @@ async def _create(cluster: Cluster, namespace: str, body: Body) -> Body:
 
 
 def config_map_name(id: str) -> str:
-    """The ConfigMap that holds the state of an owner."""
+    """The name of the ConfigMap with the state of an owner."""
     return f"gitops-ds-{id}"
 
 
@@ -148,7 +147,7 @@ def _config_map(namespace: str, name: str, piece: bytes, parts: Iterable[str]) -
 
 
 def show(state: DeployerState) -> dict[str, Any]:
-    """The state as schemas/state.schema.json has it."""
+    """The state in the form of schemas/state.schema.json."""
     return {
         "version": "v1",
         "repository": state.repository,
@@ -184,43 +183,41 @@ def _words(key: Key) -> tuple[str, str, str, str]:
     return key.group, key.kind, key.namespace, key.name
 
 
-def _parse(told: Mapping[str, Any], version: str) -> DeployerState:
-    if told["version"] != "v1":
-        raise ValueError(f"version {told['version']!r} is not known here")
+def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
+    if stored["version"] != "v1":
+        raise ValueError(f"version {stored['version']!r} is not supported")
     revisions = {}
-    for name, known in told["revisions"].items():
+    for name, known in stored["revisions"].items():
         namespace, _, short = name.partition("/")
         revisions[Key("apps", "DaemonSet", namespace, short)] = {
             int(n): CommitId(commit) for n, commit in known.items()
         }
     return DeployerState(
-        repository=told["repository"],
-        cluster=told["cluster"],
-        last_good=told["lastGoodCommit"],
-        last_attempted=told["lastAttemptedCommit"],
-        held=tuple(HeldCommit(**held) for held in told["heldCommits"]),
-        inventory=frozenset(Key(*words) for words in told["inventory"]),
-        agents={Key(*words): agent for *words, agent in told.get("agents", ())},
-        digests={Key(*words): Digest(digest) for *words, digest in told["digests"]},
+        repository=stored["repository"],
+        cluster=stored["cluster"],
+        last_good=stored["lastGoodCommit"],
+        last_attempted=stored["lastAttemptedCommit"],
+        held=tuple(HeldCommit(**held) for held in stored["heldCommits"]),
+        inventory=frozenset(Key(*words) for words in stored["inventory"]),
+        agents={Key(*words): agent for *words, agent in stored.get("agents", ())},
+        digests={Key(*words): Digest(digest) for *words, digest in stored["digests"]},
         revisions=revisions,
         drift={
-            Key(*words): KnownDrift(DriftPolicy(choice), since, said)
-            for *words, choice, since, said in told.get("drift", ())
+            Key(*words): KnownDrift(DriftPolicy(choice), since, detail)
+            for *words, choice, since, detail in stored.get("drift", ())
         },
-        approved=frozenset(Key(*words) for words in told.get("approved", ())),
+        approved=frozenset(Key(*words) for words in stored.get("approved", ())),
         generations={
             Key(*words): Generation(number, commit)
-            for *words, number, commit in told.get("generations", ())
+            for *words, number, commit in stored.get("generations", ())
         },
-        waiting=frozenset(Key(*words) for words in told.get("waiting", ())),
+        waiting=frozenset(Key(*words) for words in stored.get("waiting", ())),
         version=version,
     )
 
 
 async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
-    """The ConfigMaps that hold the state of an owner, the first one first; none where there is no
-    state.
-    """
+    """The ConfigMaps with the state of an owner, the first one first; empty without a state."""
     try:
         first = await cluster.get(CONFIG_MAP, namespace, config_map_name(id))
     except errors.NotFound:
@@ -234,7 +231,7 @@ async def known(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]
 
 
 async def owners(cluster: Cluster, namespace: str) -> list[str]:
-    """The ids of all whose state is in the namespace. Raises ClusterError."""
+    """The ids of the owners with a state in the namespace. Raises ClusterError."""
     found = await cluster.list(
         CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
     )

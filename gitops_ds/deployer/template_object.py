@@ -1,5 +1,5 @@
-"""One ConfigMap or Secret with templates: its keys as files, and what they say, rendered and
-checked as files of Git are. Pure.
+"""One ConfigMap or Secret with templates: its keys as files, rendered and checked as the files of
+a commit. Pure.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gitops_ds.pipeline import prepare
 
 OWNER = "templates-in-cluster"
 _SUFFIXES = (".yaml", ".yml", ".json")
-# A key of any name holds a template when a line of its text begins an object as YAML or JSON writes
-# it. Blanks of one line alone: over the ends of lines each line would look at all that follow, in
-# the event loop.
+# A key of any name holds a template when a line of its text begins an object in YAML or JSON. The
+# pattern matches blanks within a line only: across lines it would take quadratic time, in the event
+# loop.
 _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSelector:
-    """Which objects hold templates: labels in selector syntax, namespaces (`*`: all), kinds.
+    """Selects the objects with templates: labels in selector syntax, namespaces (`*`: all), kinds.
 
-    Those in `home`, the namespace of the service itself, may name any object; others only what is
-    in their own namespace, unless `anywhere`. `cluster` is the name of the cluster, perhaps empty.
+    Those in `home`, the namespace of the service itself, may contain objects of any namespace;
+    others only of their own, unless `anywhere`. `cluster` is the name of the cluster, or empty.
     """
 
     selector: str = f"{names.TEMPLATE}=true"
@@ -45,13 +45,13 @@ class TemplateSelector:
 
     @property
     def owner(self) -> str:
-        """The id under which what is made of them is owned."""
+        """The owner id of the objects that the templates define."""
         return f"{OWNER}.{self.cluster}" if self.cluster else OWNER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemplateObject:
-    """An object with templates, as it was at one version. `unread` are the keys that are no text."""
+    """An object with templates, at one version. `unread` are the keys with binary values."""
 
     kind: str
     namespace: str
@@ -64,24 +64,24 @@ class TemplateObject:
 
     @property
     def source(self) -> str:
-        """What it is called: `configmap/NAMESPACE/NAME`; a file is that and its key."""
+        """The name of the object: `configmap/NAMESPACE/NAME`; a file is that and its key."""
         return f"{self.kind.lower()}/{self.namespace}/{self.name}"
 
     @property
     def commit(self) -> CommitId:
-        """What stands where a commit stands."""
+        """The version of the object, in place of a commit."""
         return CommitId(f"{self.source}@{self.version}")
 
     @property
     def secret(self) -> bool:
-        """Whether nobody may be told what it says."""
+        """Whether messages must not quote the values."""
         return self.kind == SECRET.kind
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedTemplates:
-    """What an object says, and what of it is left out: all, when something is `broken`. `keeps`:
-    nothing it made is deleted.
+    """The manifests of a template object, and what is skipped: all of them where a finding is
+    `broken`. `keeps`: no object of it is deleted.
     """
 
     manifests: Mapping[Key, Manifest]
@@ -90,13 +90,13 @@ class RenderedTemplates:
 
     @property
     def keeps(self) -> bool:
-        """An object that is not taken as a whole may still mean what it made before."""
+        """Whether the objects that this template object defined before are kept."""
         return bool(self.broken or any(refusal.key for refusal in self.refusals))
 
 
 def read(body: Body) -> TemplateObject:
-    """The object with its texts; a Secret's are decoded. Keys that are no manifests by name or look
-    are left out.
+    """The template object of a body; the values of a Secret are decoded. Keys without a manifest,
+    by name or by content, are ignored.
     """
     metadata, kind = body["metadata"], str(body.get("kind"))
     source = PurePosixPath(kind.lower(), metadata["namespace"], metadata["name"])
@@ -123,7 +123,7 @@ def read(body: Body) -> TemplateObject:
 
 
 def _decoded(text: str) -> bytes | None:
-    """None for what is no text."""
+    """The decoded value; None for one that is not UTF-8."""
     try:
         data = base64.b64decode(text)
         data.decode()
@@ -133,7 +133,7 @@ def _decoded(text: str) -> bytes | None:
 
 
 def render(held: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
-    """What the object's keys say, each as a file of plain manifests; of what names no namespace, in
+    """Renders the keys of an object, each as a file of plain manifests; the default namespace is
     the object's own.
     """
     named = {_as_yaml(path): str(path) for path in held.files}
@@ -163,7 +163,7 @@ def render(held: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
 
 
 def _as_yaml(path: PurePosixPath) -> PurePosixPath:
-    """A key may be called anything; a file that is read as a manifest may not."""
+    """The path with a suffix of manifests: a key may have any name."""
     return path if path.name.endswith(_SUFFIXES) else path.with_name(f"{path.name}.yaml")
 
 
@@ -190,14 +190,14 @@ def _outside(key: Key, held: TemplateObject) -> Skipped:
 
 
 def _placed(finding: Finding, named: Mapping[PurePosixPath, str], *, secret: bool) -> Finding:
-    """The finding at its key; of what a Secret holds only the rule and the place are told, for a
-    message may quote a value.
+    """The finding at its key; for a Secret only the rule and the place, because a message may quote
+    a value.
     """
     place = finding.place
     if place is not None:
         place = replace(place, file=named.get(PurePosixPath(place.file), place.file))
     if secret:
-        message = "what is wrong is not told, for a Secret holds it; the rule's page says what it looks at"
+        message = "the details are hidden because the template is a Secret; see the rule's page"
         return Finding(
             finding.rule, finding.severity, message, place, refused=True, object=finding.object
         )

@@ -1,10 +1,10 @@
-"""Templates that people keep in ConfigMaps and Secrets of the cluster: watched, and made so by the
-same loop that follows Git.
+"""Templates in ConfigMaps and Secrets of the cluster: watched, and applied by the same loop that
+follows Git.
 
-A `choosing.Source`: the keys of the chosen objects are its files, the versions of all of them its
-tip. Each object is rendered and checked by itself, so that one with a mistake is quarantined (what
-it made stays as it is) and the others go on. Of an object that two name, the older one counts. What
-a Secret holds is applied, and told to nobody.
+A `RevisionSource`: the keys of the selected objects are its files, the versions of all of them its
+tip. Each object is rendered and checked separately, so that one with a mistake is quarantined (its
+objects stay unchanged) and the others are applied. Where two define the same object, the older one
+has priority. The values of a Secret are applied, and hidden in every message.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Render = Callable[
 async def render_directly(
     all_held: Sequence[TemplateObject], chosen: TemplateSelector
 ) -> Mapping[CommitId, RenderedTemplates]:
-    """For objects that are known to be small: they are rendered here and now."""
+    """For small objects: renders them in this process."""
     return {held.commit: template_object.render(held, chosen) for held in all_held}
 
 
 class Templates:
-    """The source of a loop, kept up to date by watches. `changed` is called when an object came,
-    changed or went.
+    """The source of a loop, kept current by watches. `changed` is called when an object is added,
+    changed or deleted.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Templates:
         *,
         render: Render = render_directly,
     ) -> None:
-        """Watches nothing until `begin`. `render` is how objects of strangers are rendered."""
-        self._cluster, self._chosen, self._tell, self._clock = cluster, chosen, discreet, clock
+        """Watches nothing until `begin`. `render` renders objects of untrusted users."""
+        self._cluster, self._chosen, self._emit, self._clock = cluster, chosen, discreet, clock
         self._render = render
         self._stores: list[InformerStore[TemplateObject]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,14 +73,14 @@ class Templates:
     def begin(self, changed: Callable[[], None], chance: Callable[[], float]) -> None:
         """Watches the objects until `stop`."""
 
-        def heard(_: tuple[WatchEvent, ...]) -> None:
+        def on_change(_: tuple[WatchEvent, ...]) -> None:
             changed()
 
-        supervisor = Supervisor(self._tell, self._clock)
+        supervisor = Supervisor(self._emit, self._clock)
         spaces = self._chosen.namespaces or (self._chosen.home,)
         for space in ("",) if "*" in spaces else sorted(set(spaces)):
             for resource in self._chosen.kinds:
-                store = InformerStore(template_object.read, heard)
+                store = InformerStore(template_object.read, on_change)
                 which = Selection(namespace=space, labels=self._chosen.selector)
                 self._stores.append(store)
                 run = functools.partial(
@@ -100,7 +100,7 @@ class Templates:
             task.cancel()
 
     async def tip(self) -> CommitId:
-        """What names all objects at their versions. Waits for the first list of each watch; raises
+        """The hash of all objects at their versions. Waits for the first list of each watch; raises
         ClusterError when one fails.
         """
         for store in self._stores:
@@ -111,7 +111,7 @@ class Templates:
         return _tip(self._held.values())
 
     async def snapshot(self, tip: CommitId) -> Snapshot:
-        """The keys as files, at the tip that was asked for last: older versions are nowhere kept."""
+        """The keys as files, at the tip that was requested last: older versions are not stored."""
         now = frozenset(held.commit for held in self._held.values())
         self._subject = self._changes(now) or self._subject
         self._before = now
@@ -121,11 +121,11 @@ class Templates:
         )
 
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
-        """There is no way but forward: an object that was put back is a new version."""
+        """Always forward: an object that was reverted has a new version."""
         return BranchMovement.FORWARD
 
     async def prepare(self, snapshot: Snapshot) -> Prepared:
-        """What all objects say together; those with a mistake are left out, and told once."""
+        """The bundle of all objects; those with a mistake are left out, and published once."""
         known = self._rendered
         eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))
         new = [held for held in eldest_first if held.commit not in known]
@@ -134,7 +134,7 @@ class Templates:
         for held in eldest_first:
             taken = self._rendered[held.commit]
             if taken.broken and held.commit not in known:
-                self._tell(CommitRejected(self._clock(), held.commit, taken.broken))
+                self._emit(CommitRejected(self._clock(), held.commit, taken.broken))
         return self._merged(
             snapshot, [(held, self._rendered[held.commit]) for held in eldest_first]
         )
@@ -157,7 +157,7 @@ class Templates:
                             key,
                         )
                     )
-        self._tell.secret = frozenset(
+        self._emit.secret = frozenset(
             key for held, taken in all_taken if held.secret for key in taken.manifests
         )
         bundle = Bundle(
@@ -170,7 +170,7 @@ class Templates:
         return Prepared(bundle, (), ClusterContext(bundle.manifests))
 
     def _changes(self, now: frozenset[CommitId]) -> str:
-        """Which objects came, changed or went since the last tip, in words."""
+        """The objects that were added, changed or deleted since the last tip, as a message."""
         if self._before is None:
             return counted(len(now), "object holds templates", "objects hold templates")
         moved = {commit.partition("@")[0]: "changed" for commit in now - self._before}
@@ -179,9 +179,9 @@ class Templates:
             for commit in self._before
             if (gone := commit.partition("@")[0]) not in self._held
         }
-        told = [f"{source} {what}" for source, what in sorted(moved.items())]
-        more = f" and {len(told) - NAMED_AT_MOST} more" if len(told) > NAMED_AT_MOST else ""
-        return ", ".join(told[:NAMED_AT_MOST]) + more
+        changes = [f"{source} {what}" for source, what in sorted(moved.items())]
+        more = f" and {len(changes) - NAMED_AT_MOST} more" if len(changes) > NAMED_AT_MOST else ""
+        return ", ".join(changes[:NAMED_AT_MOST]) + more
 
 
 def _tip(held: Iterable[TemplateObject]) -> CommitId:

@@ -1,5 +1,4 @@
-"""What the deployer needs of the cluster, kept up to date by watches, so that an unchanged cluster
-is asked nothing.
+"""The objects that a plan reads, kept current by watches: an unchanged cluster receives no requests.
 
 DaemonSets, their revisions and nodes are watched whole; every other kind only by our owner label.
 """
@@ -32,14 +31,14 @@ from gitops_ds.model.objects import (
 )
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
-LAG = 10.0  # seconds that a look waits for the watches
-# Seconds. A watch that works shows so with an event or a bookmark about each minute; one that was
-# silent for its whole life, which is at most 605 s, is followed by a list (controller/informer).
+LAG = 10.0  # seconds that a reader waits for the watches
+# Seconds. A working watch receives an event or a bookmark about each minute; one that was silent
+# for its whole life, which is at most 605 s, is followed by a list (client/informer).
 OLDEST_PICTURE = 660.0
 
 
 class WatchCache:
-    """The stores of one deployer. `stirred` is called when something changed that may matter to a
+    """The informer stores of one deployer. `on_change` is called for a change that may affect a
     plan.
     """
 
@@ -47,11 +46,16 @@ class WatchCache:
         self,
         cluster: Cluster,
         owner: str,
-        stirred: Callable[[], None],
+        on_change: Callable[[], None],
         chance: Callable[[], float],
         supervisor: Supervisor,
     ) -> None:
-        self._cluster, self._owner, self._stirred, self._chance = cluster, owner, stirred, chance
+        self._cluster, self._owner, self._on_change, self._chance = (
+            cluster,
+            owner,
+            on_change,
+            chance,
+        )
         self._supervisor = supervisor
         self._stores: dict[Resource, InformerStore[Body]] = {}
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
@@ -60,11 +64,11 @@ class WatchCache:
         self._wanted: frozenset[Resource] = frozenset()
         self._marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
-        self._hurry = asyncio.Event()
+        self._retry_now = asyncio.Event()
 
     def _follow(self, wanted: Set[Resource]) -> None:
-        """Watches these kinds as well, and gives up on those that could never be listed and are
-        wanted no more.
+        """Watches these kinds as well, and stops those that were never listed and are no longer
+        wanted.
         """
         for resource in [
             known
@@ -75,7 +79,7 @@ class WatchCache:
             del self._stores[resource]
         for resource in sorted(wanted):
             if resource not in self._stores:
-                store = self._stores[resource] = InformerStore(_lean, self._heard)
+                store = self._stores[resource] = InformerStore(_lean, self._handle_changes)
                 which = (
                     EVERYTHING
                     if resource in _WHOLE
@@ -91,15 +95,15 @@ class WatchCache:
         await ended(*self._tasks.values())
 
     async def live(self, wanted: Mapping[Key, Resource]) -> Live:
-        """The objects that are wanted or ours; only what is wanted and in no cache is asked for:
-        not yet ours, or not there.
+        """The objects that are wanted or have our label. Only wanted objects without our label are
+        requested from the API server.
 
-        Raises ClusterError when a watch can't go on because the API server is away, and Forbidden
-        where a kind may not be listed.
+        Raises ClusterError while a watch cannot continue because the API server is unreachable, and
+        Forbidden for a kind that may not be listed.
         """
         kinds = {*_WHOLE, *wanted.values()}
         self._follow(kinds)
-        await self._level()
+        await self._wait_until_current()
         for kind in sorted(kinds):
             await self._listed(kind)
         self._wanted = frozenset(kinds)
@@ -133,8 +137,8 @@ class WatchCache:
             raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
 
     def require_current(self) -> None:
-        """Raises ClusterError where a kind that the last look wanted could not be read for long:
-        its objects may have changed.
+        """Raises ClusterError where the last read of a wanted kind is too old: its objects may have
+        changed.
         """
         now = asyncio.get_running_loop().time()
         for kind in sorted(self._wanted):
@@ -148,38 +152,36 @@ class WatchCache:
                 raise type(error)(message, error.status, error.reason)
 
     def _sink(self, resource: Resource, store: InformerStore[Body]) -> informer.Sink:
-        """Passes on to the store, and notes how old its picture is."""
+        """The sink of a store, which also records when the store was last current."""
         time = asyncio.get_running_loop().time
         is_custom = (resource.group, resource.kind) not in RESOURCES
 
-        def hear(told: informer.InformerEvent) -> None:
-            if not isinstance(told, Failing):
+        def handle(event: informer.InformerEvent) -> None:
+            if not isinstance(event, Failing):
                 self._current_at[resource] = time()
-            elif isinstance(told.error, errors.NotFound) and store.synced.is_set() and is_custom:
-                # The kind is not served any longer: its definition was deleted, and its objects
-                # with it. A built-in kind is always served, so its 404 is the answer of something
-                # else, such as a proxy.
+            elif isinstance(event.error, errors.NotFound) and store.synced.is_set() and is_custom:
+                # The kind is no longer served: its definition was deleted, and its objects with it.
+                # A built-in kind is always served, so its 404 is the answer of something else, such
+                # as a proxy.
                 self._current_at[resource] = time()
                 store.handle(Listing((), store.version))
-            store.handle(told)
+            store.handle(event)
 
-        return hear
+        return handle
 
-    def wrote(self, key: Key, version: str) -> None:
-        """An object was written, and this is its version; "" for one that was deleted. The next
-        look is one that has it.
-        """
+    def expect(self, key: Key, version: str) -> None:
+        """Makes the next read wait for a write, at this version; "" for a deletion."""
         for resource, store in self._stores.items():
             if (resource.group, resource.kind) == (key.group, key.kind):
                 store.expect(key, version)
 
-    async def _level(self) -> None:
-        """Waits until the watches go on and have shown what we wrote; on an older picture it would
-        be written again and again.
+    async def _wait_until_current(self) -> None:
+        """Waits until the watches have returned our writes; a plan from an older state would repeat
+        them.
         """
         if any(store.away for store in self._stores.values()):
-            self._hurry.set()  # whoever waits now tries at once
-            self._hurry.clear()
+            self._retry_now.set()  # ends the pauses of failing watches
+            self._retry_now.clear()
         try:
             async with asyncio.timeout(LAG):
                 # All at once: a store whose watch fails is level for a moment only, after each of
@@ -194,16 +196,16 @@ class WatchCache:
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._retry_now.wait()
 
-    def _heard(self, changes: tuple[WatchEvent, ...]) -> None:
-        # Every change leaves its mark, so none may be skipped.
-        mattering = [change for change in changes if self._matters(change)]
+    def _handle_changes(self, changes: tuple[WatchEvent, ...]) -> None:
+        # Every change updates its mark, so none may be skipped.
+        mattering = [change for change in changes if self._affects_plan(change)]
         if mattering:
-            self._stirred()
+            self._on_change()
 
-    def _matters(self, change: WatchEvent) -> bool:
-        """Whether a plan could come out differently: status and heartbeats don't count."""
+    def _affects_plan(self, change: WatchEvent) -> bool:
+        """Whether a change may affect a plan: changes of status and heartbeats do not."""
         key = key_of(change.object)
         mark = None if change.type is EventType.DELETED else _mark(change.object)
         if mark == self._marks.get(key):
@@ -216,7 +218,9 @@ class WatchCache:
         if live_state.label(change.object) == self._owner and mark is not None:
             self._ours.add(key)
         else:
-            self._ours.discard(key)  # somebody took our label away, which matters as well
+            self._ours.discard(
+                key
+            )  # another client removed our label: this change affects the plan as well
         return key.kind != "ControllerRevision" and (
             key.kind == "Node" or was_ours or live_state.label(change.object) == self._owner
         )
@@ -224,14 +228,14 @@ class WatchCache:
 
 def _mark(body: Body) -> object:
     metadata = body.get("metadata") or {}
-    told = [metadata.get("uid"), metadata.get("labels"), metadata.get("annotations")]
+    fields = [metadata.get("uid"), metadata.get("labels"), metadata.get("annotations")]
     if key_of(body).kind == "Node":
-        return hash(str([*told[:2], (body.get("spec") or {}).get("taints")]))
-    return hash(str([*told, metadata.get("generation") or metadata.get("resourceVersion")]))
+        return hash(str([*fields[:2], (body.get("spec") or {}).get("taints")]))
+    return hash(str([*fields, metadata.get("generation") or metadata.get("resourceVersion")]))
 
 
 def _lean(body: Body) -> Body:
-    """Without what no plan looks at: the status, and of a node nearly everything."""
+    """The body without the fields that no plan reads: the status, and most fields of a node."""
     if body.get("kind") == "Node":
         metadata, conditions = (
             body.get("metadata") or {},

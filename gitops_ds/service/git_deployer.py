@@ -404,10 +404,10 @@ class GitDeployer(runnable.DeployerPart):
                     )
                 self._looked = True
                 if (status := self.status) and status.id:
-                    saver.show(status, write=is_new)
+                    saver.update(status, write=is_new)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
-            await saver.end()
+            await saver.close()
         return None
 
     @contextlib.asynccontextmanager

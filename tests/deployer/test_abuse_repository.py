@@ -1,5 +1,5 @@
-"""What a repository may try against the cluster and the service: each attempt is refused and told,
-and the rest goes on.
+"""Attacks of a repository on the cluster and the service: each attempt is refused and published, and
+the rest is applied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, heard, client = History(), list[Event](), cluster.client()
+            history, events, client = History(), list[Event](), cluster.client()
             source = revision_selector.RevisionSource(
                 history.tip,
                 history.snapshot,
@@ -62,12 +62,12 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
                 source,
                 DeployTarget(client, "gitops-ds", "test", "memory"),
                 ASKED,
-                heard.append,
+                events.append,
                 timing,
             )
             history.push(agent("honest", namespace="default"))
             running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, client, history, loop, heard)
+            scene = Scene(cluster, client, history, loop, events)
             await scene.settle()
             history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
             await scene.settle()
@@ -81,8 +81,10 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
 
 
 def withheld(scene: Scene) -> list[tuple[str, str]]:
-    told = (record.refusal for record in scene.heard if isinstance(record, deployer.ChangeSkipped))
-    return [(refusal.reason, str(refusal.key)) for refusal in told]
+    refusals = (
+        record.refusal for record in scene.events if isinstance(record, deployer.ChangeSkipped)
+    )
+    return [(refusal.reason, str(refusal.key)) for refusal in refusals]
 
 
 def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None:
@@ -95,16 +97,18 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{changed}")
         await scene.settle()
         reporter = EventRecorder(STATE)
-        told: list[object] = [event for record in scene.heard for event in reporter.told(record)]
-        for record in scene.heard:
-            told += [log_lines.line(record), log_lines.as_json(record)]
+        outputs: list[object] = [
+            event for record in scene.events for event in reporter.told(record)
+        ]
+        for record in scene.events:
+            outputs += [log_lines.line(record), log_lines.as_json(record)]
             if isinstance(record, deployer.Planned):
-                told += [
+                outputs += [
                     printers.as_text(record.plan),
                     printers.as_markdown(record.plan),
                     printers.as_json(record.plan),
                 ]
-        shown = "\n".join(map(str, told))
+        shown = "\n".join(map(str, outputs))
         assert "Secret default/login" in shown
         assert "hush-hush" not in shown
         assert encoded[:8] not in shown
@@ -156,7 +160,7 @@ def test_what_the_service_lives_from_is_out_of_reach(head: str, rest: str, key: 
         assert withheld(scene) == [("not-allowed", key)]
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert key not in {str(one) for one in known.inventory}
-        assert known.last_good != known.last_attempted  # told as out of sync
+        assert known.last_good != known.last_attempted  # the agent is shown as out of sync
 
     play(script, f"apiVersion: {version}\nkind: {kind}\n{rest}\n")
 

@@ -44,9 +44,9 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         await changed(scene)
-        await asyncio.sleep(2)  # nobody asked for a pass
+        await asyncio.sleep(2)  # no reconciliation is requested
         assert await scene.image() == "1"
-        assert [type(one) for one in scene.told(deployer.DriftEvent)] == [
+        assert [type(one) for one in scene.events_of(deployer.DriftEvent)] == [
             deployer.DriftDetected,
             deployer.DriftCorrected,
         ]
@@ -80,7 +80,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         for _ in range(4):
             await scene.settle()
         assert await scene.image() == "1"
-        facts = [one.definition.kind for one in scene.told(deployer.DriftEvent)]
+        facts = [one.definition.kind for one in scene.events_of(deployer.DriftEvent)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
     play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
@@ -90,13 +90,13 @@ def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> Non
     async def script(scene: Scene) -> None:
         await begun(scene)
         await scene.settle()
-        before = len(scene.told(deployer.Reconciled))
+        before = len(scene.events_of(deployer.Reconciled))
         for _ in range(7):
             await scene.settle()
-        assert len(scene.told(deployer.Reconciled)) == before
+        assert len(scene.events_of(deployer.Reconciled)) == before
         for _ in range(12):
             await scene.settle()
-        assert before + 1 <= len(scene.told(deployer.Reconciled)) <= before + 2
+        assert before + 1 <= len(scene.events_of(deployer.Reconciled)) <= before + 2
         scene.client.count.reset()
         for _ in range(12):
             await scene.settle()
@@ -142,15 +142,15 @@ def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_othe
             scene.client.count.reset()
             await scene.settle()
             counts.append(scene.client.count.total - scene.client.count.of("watch"))
-        corrections = scene.told(deployer.DriftCorrected)
+        corrections = scene.events_of(deployer.DriftCorrected)
         assert max(counts[1:]) <= 20
         assert 5 <= len(corrections) <= 20
-        told = scene.told(deployer.DriftContested)
-        assert 1 <= len(told) <= len(corrections)
+        contested = scene.events_of(deployer.DriftContested)
+        assert 1 <= len(contested) <= len(corrections)
         if not deletes:
             assert any(
                 "their-operator" in one.words
-                for one in told
+                for one in contested
                 if isinstance(one, deployer.DriftContested)
             )
         other.cancel()
@@ -206,7 +206,7 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await begun(scene)
         await scene.settle()
         scene.loop.stop()
-        heard: list[Event] = []
+        events: list[Event] = []
         place = DeployTarget(
             scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
         )
@@ -217,13 +217,13 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
             revision_selector.prepare_directly(prepare.prepare),
         )
         timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
-        loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
+        loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
         running = asyncio.create_task(loop.run())
         await asyncio.sleep(30)
         loop.stop()
         await running
         live = await scene.cluster.get(DAEMONSET, "default", "agent")
         assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
-        assert [told for told in heard if isinstance(told, deployer.DriftEvent)] == []
+        assert [event for event in events if isinstance(event, deployer.DriftEvent)] == []
 
     play(script)

@@ -39,7 +39,7 @@ def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew()
         await scene.cluster.delete(DAEMONSET, "default", "agent")
         await asyncio.sleep(10)
         assert await scene.image() == "1"
-        assert len(scene.told(deployer.ReconcileFailed)) == 1, "told once"
+        assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await asyncio.sleep(600)
@@ -110,9 +110,9 @@ def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -
         scene.history.at = 0
         await scene.settle()
         assert any(
-            "went back" in told.message
-            for told in scene.heard
-            if isinstance(told, deployer.ReconcileFailed)
+            "went back" in event.message
+            for event in scene.events
+            if isinstance(event, deployer.ReconcileFailed)
         )
         await changed(scene)
         await asyncio.sleep(10)
@@ -145,7 +145,7 @@ class Signed:
 
 
 async def loop_of(
-    signed: Signed, cluster: simulator.SimulatedCluster, heard: list[Event], *, follows: bool
+    signed: Signed, cluster: simulator.SimulatedCluster, events: list[Event], *, follows: bool
 ) -> deployer_loop.Loop:
     history = signed.history
     source = revision_selector.RevisionSource(
@@ -161,7 +161,7 @@ async def loop_of(
         DeployTarget(cluster.client(), "gitops-ds", "test", "memory"),
         deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
     )
-    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), heard.append, timing)
+    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -169,17 +169,17 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
-            signed, heard = Signed(), list[Event]()
+            signed, events = Signed(), list[Event]()
             signed.history.push(AGENT.format(tag="1"))
-            loop = await loop_of(signed, cluster, heard, follows=follows)
+            loop = await loop_of(signed, cluster, events, follows=follows)
             running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, cluster.client(), signed.history, loop, heard)
+            scene = Scene(cluster, cluster.client(), signed.history, loop, events)
             await scene.settle()
             signed.movement = BranchMovement.REWRITTEN
             signed.history.push(AGENT.format(tag="2"))
             await scene.settle()
             assert await scene.image() == ("2" if follows else "1")
-            failed = [told for told in heard if isinstance(told, deployer.ReconcileFailed)]
+            failed = [event for event in events if isinstance(event, deployer.ReconcileFailed)]
             assert len(failed) == (0 if follows else 1)
             await changed(scene)
             await asyncio.sleep(10)
@@ -197,11 +197,11 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-0")])
-            signed, heard = Signed(), list[Event]()
+            signed, events = Signed(), list[Event]()
             first = signed.history.push(AGENT.format(tag="1"))
-            loop = await loop_of(signed, cluster, heard, follows=True)
+            loop = await loop_of(signed, cluster, events, follows=True)
             running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, cluster.client(), signed.history, loop, heard)
+            scene = Scene(cluster, cluster.client(), signed.history, loop, events)
             await scene.settle()
             signed.unsigned |= {first, signed.history.push(AGENT.format(tag="2"))}
             await scene.settle()
@@ -211,7 +211,7 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
                 "nothing that is not signed is applied, not even again"
             )
             assert any(
-                isinstance(told, VerificationFailed) and told.commit == first for told in heard
+                isinstance(event, VerificationFailed) and event.commit == first for event in events
             )
             signed.unsigned.clear()
             await scene.settle()
@@ -240,7 +240,7 @@ def begun_anew(
         source,
         DeployTarget(scene.client, "gitops-ds", "test", "memory"),
         ApplyOptions(patience=0.0),
-        scene.heard.append,
+        scene.events.append,
         timing,
     )
     return loop, asyncio.create_task(loop.run())
@@ -277,7 +277,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_appl
         assert await scene.image() == "1"
         assert loop.status is not None
         assert loop.status.condition is Condition.UNREACHABLE
-        assert len(scene.told(deployer.ReconcileFailed)) == 1, "told once"
+        assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
         scene.history.unreachable = False
         await asyncio.sleep(600)
         assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
@@ -362,7 +362,7 @@ def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_withou
         loop, running = begun_anew(scene, signed)
         await asyncio.sleep(10)
         assert not await healed(scene)
-        assert any(isinstance(told, VerificationFailed) for told in scene.heard)
+        assert any(isinstance(event, VerificationFailed) for event in scene.events)
         signed.unsigned.clear()
         await asyncio.sleep(600)
         assert await scene.image() == "1"

@@ -111,10 +111,10 @@ class Scene:
     client: simulator.Client
     history: History
     loop: deployer_loop.Loop
-    heard: list[Event]
+    events: list[Event]
 
-    def told(self, kind: type[Event]) -> list[Event]:
-        return [record for record in self.heard if isinstance(record, kind)]
+    def events_of(self, kind: type[Event]) -> list[Event]:
+        return [record for record in self.events if isinstance(record, kind)]
 
     async def settle(self) -> None:
         """A minute in which the schedule asks every five seconds."""
@@ -131,8 +131,8 @@ def loop_on(
     cluster: simulator.SimulatedCluster,
     client: simulator.Client,
     history: History,
-    heard: list[Event],
-    asked: ApplyOptions,
+    events: list[Event],
+    options: ApplyOptions,
 ) -> deployer_loop.Loop:
     place = DeployTarget(client, "gitops-ds", "test", "memory")
     source = revision_selector.RevisionSource(
@@ -144,24 +144,24 @@ def loop_on(
     return deployer_loop.Loop(
         source,
         place,
-        asked,
-        heard.append,
+        options,
+        events.append,
         deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
     )
 
 
 def play(
     script: Callable[[Scene], Awaitable[None]],
-    asked: ApplyOptions = ApplyOptions(patience=0.0),  # noqa: B008
+    options: ApplyOptions = ApplyOptions(patience=0.0),  # noqa: B008
 ) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
-            history, heard, client = History(), [], cluster.client()
+            history, events, client = History(), [], cluster.client()
             history.push(AGENT.format(tag="1"))
-            loop = loop_on(cluster, client, history, heard, asked)
+            loop = loop_on(cluster, client, history, events, options)
             running = asyncio.create_task(loop.run())
-            await script(Scene(cluster, client, history, loop, heard))
+            await script(Scene(cluster, client, history, loop, events))
             loop.stop()
             await running
 
@@ -233,7 +233,7 @@ def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_u
         await scene.settle()
         bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
         await scene.settle()
-        rejected = scene.told(deployer.CommitRejected)
+        rejected = scene.events_of(deployer.CommitRejected)
         assert [record.commit for record in rejected] == [bad]  # type: ignore[attr-defined]
         assert rejected[0].findings[0].place is not None  # type: ignore[attr-defined]
         assert await scene.image() == "1"
@@ -267,7 +267,7 @@ def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(
     async def script(scene: Scene) -> None:
         await scene.settle()
         await edit(scene, "9")
-        await asyncio.sleep(3)  # nobody asks: the watch does
+        await asyncio.sleep(3)  # no request: the watch causes it
         assert await scene.image() == image
 
     play(script, ApplyOptions(drift=drift, patience=0.0))
@@ -280,7 +280,7 @@ def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
         scene.history.at = 0
         await scene.settle()
         assert await scene.image() == "2"
-        failed = scene.told(deployer.ReconcileFailed)
+        failed = scene.events_of(deployer.ReconcileFailed)
         assert len(failed) == 1
         assert "older commit" in failed[0].message  # type: ignore[attr-defined]
 
@@ -376,7 +376,10 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
             scene.client.count.total - scene.client.count.of("watch") - before
             < 60 / 5 * 5 + heartbeats
         )
-        assert len(scene.told(deployer.NotApplied) + scene.told(deployer.ChangeSkipped)) == times
+        assert (
+            len(scene.events_of(deployer.NotApplied) + scene.events_of(deployer.ChangeSkipped))
+            == times
+        )
         await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
         assert await scene.cluster.get(*wanted)
@@ -398,17 +401,17 @@ def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_
         scene.history.push(AGENT.format(tag="2") + secret)
         await scene.settle()
         assert [
-            told.message
-            for told in scene.told(deployer.ReconcileFailed)
-            if isinstance(told, deployer.ReconcileFailed)
+            event.message
+            for event in scene.events_of(deployer.ReconcileFailed)
+            if isinstance(event, deployer.ReconcileFailed)
         ] == ["secrets is forbidden; without that right, take secrets out of the repository"]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
         await scene.settle()
         assert await scene.image() == "3"
-        asked = scene.client.count.of("list")
+        options = scene.client.count.of("list")
         await scene.settle()
-        assert scene.client.count.of("list") == asked
+        assert scene.client.count.of("list") == options
         scene.history.push(AGENT.format(tag="4") + secret)
         await scene.settle()
         assert await scene.image() == "3"
@@ -429,16 +432,16 @@ def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
         began = asyncio.get_running_loop().time()
         unchanged: list[float] = []
         while (now := asyncio.get_running_loop().time() - began) < 3600:
-            before = len(scene.told(deployer.Unchanged))
+            before = len(scene.events_of(deployer.Unchanged))
             scene.loop.request()
             await asyncio.sleep(30)
-            if len(scene.told(deployer.Unchanged)) > before:
+            if len(scene.events_of(deployer.Unchanged)) > before:
                 unchanged.append(now)
         assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
         failed = [
-            told.message
-            for told in scene.told(deployer.ReconcileFailed)
-            if isinstance(told, deployer.ReconcileFailed)
+            event.message
+            for event in scene.events_of(deployer.ReconcileFailed)
+            if isinstance(event, deployer.ReconcileFailed)
         ]
         assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
         scene.client.faults = lambda _request: None
@@ -462,8 +465,8 @@ def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted() -> N
         scene.client.faults = faults
         scene.client.cut_watches()
         await asyncio.sleep(600)
-        restarts = [told for told in scene.heard if isinstance(told, base.TaskRestarted)]
-        assert {told.task for told in restarts} == {"watch daemonsets"}
+        restarts = [event for event in scene.events if isinstance(event, base.TaskRestarted)]
+        assert {event.task for event in restarts} == {"watch daemonsets"}
         assert 5 <= len(restarts) <= 20
         broken = False
         await asyncio.sleep(60)
@@ -481,7 +484,7 @@ def test_git_may_be_away_for_an_hour() -> None:
         for _ in range(60):
             scene.loop.request()
             await asyncio.sleep(60)
-        assert len(scene.told(deployer.ReconcileFailed)) == 1
+        assert len(scene.events_of(deployer.ReconcileFailed)) == 1
         scene.history.unreachable = False
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
@@ -499,13 +502,13 @@ def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_
             standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
         )
         await asyncio.sleep(10)
-        assert [told.commit for told in scene.told(PushForwarded)] == [coming]
+        assert [event.commit for event in scene.events_of(PushForwarded)] == [coming]
         assert scene.history.push(AGENT.format(tag="2")) == coming
         await asyncio.sleep(20)
         assert await scene.image() == "2"
         looks = scene.history.looks
         await asyncio.sleep(600)
-        assert scene.history.looks - looks <= 1, "what was found is looked for no more"
+        assert scene.history.looks - looks <= 1, "a commit that was found causes no further looks"
 
     play(script)
 
@@ -515,9 +518,9 @@ def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
         standby = scene.cluster.client()
         standby.faults = lambda _request: failure(503)
         await requests.forward_push(standby, ("gitops-ds", "test"), Push(), 0.0)
-        await requests.forward_push(scene.cluster.client(), ("gitops-ds", "nobody"), Push(), 0.0)
+        await requests.forward_push(scene.cluster.client(), ("gitops-ds", "missing"), Push(), 0.0)
         await scene.settle()
-        assert not scene.told(PushForwarded)
+        assert not scene.events_of(PushForwarded)
 
     play(script)
 

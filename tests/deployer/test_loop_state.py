@@ -71,7 +71,7 @@ GIT_AWAY, REWOUND = errors.SourceUnreachable("git is away"), errors.HistoryRewou
 DENIED = Skipped(SkipReason.REFUSED, "the API server refuses it", KEY)
 DENIED_TOO = Skipped(SkipReason.CONFLICT, "another manager owns it", OTHER)
 WAITS = Skipped(SkipReason.WAITS, "another agent is not ready", KEY)
-CONTESTED = Skipped(SkipReason.CONTESTED, "drift that comes back", KEY)
+CONTESTED = Skipped(SkipReason.CONTESTED, "recurring drift", KEY)
 OFF = Skipped(SkipReason.PRUNE_OFF, "pruning is off", KEY)
 
 
@@ -419,7 +419,7 @@ ROWS: list[tuple[str, LoopState, Input, dict[str, Any], list[LoopEffect]]] = [
         [FORGET],
     ),
     (
-        "a Git server that is away is asked again",
+        "a Git server that is away is options again",
         replace(RUNNING, git_failing=True),
         failed(GIT_AWAY),
         {"timer": 105.0, "tip_due": 105.0, "failures": streak(1, GIT_AWAY)},

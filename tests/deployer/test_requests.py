@@ -37,11 +37,11 @@ STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", NAME)
 MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
 
 
-async def annotate(scene: Scene, **said: str | None) -> None:
+async def annotate(scene: Scene, **values: str | None) -> None:
     """What `kubectl annotate` does on the state's ConfigMap."""
-    told = {f"{names.DOMAIN}/{name.replace('_', '-')}": value for name, value in said.items()}
+    added = {f"{names.DOMAIN}/{name.replace('_', '-')}": value for name, value in values.items()}
     person = scene.cluster.client("kubectl-annotate")
-    await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": told}})
+    await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": added}})
 
 
 async def annotations(scene: Scene) -> Mapping[str, str]:
@@ -51,7 +51,7 @@ async def annotations(scene: Scene) -> Mapping[str, str]:
 
 
 async def answered(scene: Scene, value: str) -> str:
-    """The outcome, as soon as the request is answered; nobody but the watch asks for a pass."""
+    """The outcome of a request; only the watch causes a reconciliation."""
     await annotate(scene, requested_at=value)
     async with asyncio.timeout(60):
         while (found := await annotations(scene)).get(names.HANDLED_AT) != value:
@@ -76,7 +76,9 @@ def test_a_request_is_answered_with_its_value_and_how_the_pass_ended() -> None:
         )
         scene.history.unreachable = True
         assert (await answered(scene, "4")) == "failure: the server gave no answer"
-        assert [record.request for record in scene.heard if isinstance(record, RequestHandled)] == [
+        assert [
+            record.request for record in scene.events if isinstance(record, RequestHandled)
+        ] == [
             "1",
             "2",
             "3",
@@ -130,8 +132,8 @@ def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
         await edit(scene, "9")
         await scene.settle()
         assert await scene.image() == "9"
-        told = [record for record in scene.heard if isinstance(record, Suspended)]
-        assert (told[-1].commit, told[-1].changes) == (commit, 1)
+        suspensions = [record for record in scene.events if isinstance(record, Suspended)]
+        assert (suspensions[-1].commit, suspensions[-1].changes) == (commit, 1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert [key.kind for key in known.waiting] == ["DaemonSet"]
         assert known.last_attempted != commit
@@ -142,7 +144,7 @@ def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
         await annotate(scene, suspend=None)
         await asyncio.sleep(10)
         assert await scene.image() == "2"
-        assert len(scene.told(Resumed)) == 1
+        assert len(scene.events_of(Resumed)) == 1
         assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
 
     play(script)
@@ -189,7 +191,7 @@ async def again(scene: Scene) -> None:
         scene.cluster,
         scene.cluster.client(),
         scene.history,
-        scene.heard,
+        scene.events,
         ApplyOptions(patience=0.0),
     )
     running = asyncio.create_task(second.run())
@@ -230,15 +232,15 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
             for agent in await agents.list_agents(scene.cluster, "gitops-ds", shown.written)
         }
         assert syncs == {"agent": "OutOfSync", "more": "Synced"}
-        told = {
+        messages = {
             event.reason: event.message
-            for heard in scene.heard
-            if (event := kube_events.kube_event(heard, STATE)) is not None
+            for record in scene.events
+            if (event := kube_events.kube_event(record, STATE)) is not None
         }
-        assert shown.message in told["Suspended"]
+        assert shown.message in messages["Suspended"]
         courses = commit_progress.CommitTracker({})
-        for heard in scene.heard:
-            courses.handle(heard)
+        for record in scene.events:
+            courses.handle(record)
         [(_, stage)] = [
             entry for entry in courses.due((), frozenset()) if entry[0].commit == commit
         ]
@@ -286,7 +288,9 @@ def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_
         await edit(scene, "9")
         await asyncio.sleep(10)
         assert await scene.image() == "1"
-        assert [record.commit for record in scene.heard if isinstance(record, CommitHeld)] == [held]
+        assert [record.commit for record in scene.events if isinstance(record, CommitHeld)] == [
+            held
+        ]
         assert (await answered(scene, "x")).startswith(
             f"failure: commit {held[:12]} is not applied"
         )
@@ -306,7 +310,7 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
         await scene.settle()
         assert await scene.image() == "1"  # all nodes would lose it
         (plan, *_) = [
-            record.plan for record in reversed(scene.heard) if isinstance(record, deployer.Planned)
+            record.plan for record in reversed(scene.events) if isinstance(record, deployer.Planned)
         ]
         await annotate(scene, approve="0" * len(plan.hash))
         await asyncio.sleep(10)
@@ -322,17 +326,19 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
 
 @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
 def test_the_words_of_people_are_understood(word: str) -> None:
-    said = {
+    requested = {
         names.SUSPEND: word,
         names.REQUESTED_AT: "now",
         names.HOLD: "ABCDEF0, nope, 12, abcdef0",
         names.APPROVE: " h ",
     }
-    assert requests.parse({"metadata": {"annotations": said}}) == Steering(
+    assert requests.parse({"metadata": {"annotations": requested}}) == Steering(
         "now", True, "h", ("abcdef0",)
     )
     assert (
-        requests.parse({"metadata": {"annotations": {**said, names.HANDLED_AT: "now"}}}).requested
+        requests.parse(
+            {"metadata": {"annotations": {**requested, names.HANDLED_AT: "now"}}}
+        ).requested
         == ""
     )
 
@@ -347,7 +353,7 @@ def test_a_pushed_commit_is_looked_for_until_the_server_shows_it_and_not_for_eve
         await scene.settle()
         looks, shown = scene.history.looks, scene.history.at
         commit = scene.history.push(AGENT.format(tag="2"))
-        scene.history.at = shown  # the server tells of a push before it shows it
+        scene.history.at = shown  # the server announces a push before it shows it
         scene.loop.expect(commit)
         await asyncio.sleep(12)
         scene.history.at = shown + 1

@@ -87,18 +87,18 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
         )
         assert scene.loop.status is not None
         assert scene.loop.status.condition is condition
-        last = scene.told(SourceChanged)[-1]
+        last = scene.events_of(SourceChanged)[-1]
         assert isinstance(last, SourceChanged)
         assert (last.level, last.tone) == (effect.level, effect.tone)
         reasons = {
-            told.reason
-            for heard in scene.heard
-            if (told := kube_events.kube_event(heard, STATE)) is not None
+            event.reason
+            for record in scene.events
+            if (event := kube_events.kube_event(record, STATE)) is not None
         }
         assert effect.reason in reasons
         counted = metrics.Metrics(metrics.MetricsSource(sources=lambda: [shown]))
-        for heard in scene.heard:
-            counted.handle(heard)
+        for record in scene.events:
+            counted.handle(record)
         text = counted.text().decode()
         assert (
             f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0'
@@ -150,11 +150,11 @@ def test_people_are_notified_of_it(condition: Condition) -> None:
         for _ in range(30):
             await scene.settle()
         fold = notifications.NotificationBuilder()
-        told = [
-            piece for heard in scene.heard if (piece := fold.handle(heard, "fleet")) is not None
+        pieces = [
+            piece for record in scene.events if (piece := fold.handle(record, "fleet")) is not None
         ]
-        assert [piece for piece in told if piece.loud]
-        applied = [piece.commit for piece in told if piece.topic == "applied"]
+        assert [piece for piece in pieces if piece.loud]
+        applied = [piece.commit for piece in pieces if piece.topic == "applied"]
         assert set(applied) <= {scene.history.id(0)}
 
     play(script)

@@ -1,5 +1,5 @@
-"""A deployer that stands by has everything at hand, writes nothing, tells nothing of commits, and
-goes on at once.
+"""A standby deployer prefetches everything, writes nothing, publishes no commit, and continues at once
+as leader.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Standby:
     client: simulator.Client
     loop: deployer_loop.Loop
     history: History
-    heard: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     @property
     def written(self) -> int:
         return sum(self.client.count.of(verb) for verb in WRITES)
 
     @property
-    def asked(self) -> int:
+    def request_count(self) -> int:
         return self.client.count.total - self.client.count.of("watch")
 
     async def look(self, times: int = 6) -> None:
@@ -63,18 +63,18 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
-            heard: list[Event] = []
+            events: list[Event] = []
             histories, clients = (History(), History()), (cluster.client(), cluster.client())
             for history in histories:
                 history.push(AGENT.format(tag="1"))
-            asked = ApplyOptions(patience=0.0)
-            leader = loop_on(cluster, clients[0], histories[0], [], asked)
-            loop = loop_on(cluster, clients[1], histories[1], heard, asked)
+            options = ApplyOptions(patience=0.0)
+            leader = loop_on(cluster, clients[0], histories[0], [], options)
+            loop = loop_on(cluster, clients[1], histories[1], events, options)
             loop.stop_leading()
             running = [asyncio.create_task(one.run()) for one in (leader, loop)]
             await asyncio.sleep(5)
             await script(
-                Standby(cluster, leader, histories[0], clients[1], loop, histories[1], heard)
+                Standby(cluster, leader, histories[0], clients[1], loop, histories[1], events)
             )
             for one in (leader, loop):
                 one.stop()
@@ -89,7 +89,9 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
         scene.push("2")
         await scene.look()
         assert scene.written == 0
-        assert scene.heard == [told for told in scene.heard if isinstance(told, deployer.Timed)]
+        assert scene.events == [
+            event for event in scene.events if isinstance(event, deployer.Timed)
+        ]
         await scene.lead()
         await scene.look()
         assert KEY in scene.loop.manifests
@@ -102,9 +104,9 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
 def test_what_is_unchanged_is_asked_for_once() -> None:
     async def script(scene: Standby) -> None:
         await scene.look()
-        before = scene.asked
+        before = scene.request_count
         await scene.look(50)
-        assert scene.asked == before
+        assert scene.request_count == before
 
     play(script)
 
@@ -120,9 +122,9 @@ def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
         await asyncio.sleep(1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(1)
-        assert [told.commit for told in scene.heard if isinstance(told, deployer.NewCommit)] == [
-            scene.history.id(1)
-        ]
+        assert [
+            event.commit for event in scene.events if isinstance(event, deployer.NewCommit)
+        ] == [scene.history.id(1)]
 
     play(script)
 
@@ -137,7 +139,9 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
         await asyncio.sleep(5)
         assert scene.written == 1  # that this replica follows the repository
         assert not [
-            told for told in scene.heard if isinstance(told, deployer.NewCommit | deployer.Applied)
+            event
+            for event in scene.events
+            if isinstance(event, deployer.NewCommit | deployer.Applied)
         ]
 
     play(script)
@@ -147,7 +151,7 @@ def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
     async def script(scene: Standby) -> None:
         scene.history.unreachable = True
         await scene.look()
-        failed = [told for told in scene.heard if isinstance(told, deployer.ReconcileFailed)]
+        failed = [event for event in scene.events if isinstance(event, deployer.ReconcileFailed)]
         assert len(failed) == 1
         assert failed[0].retry_in is not None
         scene.history.unreachable = False

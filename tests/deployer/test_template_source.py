@@ -57,7 +57,7 @@ class Scene:
     cluster: simulator.SimulatedCluster
     people: simulator.Client
     client: simulator.Client
-    heard: list[Event]
+    events: list[Event]
     git: History
     loops: list[deployer_loop.Loop] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Scene:
         metadata = {"name": name, "namespace": namespace, "labels": {names.TEMPLATE: "true"}}
         body = {"apiVersion": "v1", "kind": kind.kind, "metadata": metadata, "data": held}
         await self.people.apply(kind, body, manager="kubectl", force=True)
-        await asyncio.sleep(3)  # nobody asks: the watch does
+        await asyncio.sleep(3)  # no request: the watch causes it
 
     async def drop(self, name: str, namespace: str = "default") -> None:
         await self.people.delete(CONFIG_MAP, namespace, name)
@@ -120,21 +120,21 @@ class Scene:
 
     @property
     def guards(self) -> list[tuple[str, str]]:
-        """What was told to be left undone, and of which object."""
-        told = (
-            record.refusal for record in self.heard if isinstance(record, deployer.ChangeSkipped)
+        """The reasons of skipped changes, with their objects."""
+        refusals = (
+            record.refusal for record in self.events if isinstance(record, deployer.ChangeSkipped)
         )
-        return [(refusal.reason, str(refusal.key)) for refusal in told]
+        return [(refusal.reason, str(refusal.key)) for refusal in refusals]
 
     @property
     def log(self) -> str:
-        return "\n".join(filter(None, map(log_lines.line, self.heard)))
+        return "\n".join(filter(None, map(log_lines.line, self.events)))
 
 
 def play(
     script: Callable[[Scene], Awaitable[None]],
     *,
-    asked: ApplyOptions = PRUNING,
+    options: ApplyOptions = PRUNING,
     chosen: TemplateSelector = TemplateSelector(namespaces=("*",)),  # noqa: B008  frozen
     beside_git: bool = False,
 ) -> None:
@@ -151,10 +151,10 @@ def play(
                 chance=chance,
             )
             claims = Claims({Rank.GIT: int(beside_git), Rank.TEMPLATES: 1})
-            templates = begin(scene, claims, asked, chosen)
+            templates = begin(scene, claims, options, chosen)
             if beside_git:
                 scene.git.push(agent("other"))
-                scene.loops.append(following(scene, claims, asked))
+                scene.loops.append(following(scene, claims, options))
             parts: list[Controller | deployer_loop.Loop] = [controller, *scene.loops]
             running = [asyncio.create_task(part.run()) for part in parts]
             await asyncio.sleep(5)
@@ -167,13 +167,15 @@ def play(
     virtual_time.run(main())
 
 
-def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: TemplateSelector) -> Templates:
+def begin(
+    scene: Scene, claims: Claims, options: ApplyOptions, chosen: TemplateSelector
+) -> Templates:
     clock, chance = scene.cluster.server.now, random.Random(2).random
-    tell = Discreet(scene.heard.append)
+    tell = Discreet(scene.events.append)
     source = Templates(scene.client, chosen, tell, clock)
     place = DeployTarget(scene.client, "gitops-ds", chosen.owner, "templates")
     loop = deployer_loop.Loop(
-        source.as_source(), place, asked, tell, deployer_loop.LoopTiming(5.0, clock, chance)
+        source.as_source(), place, options, tell, deployer_loop.LoopTiming(5.0, clock, chance)
     )
     loop.join(claims, Rank.TEMPLATES)
     source.begin(loop.request_soon, chance)
@@ -181,7 +183,7 @@ def begin(scene: Scene, claims: Claims, asked: ApplyOptions, chosen: TemplateSel
     return source
 
 
-def following(scene: Scene, claims: Claims, asked: ApplyOptions) -> deployer_loop.Loop:
+def following(scene: Scene, claims: Claims, options: ApplyOptions) -> deployer_loop.Loop:
     place = DeployTarget(scene.cluster.client(), "gitops-ds", "fleet", "memory")
     source = revision_selector.RevisionSource(
         scene.git.tip,
@@ -190,7 +192,7 @@ def following(scene: Scene, claims: Claims, asked: ApplyOptions) -> deployer_loo
         revision_selector.prepare_directly(partial(prepare.prepare, namespace="default")),
     )
     timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(3).random)
-    loop = deployer_loop.Loop(source, place, asked, scene.heard.append, timing)
+    loop = deployer_loop.Loop(source, place, options, scene.events.append, timing)
     loop.join(claims, Rank.GIT)
     return loop
 
@@ -291,7 +293,7 @@ def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
         await scene.drop("b")
         assert await scene.image("b") == "agent:1"
         assert any(
-            isinstance(told, deployer.Reconciled) and told.refusals[:1] for told in scene.heard
+            isinstance(event, deployer.Reconciled) and event.refusals[:1] for event in scene.events
         )
 
     play(script)
@@ -303,7 +305,7 @@ def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
         assert await scene.image("a") == "agent:1"
         assert ("prune-off", "DaemonSet default/a") in scene.guards
 
-    play(kept, asked=replace(PRUNING, guards=Guards()))
+    play(kept, options=replace(PRUNING, guards=Guards()))
 
 
 def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_told() -> None:
@@ -358,7 +360,7 @@ def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_
         await scene.put("agents", {"more": agent("more")})
         assert (await scene.image(), await scene.owner()) == ("git:1", "fleet")
         await scene.push(agent("other"))
-        assert await scene.image() == ""  # nobody names it any more
+        assert await scene.image() == ""  # no source defines it any longer
 
     play(script, beside_git=True)
 
@@ -423,7 +425,7 @@ def test_nothing_that_a_secret_holds_is_told() -> None:
             },
             kind=SECRET,
         )
-        assert "hush-hush" not in repr(scene.heard)
+        assert "hush-hush" not in repr(scene.events)
         assert "hush-hush" not in scene.log
 
     play(script)
