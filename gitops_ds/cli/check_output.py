@@ -75,7 +75,7 @@ def write(
             )
     if all(file for _, file in outputs):
         names = ", ".join(file for _, file in outputs)
-        options.say(f"{findings.told(report.count())}: written to {names}", quiet=quiet)
+        options.say(f"{findings.severity_counts(report.count())}: written to {names}", quiet=quiet)
     _summarize(report, about)
 
 

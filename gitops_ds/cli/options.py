@@ -205,9 +205,9 @@ def say(text: str, *, quiet: bool = False) -> None:
     a repository.
     """
     if not quiet:
-        from gitops_ds.report import findings
+        from gitops_ds.report import printable
 
-        click.echo(findings.harmless_block(text), err=True)
+        click.echo(printable.block(text), err=True)
 
 
 def report_work_tree(repository: RepositoryRef, *, quiet: bool) -> None:

@@ -18,7 +18,7 @@ from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import comment_data, comment_page, findings, markdown
+from gitops_ds.report import comment_data, comment_page, findings, markdown, printable
 from gitops_ds.report.comment_page import CommentPage
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -89,14 +89,14 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
             "no CI says where this is: name --forge, --url, --project, --number and --sha"
         )
     if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
-        raise errors.UsageError(f"--project {findings.harmless(around.project)}: write OWNER/NAME")
+        raise errors.UsageError(f"--project {printable.line(around.project)}: write OWNER/NAME")
     sha = _sha(wanted, around, page)
     if not sha and not around.number:
         raise errors.UsageError("which commit is meant? Name --number, or --sha with the whole id")
     status = None
     if wanted.only != "comment":
         state = StatusState.FAILURE if page.loud(wanted.fail_on) else StatusState.SUCCESS
-        counts = findings.told(page.count) if any(page.count.values()) else "no findings"
+        counts = findings.severity_counts(page.count) if any(page.count.values()) else "no findings"
         pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
         status = CommitStatus(
             wanted.status or f"gitops-ds/{wanted.key or page.key}",
@@ -128,7 +128,7 @@ def plan(task: Task) -> list[str]:
         where = (
             task.name
             if task.number
-            else f"the pull request of {findings.harmless(task.branch)} in {task.project}"
+            else f"the pull request of {printable.line(task.branch)} in {task.project}"
         )
         lines.append(
             f"would comment on {where} while it is at {commit}: {task.marker}, "
@@ -228,7 +228,7 @@ def _sha(wanted: CommentOptions, around: CiEnvironment, page: CommentPage) -> st
     if wanted.sha:
         if not kinds.is_commit_id(wanted.sha):
             raise errors.UsageError(
-                f"--sha {findings.harmless(wanted.sha)}: give the whole id of the commit"
+                f"--sha {printable.line(wanted.sha)}: give the whole id of the commit"
             )
         return wanted.sha
     if around.sha and not around.sha.startswith(page.head):

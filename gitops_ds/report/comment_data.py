@@ -1,9 +1,8 @@
-"""What the Markdown page of a report is made of, inside the JSON report: written by the check, read
-by the job that comments. Pure.
+"""The data of the Markdown page in the JSON report: written by the check, read by the job that
+posts the comment. Pure.
 
-So a page is rendered by a job with rights from the data of a job without: every text of it becomes
-words, code or a block of code, and no link, image, HTML or reference that somebody wrote into the
-data survives.
+A privileged job renders the page from the data of an unprivileged job. All texts of the data become
+prose, code or blocks of code, so that no link, image, HTML or reference in the data takes effect.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import msgspec
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
-from gitops_ds.report import findings, markdown
+from gitops_ds.report import findings, markdown, printable
 from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange
 
 MOST: Final = 20_000_000  # bytes of a JSON report
-_MANY: Final = 100_000  # files and objects that are counted
+_MANY: Final = 100_000  # the number of files and objects
 
 
 class _Group(msgspec.Struct):
@@ -100,23 +99,23 @@ def _group(group: ReportedChange) -> _Group:
 
 
 def rendered(data: bytes, version: str) -> str:
-    """The page of a JSON report. Raises ValueError, in words, for anything that `check -o
+    """The page of a JSON report. Raises ValueError with a message for a file that `check -o
     json=FILE` did not write.
     """
     if len(data) > MOST:
         raise ValueError(f"it has more than {MOST:,} bytes")
     try:
-        told = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(data, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"it is no JSON report: {findings.harmless(str(error), 200)}") from None
-    page = told.page
+        raise ValueError(f"not a JSON report: {printable.line(str(error), 200)}") from None
+    page = document.page
     objects = (
         CheckedObject(cluster, Key("", "", "", ""), "")
         for cluster, count in page.checked.items()
         for _ in range(min(max(count, 0), _MANY // max(len(page.checked), 1)))
     )
     files = {str(number): b"" for number in range(min(max(page.files, 0), _MANY))}
-    report = findings.report(map(_finding, told.findings), files, objects)
+    report = findings.report(map(_finding, document.findings), files, objects)
     changed = None if page.changed is None else [_changed(group) for group in page.changed]
     report = findings.with_changes(
         report, changed, {}, notes=page.notes, drift=[(name, [text]) for name, text in page.drift]
@@ -126,16 +125,16 @@ def rendered(data: bytes, version: str) -> str:
     )
 
 
-def _finding(told: _Finding) -> Finding:
-    place = Place(told.file, max(told.line, 0), max(told.column, 0)) if told.file else None
+def _finding(data: _Finding) -> Finding:
+    place = Place(data.file, max(data.line, 0), max(data.column, 0)) if data.file else None
     key = (
-        Key(told.object.api_version, told.object.kind, told.object.namespace, told.object.name)
-        if told.object
+        Key(data.object.api_version, data.object.kind, data.object.namespace, data.object.name)
+        if data.object
         else None
     )
-    fix = Fix(told.fix.description, ()) if told.fix else None
+    fix = Fix(data.fix.description, ()) if data.fix else None
     return Finding(
-        told.rule, told.severity, told.message, place, object=key, cluster=told.environment, fix=fix
+        data.rule, data.severity, data.message, place, object=key, cluster=data.environment, fix=fix
     )
 
 

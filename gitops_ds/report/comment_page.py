@@ -1,9 +1,9 @@
-"""The Markdown page of a report, read back before it is posted. Pure.
+"""The Markdown page of a report, validated before it is posted. Pure.
 
-It has to have our form. Bots and GitLab take a line that begins with `/word` for a command, and
-`@name` calls somebody; both are broken by a character of no width, as `markdown` does it. Links,
-images and HTML stay: of a job that runs a stranger's code the JSON report is taken, which
-`page_data` renders.
+The page must have the format of `check -o markdown=FILE`. Bots and GitLab execute lines that start
+with `/word`, and `@name` mentions a user; a zero-width character disables both, as in `markdown`.
+Links, images and HTML remain. For a job that runs untrusted code use the JSON report, which
+`comment_data` renders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import markdown
-from gitops_ds.report.findings import LOUDNESS
+from gitops_ds.report.findings import SEVERITY_ORDER
 
 _BREAK: Final = "\u200b"
 _MARKER = re.compile(r"<!-- gitops-ds:report key=([A-Za-z0-9._/-]{1,100}) v=1 -->")
@@ -30,8 +30,8 @@ _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 @dataclass(frozen=True, slots=True)
 class CommentPage:
-    """A report as it may be posted: the key of its marker, how many findings there are, of which
-    commit it is (the id's beginning, or nothing), and the text below the marker.
+    """A report to post: the key of its marker, the number of findings, the abbreviated ID of its
+    commit (or empty), and the text below the marker.
     """
 
     key: str
@@ -40,16 +40,16 @@ class CommentPage:
     text: str
 
     def loud(self, fail_on: Severity) -> bool:
-        """Whether a finding is as loud as that."""
+        """Whether a finding has this severity or a higher one."""
         return any(
-            number and LOUDNESS[severity] <= LOUDNESS[fail_on]
+            number and SEVERITY_ORDER[severity] <= SEVERITY_ORDER[fail_on]
             for severity, number in self.count.items()
         )
 
 
 def read(data: bytes) -> CommentPage:
-    """The page in these bytes. Raises ValueError, in words, for what `check -o markdown=FILE` did
-    not write.
+    """The page. Raises ValueError with a message for content that `check -o markdown=FILE` did not
+    write.
     """
     if len(data) > markdown.COMMENT:
         raise ValueError(f"it has more than {markdown.COMMENT:,} bytes")

@@ -1,4 +1,4 @@
-"""The formats in which a check is told, each imported when it is asked for. Pure."""
+"""The output formats of a check. Each is imported when it is used. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gitops_ds.report.findings import Report, ReportContext
 
 
 class ReportFormat(StrEnum):
-    """What `check -o` takes."""
+    """The values of `check -o`."""
 
     TEXT = "text"
     GITHUB = "github"
@@ -20,7 +20,7 @@ class ReportFormat(StrEnum):
 
 
 def written(format: ReportFormat, report: Report, about: ReportContext) -> str:
-    """The report in a format; the same text for the same report."""
+    """The report in a format. Equal reports yield equal text."""
     match format:
         case ReportFormat.TEXT:
             from gitops_ds.report import text

@@ -1,9 +1,8 @@
 """Findings as workflow commands, which GitHub Actions shows beside the lines of a pull request.
 Pure.
 
-https://docs.github.com/actions/reference/workflow-commands-for-github-actions; how the runner
-unescapes them:
-https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+Sources: https://docs.github.com/actions/reference/workflow-commands-for-github-actions, and for the
+escapes https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 """
 
 from __future__ import annotations
@@ -14,26 +13,32 @@ from typing import Final
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.report import text
-from gitops_ds.report.findings import LOUDNESS, Report, ReportContext, span, told, with_object
+from gitops_ds.report.findings import (
+    SEVERITY_ORDER,
+    Report,
+    ReportContext,
+    severity_counts,
+    span,
+    with_object,
+)
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
-PER_LEVEL: Final = 10  # of each level and step; GitHub drops what comes after
+PER_LEVEL: Final = 10  # of each level and step; GitHub drops further ones
 
 
 def as_commands(report: Report, about: ReportContext) -> str:
-    """One line for each of the ten most important findings of a level; where that is not all, a
-    notice and the whole list.
+    """One line for each of the ten most important findings of a level. If there are more, a notice
+    and the whole list follow.
 
-    The list stands between `stop-commands` and a token that is made from it, so that no line of it
-    can contain the token: the same report has the same token, and nobody can write a file that
-    holds its own hash.
+    The list is enclosed in `stop-commands` with its own hash as the token. Equal reports have equal
+    tokens, and no line can contain the token, because a file cannot contain its own hash.
     """
     shown = _most_important(report)
     lines = [_command(finding, report, about) for finding in shown]
     if len(shown) < len(report.findings):
         note = (
             f"{len(shown)} of {len(report.findings)} findings are shown here "
-            f"({told(report.count())}); the log of the step has all"
+            f"({severity_counts(report.count())}); the log of the step has all"
         )
         note += f": {about.full}" if about.full else ""
         lines.append(
@@ -46,18 +51,18 @@ def as_commands(report: Report, about: ReportContext) -> str:
 
 
 def stopped(lines: str) -> str:
-    """The lines so that the runner takes none of them for a command."""
+    """The lines, enclosed so that the runner executes none of them."""
     token = hashlib.sha256(b"stop\0" + lines.encode("utf-8", "surrogatepass")).hexdigest()
     return f"::stop-commands::{token}\n{lines}::{token}::\n"
 
 
 def _most_important(report: Report) -> list[Finding]:
-    """At most ten of a level, the refused first, in the report's order; one notice is kept for what
-    is left out.
+    """At most ten findings of a level in the order of the report, blocking ones first. One notice
+    is reserved for the number of omitted findings.
     """
     ranked = sorted(
         enumerate(report.findings),
-        key=lambda one: (LOUDNESS[one[1].severity], not one[1].refused, one[0]),
+        key=lambda one: (SEVERITY_ORDER[one[1].severity], not one[1].refused, one[0]),
     )
     by_level = {s: [one for one in ranked if one[1].severity is s] for s in Severity}
     complete = all(len(level) <= PER_LEVEL for level in by_level.values())
@@ -75,11 +80,11 @@ def _command(finding: Finding, report: Report, about: ReportContext) -> str:
         if finding.place.line:
             line, column, end_line, end_column = span(finding)
             properties |= {"line": line, "endLine": end_line}
-            if line == end_line:  # columns count only within one line
+            if line == end_line:  # columns are valid within one line only
                 properties |= {"col": column, "endColumn": end_column}
     properties["title"] = f"{finding.rule} {rule.summary}" if rule else finding.rule
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{_LEVELS[finding.severity]} {told}::{_message(_words(finding))}\n"
+    attributes = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{_LEVELS[finding.severity]} {attributes}::{_message(_words(finding))}\n"
 
 
 def _words(finding: Finding) -> str:

@@ -1,6 +1,6 @@
 """Findings as GitLab's code quality report. Pure.
 
-https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.report.findings import Report, dumps, span, with_object
 
 _SEVERITIES: Final = {Severity.INFO: "info", Severity.WARNING: "minor", Severity.ERROR: "major"}
-# A selector that can't be changed, two agents on one port, an agent that is deleted: what the whole
-# fleet would feel.
+# Findings that affect the whole fleet: a changed selector, a port conflict, a removed agent.
 _BLOCKERS: Final = frozenset({"DS103", "DS601", "DS702"})
 
 
 def as_json(report: Report) -> str:
-    """The report; an empty list when all is well. Fingerprints are unique, for of two equal ones
-    only one is shown.
+    """The report; an empty list without findings. Fingerprints are unique, since GitLab shows only
+    one of two equal ones.
     """
     return dumps(
         [
@@ -35,7 +34,7 @@ def as_json(report: Report) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """On GitLab's scale."""
+    """The severity in GitLab's terms."""
     if finding.rule in _BLOCKERS:
         return "blocker"
     if finding.rule.startswith("DS5") and finding.severity is Severity.ERROR:

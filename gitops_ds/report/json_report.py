@@ -1,4 +1,4 @@
-"""Findings as the JSON document of the contract, schemas/check-report.schema.json. Pure."""
+"""Findings as the JSON document of schemas/check-report.schema.json. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gitops_ds.report.findings import Report, ReportContext, dumps
 
 
 def as_json(report: Report, about: ReportContext) -> str:
-    """The document, as text."""
+    """The document as text."""
     from gitops_ds.report import comment_data
 
     count = report.count()
@@ -36,14 +36,14 @@ def as_json(report: Report, about: ReportContext) -> str:
 
 def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
     place, end, key = finding.place, finding.end, finding.object
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "rule": finding.rule,
         "severity": finding.severity.value,
         "message": finding.message,
     }
     if place:
         last = end or place
-        told |= {
+        body |= {
             "file": place.file,
             "line": place.line,
             "column": place.column,
@@ -51,26 +51,26 @@ def _one(finding: Finding, fingerprint: str) -> dict[str, Any]:
             "endColumn": last.column,
         }
     else:
-        told |= {"file": "", "line": 0, "column": 0}
+        body |= {"file": "", "line": 0, "column": 0}
     if key:
-        told["object"] = _object(key)
+        body["object"] = _object(key)
     if finding.other:
         other, there = finding.other
-        told["other"] = {"object": _object(other)}
+        body["other"] = {"object": _object(other)}
         if there:
-            told["other"] |= {"file": there.file, "line": there.line, "column": there.column}
-    told |= {
+            body["other"] |= {"file": there.file, "line": there.line, "column": there.column}
+    body |= {
         "environment": finding.cluster,
         "path": show_path(finding.path),
         "fingerprint": fingerprint,
     }
     if finding.fix:
-        told["fix"] = {"description": finding.fix.words, "safe": finding.fix.safe}
-    return told
+        body["fix"] = {"description": finding.fix.words, "safe": finding.fix.safe}
+    return body
 
 
 def _object(key: Key) -> dict[str, str]:
     served_as = builtin_resources.RESOURCES.get((key.group, key.kind))
-    # of a custom kind the group is all that is known
+    # only the group of a custom kind is known
     version = served_as.api_version if served_as else key.group
     return {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name}

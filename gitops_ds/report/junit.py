@@ -1,8 +1,8 @@
-"""Findings as JUnit XML: every object that was checked is a test case, so that a CI can tell what
-is mended. Pure.
+"""Findings as JUnit XML. Each checked object is a test case, so that CI shows which findings are
+fixed. Pure.
 
-What GitLab reads of it: https://docs.gitlab.com/ci/testing/unit_test_reports/; the usual schema is
-Jenkins' junit-10.xsd.
+Sources: https://docs.gitlab.com/ci/testing/unit_test_reports/ and the schema junit-10.xsd of
+Jenkins.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from xml.etree import ElementTree as Xml
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Key
-from gitops_ds.report.findings import LOUDNESS, Report, ReportContext
+from gitops_ds.report.findings import SEVERITY_ORDER, Report, ReportContext
 
-LARGEST: Final = 29_000_000  # bytes; GitLab takes 30 MB a file
-# A template that can't be rendered and a rule that failed are no failures of an object: nothing was
-# checked.
+LARGEST: Final = 29_000_000  # bytes; GitLab accepts 30 MB per file
+# Templates that cannot be rendered and rules that failed are errors, not failures of an object.
 _NOT_CHECKED: Final = frozenset({"DS801", "DS805", "DS904"})
-# In a unit test report time says how long a test took; a check is not timed, so that equal input
-# gives an equal report.
+# The required duration of each test is 0, so that equal input yields an equal report.
 _NO_TIME: Final = "0.000"
 
 _Case = tuple[str, Key | None, str]  # cluster, object, file
 
 
 @dataclass
-class _Told:
+class _Outcome:
     failures: list[Finding] = field(default_factory=list)
     errors: list[Finding] = field(default_factory=list)
     words: list[Finding] = field(default_factory=list)
@@ -37,16 +35,16 @@ class _Told:
 
     @property
     def rank(self) -> int:
-        """What must not be left out comes first."""
+        """The order of importance, 0 first."""
         return 0 if self.errors or self.failures else 1 if self.words or self.reasons else 2
 
 
 def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
-    """The report: a suite for each cluster, in it a case for each object, and for each file that a
-    finding is about as such.
+    """The report: a suite for each cluster, with a case for each object and for each file with
+    findings of its own.
 
-    Where it would be too large, cases that passed are left out first, then those with words only;
-    the suite says how many.
+    If the report is too large, passed cases are omitted first, then cases without failures; the
+    suite states their number.
     """
     cases = _cases(report, about)
     suites: dict[str, dict[_Case, str]] = {}
@@ -79,25 +77,25 @@ def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     )
 
 
-def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Told]:
+def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Outcome]:
     homes = {(one.cluster, one.key): one.file for one in report.checked}
-    cases: defaultdict[_Case, _Told] = defaultdict(_Told)
+    cases: defaultdict[_Case, _Outcome] = defaultdict(_Outcome)
     for one in report.checked:
-        cases[(one.cluster, one.key, one.file)] = _Told()
+        cases[(one.cluster, one.key, one.file)] = _Outcome()
 
-    def case(finding: Finding) -> _Told:
+    def case(finding: Finding) -> _Outcome:
         file = finding.place.file if finding.place else ""
         home = homes.get((finding.cluster, finding.object), file) if finding.object else file
         return cases[(finding.cluster, finding.object, home)]
 
     for finding in report.findings:
-        told = case(finding)
-        if finding.rule in _NOT_CHECKED and LOUDNESS[finding.severity] == 0:
-            told.errors.append(finding)
-        elif LOUDNESS[finding.severity] <= LOUDNESS[about.fail_on]:
-            told.failures.append(finding)
+        outcome = case(finding)
+        if finding.rule in _NOT_CHECKED and SEVERITY_ORDER[finding.severity] == 0:
+            outcome.errors.append(finding)
+        elif SEVERITY_ORDER[finding.severity] <= SEVERITY_ORDER[about.fail_on]:
+            outcome.failures.append(finding)
         else:
-            told.words.append(finding)
+            outcome.words.append(finding)
     for finding, reason in report.suppressed:
         case(finding).reasons.append((finding, reason))
     return cases
@@ -113,9 +111,9 @@ def _order(case: _Case) -> tuple[str, ...]:
 
 
 def _kept(
-    suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Told], largest: int
+    suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Outcome], largest: int
 ) -> set[_Case]:
-    """The cases that fit, the ones that matter most first."""
+    """The cases within the size limit, the most important first."""
     left = largest - 1_000 - 1_000 * len(suites)
     kept: set[_Case] = set()
     every = [(case, text) for held in suites.values() for case, text in held.items()]
@@ -127,8 +125,8 @@ def _kept(
     return kept
 
 
-def _case(case: _Case, told: _Told, names: Counter[tuple[str, str]]) -> str:
-    """One test case. Class and name are unique, for a second one would be dropped."""
+def _case(case: _Case, outcome: _Outcome, names: Counter[tuple[str, str]]) -> str:
+    """A test case. Class and name are unique, since duplicates are dropped."""
     cluster, key, file = case
     suite = cluster or "all"
     what = (f"{key.namespace}/{key.name}" if key.namespace else key.name) if key else ""
@@ -140,23 +138,23 @@ def _case(case: _Case, told: _Told, names: Counter[tuple[str, str]]) -> str:
     element = Xml.Element(
         "testcase", {"classname": classname, "name": name, "file": file, "time": _NO_TIME}
     )
-    if told.reasons and not told.errors and not told.failures:
+    if outcome.reasons and not outcome.errors and not outcome.failures:
         Xml.SubElement(element, "skipped").text = "\n".join(
-            f"{one.rule}: {reason}" for one, reason in told.reasons
+            f"{one.rule}: {reason}" for one, reason in outcome.reasons
         )
-    for tag, findings in (("error", told.errors), ("failure", told.failures)):
+    for tag, findings in (("error", outcome.errors), ("failure", outcome.failures)):
         for finding in findings:
             message = finding.message.partition("\n")[0]
             Xml.SubElement(element, tag, {"message": message, "type": finding.rule}).text = _words(
                 finding
             )
-    if told.words:
-        Xml.SubElement(element, "system-out").text = "\n".join(map(_words, told.words))
+    if outcome.words:
+        Xml.SubElement(element, "system-out").text = "\n".join(map(_words, outcome.words))
     return Xml.tostring(element, encoding="unicode")
 
 
 def _words(finding: Finding) -> str:
-    """All of it: GitLab shows the content of an element, and no attribute."""
+    """The full text. GitLab shows the content of an element, but not its attributes."""
     place = f"{finding.place}: " if finding.place else ""
     fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
     return f"{place}{finding.severity} {finding.rule}: {finding.message}{fix}"
@@ -164,7 +162,7 @@ def _words(finding: Finding) -> str:
 
 def _suite(
     cluster: str,
-    cases: Mapping[_Case, _Told],
+    cases: Mapping[_Case, _Outcome],
     texts: Sequence[str],
     about: ReportContext,
     left_out: int,
@@ -180,9 +178,9 @@ def _suite(
     )
 
 
-def _counts(cases: Iterable[_Told]) -> dict[str, str]:
-    """A case is one of them, however many findings it has: else `failures` could be more than
-    `tests`.
+def _counts(cases: Iterable[_Outcome]) -> dict[str, str]:
+    """The attributes with the counts. A case counts once, regardless of its number of findings;
+    otherwise `failures` could exceed `tests`.
     """
     count = Counter(
         "errors"

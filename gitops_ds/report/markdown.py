@@ -1,10 +1,10 @@
-"""Findings as Markdown for people: a comment under a pull request, or the summary of a step. Pure.
+"""Findings as Markdown: a comment on a pull request, or the summary of a step. Pure.
 
-Nothing that stands in a repository may become a mention, a reference, a link, an image or HTML of a
-comment that a bot writes:
-`prose` breaks such words by a character of no width, and escapes the rest; `code` and `fence` hold
-what is quoted.
-https://github.github.com/gfm/, https://docs.gitlab.com/user/markdown/
+Content of a repository must not become a mention, a reference, a link, an image or HTML in a
+comment. `prose` disables such words with a zero-width character and escapes the rest; `code` and
+`fence` quote.
+
+Sources: https://github.github.com/gfm/ and https://docs.gitlab.com/user/markdown/
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from urllib.parse import quote
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
-from gitops_ds.report.findings import Report, ReportContext, ReportedChange, harmless_block, told
+from gitops_ds.report import printable
+from gitops_ds.report.findings import Report, ReportContext, ReportedChange, severity_counts
 
-# Bytes: GitHub refuses a comment of more than 65,536 characters, and a byte is never less than a
-# character.
+# In bytes. GitHub limits a comment to 65,536 characters, which have at least one byte each.
 COMMENT: Final = 60_000
-# A step's summary above 1 MiB is refused as a whole.
+# GitHub rejects a summary of a step above 1 MiB.
 SUMMARY: Final = 1_000_000
 
-_FOOTER: Final = 2_000  # kept for the words at the end
+_FOOTER: Final = 2_000  # reserved for the last lines
 _LONGEST_TITLE: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, and blocks of Markdown below it of which the last are left out where there is no
-    room.
+    """A heading and blocks of Markdown, of which the last ones are omitted if the page is too long.
 
-    A block is cut as a whole or not at all, so it closes what it opens. `head` belongs to the first
-    block (a table's heading).
+    A block is omitted as a whole, so its markup stays balanced. `head` belongs to the first block
+    (the header of a table).
     """
 
     title: str
@@ -48,10 +47,10 @@ class Section:
 def as_page(
     report: Report, about: ReportContext, *, fleet: Sequence[Section] = (), most: int = COMMENT
 ) -> str:
-    """The report in at most that many bytes. What matters least is cut: first diffs, then warnings,
-    the fleet, errors.
+    """The report in at most that many bytes. The least important parts are omitted first: diffs,
+    then warnings, the fleet, errors.
 
-    `fleet` says what a change does to nodes and rollouts.
+    `fleet` is the effect of the change on nodes and rollouts.
     """
     by_severity = _blocks(report, about)
     sections = (
@@ -79,7 +78,7 @@ def as_page(
 
 
 def marker(key: str) -> str:
-    """The hidden first line, by which the comment is found again."""
+    """The hidden first line, which identifies the comment."""
     return (
         "<!-- gitops-ds:report "
         f"key={re.sub(r'[^A-Za-z0-9._/]+', '-', key)[:100].strip('-') or 'check'} v=1 -->"
@@ -87,16 +86,14 @@ def marker(key: str) -> str:
 
 
 def _verdict(report: Report) -> str:
-    found = told(report.count()) if report.findings else "no findings"
+    found = severity_counts(report.count()) if report.findings else "no findings"
     nothing = " The change changes no object." if report.changed == () else ""
     size = f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}"
     return f"**gitops-ds check: {found}** in {size}.{nothing}\n"
 
 
 def _verdicts(report: Report) -> Section:
-    """A row for each cluster; none for a repository without clusters, unless something changes
-    there.
-    """
+    """The table of clusters, empty for a repository without clusters and changes."""
     objects = Counter(one.cluster for one in report.checked)
     count = Counter((finding.cluster, finding.severity) for finding in report.findings)
     changed = {
@@ -109,16 +106,16 @@ def _verdicts(report: Report) -> Section:
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
     rows = []
     for name in clusters if any(clusters) or changed else ():
-        told = (_change(changed.get(name)) if changed else ()) + tuple(
+        cells = (_change(changed.get(name)) if changed else ()) + tuple(
             count[name, severity] for severity in Severity
         )
         rows.append(
-            f"| {prose(name) or 'all'} | {objects[name]} | {' | '.join(map(str, told))} |\n"
+            f"| {prose(name) or 'all'} | {objects[name]} | {' | '.join(map(str, cells))} |\n"
         )
     return Section("", tuple(rows), head)
 
 
-_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout", "asks for")
+_CHANGE: Final = ("changed", "nodes gained", "nodes lost", "nodes restarted", "rollout", "requests")
 
 
 def _change(group: ReportedChange | None) -> tuple[int | str, ...]:
@@ -151,7 +148,7 @@ def _diff(group: ReportedChange) -> Section:
 
 
 def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str, ...]]:
-    """An item for each finding; one that several clusters share is told once."""
+    """The findings as list items; equal findings of several clusters share an item."""
     same: dict[Any, tuple[Finding, list[str]]] = {}
     for one in report.findings:
         what = (one.rule, one.severity, one.message, one.place, one.object, one.path)
@@ -165,7 +162,7 @@ def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str
 
 
 def _item(finding: Finding, clusters: Sequence[str], report: Report, about: ReportContext) -> str:
-    # else the message says of what
+    # otherwise the message names the object
     named = finding.object and not finding.message.startswith(str(finding.object))
     parts = [
         _place(finding, report, about),
@@ -195,8 +192,8 @@ def _place(finding: Finding, report: Report, about: ReportContext) -> str:
 
 
 def _fitting(sections: Iterable[Section], room: int) -> tuple[str, int]:
-    """The sections that fit, in their order, and how many blocks do not; after the first that
-    doesn't, none is taken.
+    """The sections that fit in their order, and the number of omitted blocks. The first block that
+    does not fit ends the page.
     """
     parts: list[str] = []
     left_out = 0
@@ -241,9 +238,9 @@ def _end(report: Report, about: ReportContext, left_out: int) -> str:
     return "".join(f"\n{line}\n" for line in lines if line)
 
 
-# What a forge makes a link or a notice of where a word follows: @user, #1, !1, $snippet,
-# %milestone, ~label, &epic, ^alert, :emoji:, GH-1, a URL. A code span or a character between the
-# two prevents it; an escape or an entity doesn't.
+# The prefixes of links and mentions of forges: @user, #1, !1, $snippet, %milestone, ~label, &epic,
+# ^alert, :emoji:, GH-1, a URL. A code span or a character after the prefix disables them; an
+# escape or an entity does not.
 _SIGN = re.compile(r"[@#!$%&~^:](?=\S)|\bGH-(?=\d)|\bwww(?=\.)|(?<=:)/(?=/)", re.IGNORECASE)
 _BREAK: Final = "\u200b"
 _MEANING = re.compile(r"[\\`*_{}\[\]()|~$]")
@@ -251,13 +248,13 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def prose(text: str) -> str:
-    """The text as words of a sentence or a table's cell: it reads as it is and means nothing."""
+    """The text as words of a sentence or a table cell, without effect as Markdown."""
     broken = _SIGN.sub(lambda found: found.group() + _BREAK, " ".join(text.split()))
     return re.sub("[&<>]", lambda found: _ENTITIES[found.group()], _MEANING.sub(r"\\\g<0>", broken))
 
 
 def code(text: str) -> str:
-    """A code span, in which nothing means anything; its fence is longer than any in it."""
+    """A code span, with a fence that is longer than any in its content."""
     text = " ".join(text.split())
     if not text:
         return ""
@@ -267,8 +264,8 @@ def code(text: str) -> str:
 
 
 def fence(text: str, language: str = "") -> str:
-    """A block of code, its fence longer than any in it."""
-    text = harmless_block(text)
+    """A block of code, with a fence that is longer than any in its content."""
+    text = printable.block(text)
     ticks = "`" * max(_longest_run(text) + 1, 3)
     return f"{ticks}{language}\n{text if text.endswith(chr(10)) else text + chr(10)}{ticks}\n"
 

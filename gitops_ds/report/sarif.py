@@ -1,7 +1,6 @@
-"""Findings as SARIF 2.1.0, which code scanning and editors read. Pure.
+"""Findings as SARIF 2.1.0 for code scanning and editors. Pure.
 
-The format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; what GitHub makes of
-it, and its limits:
+Sources: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and GitHub's limits:
 https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
 """
 
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.report.findings import (
     HOME,
-    LOUDNESS,
+    SEVERITY_ORDER,
     Replacement,
     Report,
     ReportContext,
@@ -31,13 +30,13 @@ _PROBLEMS: Final = {
     Severity.INFO: "recommendation",
 }
 _DANGER: Final = {Severity.ERROR: "8.0", Severity.WARNING: "5.5", Severity.INFO: "2.0"}
-# 25,000 are taken and 5,000 kept; what matters least is better cut here, where it is said
+# GitHub accepts 25,000 and keeps 5,000. The check cuts the least important ones and reports it.
 MOST_RESULTS: Final = 5_000
 LARGEST: Final = 10_000_000  # bytes, when compressed
 _LONGEST: Final = 1_024
 _LONGEST_NAME: Final = 255
 
-# By the hundreds of a rule's number.
+# By the first digit of a rule's number.
 _FAMILIES: Final = {
     "0": ("the file, its schema and the API", "schema"),
     "1": ("selectors and identity", "selector"),
@@ -53,8 +52,8 @@ _FAMILIES: Final = {
 
 
 def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
-    """The log, with `results` also where there is none, so that an upload of a clean run closes
-    what was open.
+    """The log. `results` exists even without findings, so that the upload of a clean run closes
+    open alerts.
     """
     used = {finding.rule for finding in report.findings}
     rules = [about.rules.get(id) or _unknown(id, report) for id in sorted({*about.rules, *used})]
@@ -113,9 +112,9 @@ def _invocation(shown: int, found: int) -> dict[str, Any]:
 
 
 def _unknown(id: str, report: Report) -> RuleText:
-    """A rule without a row in the table is described by what was found."""
+    """The description of a rule without a row in the table, from its findings."""
     found = [finding for finding in report.findings if finding.rule == id]
-    loudest = min((finding.severity for finding in found), key=LOUDNESS.__getitem__)
+    loudest = min((finding.severity for finding in found), key=SEVERITY_ORDER.__getitem__)
     return RuleText(
         id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in found)
     )
@@ -139,7 +138,7 @@ def _rule(rule: RuleText) -> dict[str, Any]:
         "id": rule.id,
         "name": rule.summary[:_LONGEST_NAME],
         "shortDescription": {"text": rule.summary[:_LONGEST]},
-        "fullDescription": {"text": _why(page)[:_LONGEST] or rule.summary[:_LONGEST]},
+        "fullDescription": {"text": _introduction(page)[:_LONGEST] or rule.summary[:_LONGEST]},
         "help": {"text": page, "markdown": page},
         "helpUri": f"{HOME}/blob/main/"
         + (f"gitops_ds/checks/pages/{rule.id}.md" if rule.page else "docs/rules.md"),
@@ -148,10 +147,10 @@ def _rule(rule: RuleText) -> dict[str, Any]:
     }
 
 
-def _why(page: str) -> str:
-    """What stands between a page's title and its first section, as one paragraph."""
-    body = page.partition("\n")[2].partition("\n## ")[0]
-    return " ".join(body.split())
+def _introduction(page: str) -> str:
+    """The introduction of a page as plain text: its first paragraph."""
+    body = page.partition("\n")[2].partition("\n## ")[0].strip()
+    return " ".join(body.partition("\n\n")[0].split())
 
 
 def _result(
@@ -186,7 +185,7 @@ def _result(
 
 
 def _related(finding: Finding, report: Report) -> dict[str, Any]:
-    """Where the other object is that a finding is about."""
+    """The place of the second object of a finding."""
     key, place = finding.other or (None, None)
     if place is None:
         return {}
@@ -202,7 +201,7 @@ def _related(finding: Finding, report: Report) -> dict[str, Any]:
 
 
 def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report) -> dict[str, Any]:
-    """The fix, where it is known which characters it replaces."""
+    """The fix, if the replaced characters are known."""
     if not replacements or not finding.fix:
         return {}
     changes = [

@@ -1,4 +1,4 @@
-"""Findings as compilers print them: the place first, the source line with a caret below. Pure."""
+"""Findings in the format of compilers: the place first, the source line with a caret below. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from functools import lru_cache
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.redaction.report import quotable
-from gitops_ds.report.findings import Report, ReportedChange, harmless, told
+from gitops_ds.report import printable
+from gitops_ds.report.findings import Report, ReportedChange, severity_counts
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200
 
 
 def lines(report: Report) -> Iterator[tuple[str, str | None]]:
-    """Lines with their colour (None: plain), and a summary."""
+    """Lines with their color (None: plain), and a summary."""
 
-    @lru_cache(maxsize=1)  # findings of a file come together, and a file may be large
+    @lru_cache(maxsize=1)  # findings are sorted by file, and a file can be large
     def source(file: str) -> list[str]:
         data = report.files.get(file, b"")
         return data.decode("utf-8", "replace").splitlines() if quotable(data) else []
@@ -38,7 +39,7 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
     yield (
         (
             f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: "
-            f"{told(report.count())}"
+            f"{severity_counts(report.count())}"
         ),
         None,
     )
@@ -75,20 +76,20 @@ def _changes(changed: Iterable[ReportedChange]) -> Iterator[str]:
         nothing = False
         where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
         yield f"Changes{where}:"
-        yield from (line for told in group.objects for line in told.splitlines())
+        yield from (line for diff in group.objects for line in diff.splitlines())
         yield ""
     if nothing:
         yield "No object changes."
 
 
 def as_text(report: Report) -> str:
-    """The same without colours."""
+    """The lines without colors."""
     return "".join(f"{line}\n" for line, _ in lines(report))
 
 
 def _place(finding: Finding) -> str:
-    """A file whose name begins as a workflow command does must not become one: runners look at the
-    start of a line.
+    """The place of a finding. A file whose name starts like a workflow command is escaped, because
+    runners look at the start of a line.
     """
     place = str(finding.place)
     return f"./{place}" if place.lstrip().startswith("::") else place
@@ -102,10 +103,10 @@ def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[st
     hidden = report.hidden.in_line(finding, plain)
     if hidden is None:
         return
-    line = harmless(hidden, _WIDEST * 10)
+    line = printable.line(hidden, _WIDEST * 10)
     yield f"  {place.line:>5} | {line}"
     wide = end.column - place.column if end and end.line == place.line else 1
-    if line == plain:  # where a part is hidden or written out the columns are others
+    if line == plain:  # hidden or escaped parts change the columns
         yield (
             f"  {'':>5} | "
             f"{' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"

@@ -117,7 +117,7 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
         {"why": "Insufficient cpu", "surge": False, "count": 6, "pools": {"small": 6}}
     ]
     markdown = change.check("-o", "markdown").stdout
-    assert "| asks for |" in markdown
+    assert "| requests |" in markdown
     assert "+40.24 cores, +62.88Gi memory" in markdown
     assert "not from the cluster" in markdown
 

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.report import findings, markdown
+from gitops_ds.report import findings, markdown, printable
 from gitops_ds.report.findings import Report, ReportedChange
 from gitops_ds.report.markdown import Section
 from tests.report import made
@@ -70,29 +70,29 @@ def test_no_line_of_a_comment_is_a_command_to_a_forge_or_a_runner(report: Report
 
 @given(made.words)
 def test_code_is_code_and_nothing_else(text: str) -> None:
-    shown = markdown.code(findings.harmless(text))
+    shown = markdown.code(printable.line(text))
     kinds = [
         token
         for token in tokens(f"a {shown} b")
         if token.type not in {"inline", "paragraph_open", "paragraph_close", "text"}
     ]
     assert [token.type for token in kinds] == (
-        ["code_inline"] if findings.harmless(text).split() else []
+        ["code_inline"] if printable.line(text).split() else []
     )
     if kinds:
-        assert kinds[0].content == " ".join(findings.harmless(text).split())
+        assert kinds[0].content == " ".join(printable.line(text).split())
 
 
 @given(made.words)
 def test_a_fence_holds_all_of_its_text(text: str) -> None:
     (fence,) = [token for token in tokens(markdown.fence(text, "diff")) if token.level == 0]
     assert fence.type == "fence"
-    assert fence.content.rstrip("\n") == findings.harmless_block(text).rstrip("\n")
+    assert fence.content.rstrip("\n") == printable.block(text).rstrip("\n")
 
 
 @given(made.words)
 def test_prose_reads_as_it_was(text: str) -> None:
-    plain = findings.harmless(text)
+    plain = printable.line(text)
     shown = "".join(
         token.content
         for token in tokens(f"x {markdown.prose(plain)}")
