@@ -24,7 +24,7 @@ def names_in(file: str) -> frozenset[str]:
 
 
 def test_every_promise_is_held_by_tests_that_there_are() -> None:
-    promised = PAGE.partition("\n## What it takes\n")[0]
+    promised = PAGE.partition("\n## Resources\n")[0]
     rows = [row for row in _ROW.finditer(promised) if row["tests"] != "held by"]
     assert len(rows) > 10
     for row in rows:
