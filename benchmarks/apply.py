@@ -21,12 +21,13 @@ from pathlib import Path
 from benchmarks import figures
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.plan.options import ApplyOptions
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 

@@ -11,9 +11,9 @@ import click
 from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.deployer.reconcile import ApplyOptions
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Event
+    from gitops_ds.plan.options import ApplyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +117,10 @@ async def _apply(args: ApplyArgs) -> int:
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:
     """The options of the reconciliation; an explicit revision may be an older commit."""
-    from gitops_ds.deployer import reconcile
     from gitops_ds.plan import prune
+    from gitops_ds.plan.options import ApplyOptions
 
-    return reconcile.ApplyOptions(
+    return ApplyOptions(
         prune.Guards(prune=args.prune),
         args.adopt,
         args.force_conflicts,

@@ -61,9 +61,9 @@ def plan(args: PlanArgs) -> int:
 
 async def _plan(args: PlanArgs) -> int:
     from gitops_ds.commands import apply, uncommitted_changes
-    from gitops_ds.deployer import reconcile
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers, prune
+    from gitops_ds.plan.options import ApplyOptions
 
     repository = args.repository_ref()
     options.report_work_tree(
@@ -74,9 +74,7 @@ async def _plan(args: PlanArgs) -> int:
     target = apply.ApplyTarget(
         args.cluster, args.namespace, connection, args.snapshot, args.simulate
     )
-    apply_options = reconcile.ApplyOptions(
-        prune.Guards(prune=args.prune), args.adopt, args.force_conflicts
-    )
+    apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
     made = await apply.plan(repository, snapshot, target, apply_options)
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
         takes = (

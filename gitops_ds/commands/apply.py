@@ -11,7 +11,9 @@ from gitops_ds import errors
 from gitops_ds.client import connect
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
-from gitops_ds.deployer import reconcile, source_status_store, state_store
+from gitops_ds.deployer import prepared_plan, reconcile, source_status_store, state_store
+from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import object_reader
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import Cluster
@@ -24,7 +26,7 @@ from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan import planner
-from gitops_ds.plan.options import PlanContext
+from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import report
 
@@ -66,7 +68,7 @@ def _with_content(
     found: Prepared,
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
-    options: reconcile.ApplyOptions,
+    options: ApplyOptions,
 ) -> Prepared:
     """The same; raises UsageError where there is nothing, unless that may mean to delete what was
     there.
@@ -88,8 +90,8 @@ async def drafted(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    options: reconcile.ApplyOptions,
-) -> AsyncIterator[tuple[reconcile.DeployTarget, reconcile.PreparedPlan]]:
+    options: ApplyOptions,
+) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
     what can't be deployed.
     """
@@ -98,14 +100,14 @@ async def drafted(
         target.connection.naming(target.cluster), found.bundle.cluster
     ) as cluster:
         place = _place(cluster, repository, found, target)
-        yield place, await reconcile.draft(place, found.bundle, snapshot.commit, options)
+        yield place, await prepared_plan.draft(place, found.bundle, snapshot.commit, options)
 
 
 async def plan(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    options: reconcile.ApplyOptions,
+    options: ApplyOptions,
 ) -> Plan:
     """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
     if target.snapshot_file is None and target.simulate is None:
@@ -126,23 +128,14 @@ async def plan(
     )
     # a snapshot has no inventory: objects with the label of the owner take its place
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
-    terms = PlanContext(
-        stamp,
-        options.guards,
-        options.adopt,
-        options.force_conflicts,
-        options.drift,
-        options.approved,
-        inventory=ours,
-    )
-    return planner.plan(found.bundle, live, terms)
+    return planner.plan(found.bundle, live, PlanContext(stamp, options, inventory=ours))
 
 
 async def apply(
     repository: open_repository.RepositoryRef,
     snapshot: Snapshot,
     target: ApplyTarget,
-    options: reconcile.ApplyOptions,
+    options: ApplyOptions,
     emit: Emit,
 ) -> tuple[Plan, Reconciled]:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
@@ -153,8 +146,8 @@ async def apply(
             await refuse_beside_a_service(place, snapshot)
         if not options.go_back:
             await _refuse_going_back(repository, draft)
-        ended, _ = await reconcile.carry_out(place, draft, options, emit, time.time)
-        return draft.plan, ended
+        done = await reconcile.carry_out(place, draft, options, emit, time.time)
+        return draft.plan, done.ended
 
 
 def applied(plan: Plan) -> list[Key]:
@@ -166,7 +159,7 @@ def applied(plan: Plan) -> list[Key]:
     ]
 
 
-async def refuse_beside_a_service(place: reconcile.DeployTarget, snapshot: Snapshot) -> None:
+async def refuse_beside_a_service(place: DeployTarget, snapshot: Snapshot) -> None:
     """Raises Refused where a running service would take the commit back: it follows the repository
     and wants another commit.
 
@@ -190,7 +183,7 @@ async def refuse_beside_a_service(place: reconcile.DeployTarget, snapshot: Snaps
 
 
 async def _refuse_going_back(
-    repository: open_repository.RepositoryRef, draft: reconcile.PreparedPlan
+    repository: open_repository.RepositoryRef, draft: PreparedPlan
 ) -> None:
     last, commit = draft.state.last_attempted, draft.commit
     if last is None or commit is None or last == commit.id:
@@ -211,8 +204,8 @@ def _place(
     repository: open_repository.RepositoryRef,
     found: Prepared,
     target: ApplyTarget,
-) -> reconcile.DeployTarget:
+) -> DeployTarget:
     owner = owner_of(found, repository)
-    return reconcile.DeployTarget(
+    return DeployTarget(
         cluster, target.connection.state_namespace, owner, repository.identity, repository.path
     )

@@ -12,13 +12,13 @@ from gitops_ds import errors
 from gitops_ds.commands import apply, backport, git_commit
 from gitops_ds.commands.apply import ApplyTarget
 from gitops_ds.commands.git_commit import Proposal, Proposed
-from gitops_ds.deployer import reconcile
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import drift
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.render import bundle as rendering
 
 
@@ -36,7 +36,7 @@ async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Map
     nothing.
     """
     snapshot = await open_repository.snapshot(named, None, committed=True)
-    async with apply.drafted(named, snapshot, target, reconcile.ApplyOptions()) as (_, draft):
+    async with apply.drafted(named, snapshot, target, ApplyOptions()) as (_, draft):
         return draft.plan.drifted
 
 

@@ -1,20 +1,18 @@
-"""Carries out a plan: server-side applies in order, a few at once, then deletes. Each object's
-outcome is its own.
-
-A dry run asks the API server what would come out, with the same conflicts and refusals as the
-write.
+"""Applies a plan: server-side applies in order, a few at once, then deletions. Each object has an
+outcome of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.deployer.dependencies import Dependencies
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
@@ -25,15 +23,13 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.plan import (
     apply_order,
-    drift,
-    object_changes,
     ownership,
     planner,
     prune,
     refusals,
     tracking_labels,
 )
-from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
+from gitops_ds.plan.options import FieldConflict, PlanContext
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
@@ -48,9 +44,12 @@ class AppliedObject:
     warnings: tuple[str, ...] = ()
 
 
+Report = Callable[[AppliedObject], None]
+
+
 @dataclass(slots=True)
 class ApplyOutcome:
-    """What became of a plan's changes."""
+    """The results of a plan's changes."""
 
     written: list[AppliedObject] = field(default_factory=list)
     refused: list[tuple[Change, Skipped]] = field(default_factory=list)
@@ -58,20 +57,20 @@ class ApplyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """All that a write needs: the cluster, where each object lives, what is live, and on which
-    terms.
+    """The inputs of a write: the cluster, the resource of each object, the live objects, and the
+    context of the plan.
     """
 
     cluster: Cluster
     resources: Mapping[Key, Resource]
     live: Live
-    terms: PlanContext
+    context: PlanContext
 
     def acting(self, key: Key, agent: str) -> Cluster:
         """The cluster, with the identity that applies this object. Raises NotPermitted
         where no account is configured.
         """
-        who = self.terms.impersonation
+        who = self.context.options.impersonation
         if who is None:
             return self.cluster
         found = who.of(key, agent)
@@ -80,88 +79,8 @@ class Applier:
         return self.cluster.acting_as(found)
 
 
-async def dry_run(writer: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
-    """The API server's answers to dry runs of these manifests, whose objects exist."""
-    wanted = list(manifests)
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def one(manifest: Manifest) -> DryRunResult:
-        async with turn:
-            return await _ask(writer, manifest)
-
-    answers = await asyncio.gather(*map(one, wanted))
-    return {manifest.key: answer for manifest, answer in zip(wanted, answers, strict=True)}
-
-
-async def _ask(writer: Applier, manifest: Manifest) -> DryRunResult:
-    live = writer.live.objects.get(manifest.key)
-    try:
-        cluster = writer.acting(manifest.key, manifest.agent)
-        if live is None:
-            return await _ask_for_new(cluster, writer, manifest)
-        body, resource = (
-            object_changes.probe(manifest, live, writer.terms),
-            writer.resources[manifest.key],
-        )
-        return await _ask_both_ways(
-            cluster, resource, body, lambda conflicts: _may_take(writer, manifest, live, conflicts)
-        )
-    except (
-        errors.Invalid,
-        errors.BadRequest,
-        errors.Forbidden,
-        errors.NotPermitted,
-        errors.ServerFault,
-    ) as error:
-        return DryRunResult(refused=str(error))
-
-
-async def _ask_for_new(cluster: Cluster, writer: Applier, manifest: Manifest) -> DryRunResult:
-    """Whether the object may be made; a namespace or definition that comes with the same plan is
-    not there yet.
-    """
-    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, writer.terms.stamp))
-    with contextlib.suppress(errors.NotFound, errors.Conflict):
-        await cluster.apply(
-            writer.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True
-        )
-    return DryRunResult()
-
-
-async def _ask_both_ways(
-    cluster: Cluster,
-    resource: Resource,
-    body: Body,
-    may_take: Callable[[tuple[FieldConflict, ...]], bool],
-) -> DryRunResult:
-    try:
-        return DryRunResult(
-            (await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)).body
-        )
-    except errors.Conflict as error:
-        if not may_take(conflicts := conflicts_of(error)):
-            return DryRunResult(conflicts=conflicts)
-    return DryRunResult(
-        (
-            await cluster.apply(
-                resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True
-            )
-        ).body
-    )
-
-
-def _may_take(
-    writer: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
-) -> bool:
-    """Whether fields of others are to be shown as won; drift that is only told is shown as what
-    would be put back.
-    """
-    left = drift.is_left(manifest, live, writer.terms)
-    return left or planner.may_force(manifest, live, conflicts, writer.terms)
-
-
 def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
-    """The fields and managers that the API server names."""
+    """The fields in conflict, with their managers."""
     found = (cause for cause in error.causes if cause.get("reason") == "FieldManagerConflict")
     return tuple(
         FieldConflict(_manager(cause.get("message", "")), cause.get("field", "")) for cause in found
@@ -172,168 +91,138 @@ def _manager(message: str) -> str:
     return message.partition('"')[2].partition('"')[0] or message
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What is waited for, with patience: agents that others need, objects that come to their end.
-
-    Each says what is missing, or nothing.
-    """
-
-    agents: Callable[[Sequence[str]], Awaitable[str]]
-    ends: Callable[[Sequence[Key]], Awaitable[str]]
-
-
 async def apply_changes(
-    writer: Applier,
-    changes: Sequence[Change],
-    waits: Dependencies,
-    tell: Callable[[AppliedObject], None],
+    applier: Applier, changes: Sequence[Change], waits: Dependencies, report: Report
 ) -> ApplyOutcome:
-    """Writes the changes in their order, those of one kind and wave together; deletes come last,
-    and only after no failure.
-
-    What a change needs and is missing leaves it for a later pass; it is asked once for the same
-    agents. `tell` hears of every write at once.
+    """Writes the changes in their order, those of one kind and wave together; deletions come last,
+    and only if no change was refused. `report` is called for every write at once.
     """
-    outcome = ApplyOutcome()
-    wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
-    missing: dict[tuple[str, ...], str] = {(): ""}
+    run = _ApplyRun(applier, waits, report)
+    await run.apply(changes)
+    return run.outcome
 
-    def group(change: Change) -> tuple[bool, int, int]:
-        agent = change.manifest.agent if change.manifest else ""
-        return (
-            change.operation is Operation.DELETE,
-            wave_of.get(agent, 0),
-            apply_order.rank(change.key),
-        )
 
-    for (deletes, _, _), together in groupby(
-        (c for c in changes if c.operation is not Operation.KEEP), key=group
-    ):
-        some = list(together)
-        if deletes and outcome.refused:
-            outcome.refused += [(change, _kept(change.key)) for change in some]
-            continue
-        if deletes and some[0].key.is_daemonset:
-            await _in_stages(writer, some, outcome, (waits, tell))
-            continue
-        free = []
-        for change in some:
-            needed = tuple(sorted(change.manifest.depends_on)) if change.manifest else ()
-            if needed not in missing:
-                missing[needed] = await waits.agents(needed)
-            if missing[needed]:
-                outcome.refused.append(
-                    (
-                        change,
-                        Skipped(
-                            SkipReason.WAITS, f"{change.key} waits: {missing[needed]}", change.key
-                        ),
-                    )
-                )
+@dataclass(slots=True)
+class _ApplyRun:
+    """The application of one plan. `missing`: what the agents of each set of dependencies lack."""
+
+    applier: Applier
+    waits: Dependencies
+    report: Report
+    outcome: ApplyOutcome = field(default_factory=ApplyOutcome)
+    missing: dict[tuple[str, ...], str] = field(default_factory=lambda: {(): ""})
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
+
+        def group(change: Change) -> tuple[bool, int, int]:
+            agent = change.manifest.agent if change.manifest else ""
+            wave, rank = wave_of.get(agent, 0), apply_order.rank(change.key)
+            return change.operation is Operation.DELETE, wave, rank
+
+        writes = (change for change in changes if change.operation is not Operation.KEEP)
+        for (deletes, _, _), together in groupby(writes, key=group):
+            some = list(together)
+            if deletes and self.outcome.refused:
+                self.outcome.refused += [(change, _kept(change.key)) for change in some]
+            elif deletes and some[0].key.is_daemonset:
+                await self._delete_in_stages(some)
             else:
-                free.append(change)
-        await _together(writer, free, outcome, tell)
-    return outcome
+                await self._write([change for change in some if await self._is_free(change)])
+
+    async def _is_free(self, change: Change) -> bool:
+        """Whether the dependencies of a change are ready; the same ones are waited for once."""
+        needed = tuple(sorted(change.manifest.depends_on)) if change.manifest else ()
+        if needed not in self.missing:
+            self.missing[needed] = await self.waits.agents(needed)
+        if missing := self.missing[needed]:
+            self._refuse(change, SkipReason.WAITS, f"{change.key} waits: {missing}")
+        return not missing
+
+    def _refuse(self, change: Change, reason: SkipReason, message: str) -> None:
+        self.outcome.refused.append((change, Skipped(reason, message, change.key)))
+
+    async def _delete_in_stages(self, changes: Sequence[Change]) -> None:
+        """Deletes DaemonSets in stages: each one takes pods from at most as many nodes as the guard
+        allows, or deletes one DaemonSet.
+
+        Deletions of a stage are in the foreground: the objects exist until their pods are gone,
+        which the next reconciliation and other processes see as well.
+        """
+        allowed = self.applier.context.options.guards.lost.of(len(self.applier.live.nodes or ()))
+        ending = [
+            key
+            for key, body in sorted(self.applier.live.objects.items())
+            if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
+        ]
+        left = list(changes)
+        while left:
+            if missing := await self.waits.ends(ending):
+                for change in left:
+                    message = f"{change.key} is deleted later: {missing}"
+                    self._refuse(change, SkipReason.WAITS, message)
+                return
+            stage, left = _next_stage(left, allowed)
+            await self._write(stage, visibly=bool(left))
+            ending = [change.key for change in stage if change.nodes.lost]
+
+    async def _write(self, changes: Sequence[Change], *, visibly: bool = False) -> None:
+        """Writes or deletes some objects at once; `visibly`: deleted ones exist until their pods
+        are gone.
+        """
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def one(change: Change) -> None:
+            async with turn:
+                await self._write_one(change, visibly=visibly)
+
+        # The first error is raised after the end of every write: none continues after the return.
+        results = await asyncio.gather(*map(one, changes), return_exceptions=True)
+        for error in results:
+            if error is not None:
+                raise error
+
+    async def _write_one(self, change: Change, *, visibly: bool) -> None:
+        try:
+            if change.manifest is None:
+                done = await _delete(self.applier, change, visibly=visibly)
+            else:
+                done = await _write(self.applier, change, change.manifest)
+        except errors.Conflict as error:
+            self.outcome.refused.append((change, _lost(change.key, error)))
+        except (errors.Unauthorized, errors.ClusterUnreachable):
+            raise
+        except (errors.ClusterError, errors.NotPermitted) as error:
+            message = f"{change.key}: {error}{_advice(error)}"
+            self._refuse(change, SkipReason.REFUSED, message)
+        else:
+            self.outcome.written.append(done)
+            self.report(done)
 
 
-async def _in_stages(
-    writer: Applier,
-    changes: Sequence[Change],
-    outcome: ApplyOutcome,
-    heard: tuple[Dependencies, Callable[[AppliedObject], None]],
-) -> None:
-    """Deletes DaemonSets so that at most as many nodes as the guard allows lose pods at once, or
-    one DaemonSet's.
-
-    Those of a stage are deleted in the foreground: they are there until their pods are gone, also
-    for the next pass, and for one of another process.
+def _next_stage(changes: list[Change], allowed: float) -> tuple[list[Change], list[Change]]:
+    """The first changes that together take pods from at most `allowed` nodes, at least one; and the
+    others.
     """
-    waits, tell = heard
-    allowed = writer.terms.guards.lost.of(len(writer.live.nodes or ()))
-    live = writer.live.objects
-    ending = [
-        key
-        for key, body in sorted(live.items())
-        if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
-    ]
-    left = list(changes)
-    while left:
-        if missing := await waits.ends(ending):
-            outcome.refused += [
-                (
-                    change,
-                    Skipped(
-                        SkipReason.WAITS, f"{change.key} is deleted later: {missing}", change.key
-                    ),
-                )
-                for change in left
-            ]
-            return
-        stage, nodes = left[:1], {*left[0].nodes.lost}
-        while len(stage) < len(left) and len(nodes | {*left[len(stage)].nodes.lost}) <= allowed:
-            nodes |= {*left[len(stage)].nodes.lost}
-            stage.append(left[len(stage)])
-        left = left[len(stage) :]
-        await _together(writer, stage, outcome, tell, visibly=bool(left))
-        ending = [change.key for change in stage if change.nodes.lost]
+    count, nodes = 1, {*changes[0].nodes.lost}
+    while count < len(changes) and len(nodes | {*changes[count].nodes.lost}) <= allowed:
+        nodes |= {*changes[count].nodes.lost}
+        count += 1
+    return changes[:count], changes[count:]
 
 
 def _kept(key: Key) -> Skipped:
-    """What left Git may be replaced by what was not applied."""
+    """A deletion waits for all other changes: they may replace the object."""
     return Skipped(SkipReason.WAITS, f"{key} is not deleted before everything else is applied", key)
 
 
-async def _together(
-    writer: Applier,
-    changes: Sequence[Change],
-    outcome: ApplyOutcome,
-    tell: Callable[[AppliedObject], None],
-    *,
-    visibly: bool = False,
-) -> None:
-    """Writes or deletes some at once; `visibly`: what is deleted stays until its pods are gone."""
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def one(change: Change) -> None:
-        async with turn:
-            try:
-                if change.manifest is None:
-                    done = await _delete(writer, change, visibly=visibly)
-                else:
-                    done = await _write(writer, change, change.manifest)
-            except errors.Conflict as error:
-                outcome.refused.append((change, _lost(change.key, error)))
-            except (errors.Unauthorized, errors.ClusterUnreachable):
-                raise
-            except (errors.ClusterError, errors.NotPermitted) as error:
-                outcome.refused.append(
-                    (
-                        change,
-                        Skipped(
-                            SkipReason.REFUSED, f"{change.key}: {error}{_advice(error)}", change.key
-                        ),
-                    )
-                )
-            else:
-                outcome.written.append(done)
-                tell(done)
-
-    # All come to their end before the first error is raised: nothing is written behind the caller's
-    # back.
-    ends = await asyncio.gather(*map(one, changes), return_exceptions=True)
-    for error in ends:
-        if error is not None:
-            raise error
-
-
 def _lost(key: Key, error: errors.Conflict) -> Skipped:
-    """A conflict over fields, or an object that moved since it was looked at."""
+    """The refusal of a conflict over fields, or of an object that changed since it was read."""
     if conflicts := conflicts_of(error):
         return refusals.conflict(key, conflicts)
     return Skipped(
         SkipReason.CONFLICT,
-        f"{key} was changed while it was being written ({error}): the next pass looks again",
+        f"{key} changed concurrently ({error}): the next reconciliation tries again",
         key,
     )
 
@@ -343,24 +232,24 @@ def _advice(error: errors.GitopsError) -> str:
     return "; put a Namespace into the repository, or create it" if missing else ""
 
 
-async def _write(writer: Applier, change: Change, manifest: Manifest) -> AppliedObject:
-    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, writer.terms.stamp))
-    resource, live = writer.resources[manifest.key], writer.live.objects.get(manifest.key)
-    cluster = writer.acting(manifest.key, manifest.agent)
+async def _write(applier: Applier, change: Change, manifest: Manifest) -> AppliedObject:
+    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
+    resource, live = applier.resources[manifest.key], applier.live.objects.get(manifest.key)
+    cluster = applier.acting(manifest.key, manifest.agent)
     if live is not None and ownership.needs_migration(live):
         await _migrate(cluster, resource, live)
     try:
         done = await _apply(cluster, resource, body)
     except errors.Conflict as error:
-        if not planner.may_force(manifest, live, conflicts_of(error), writer.terms):
+        if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     return AppliedObject(change, done.body, done.warnings)
 
 
 async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:
-    """An apply; one of a custom kind is repeated for some seconds, until the definition written
-    before it is in force.
+    """An apply; one of a custom kind is repeated for some seconds, until the API server serves its
+    definition.
     """
     custom = (resource.group, resource.kind) not in builtin_resources.RESOURCES
     tries = int(DEFINITION_SECONDS / DEFINITION_PAUSE) if custom else 0
@@ -375,7 +264,7 @@ async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResul
 
 
 async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
-    """Hands us what `kubectl apply` owned, under the version that was looked at."""
+    """Transfers the fields of `kubectl apply` to our field manager, at the version that was read."""
     metadata = live["metadata"]
     patch = [
         {"op": "replace", "path": "/metadata/managedFields", "value": ownership.migrated(live)},
@@ -400,16 +289,18 @@ _PROPAGATION = {
 }
 
 
-async def _delete(writer: Applier, change: Change, *, visibly: bool) -> AppliedObject:
-    key, live = change.key, writer.live.objects[change.key]
-    policy = prune.policy_of(live, writer.terms.guards.policy, live_words=writer.terms.live_words)
+async def _delete(applier: Applier, change: Change, *, visibly: bool) -> AppliedObject:
+    key, live = change.key, applier.live.objects[change.key]
+    policy = prune.policy_of(
+        live, applier.context.options.guards.policy, live_words=applier.context.options.live_words
+    )
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
     if visibly and policy is prune.Policy.CASCADE:
         propagation = Propagation.FOREGROUND
     uid = str(live["metadata"].get("uid") or "")
-    cluster = writer.acting(key, writer.terms.agents.get(key, ""))
+    cluster = applier.acting(key, applier.context.state.agents.get(key, ""))
     with contextlib.suppress(errors.NotFound):  # gone already
         await cluster.delete(
-            writer.resources[key], key.namespace, key.name, uid=uid, propagation=propagation
+            applier.resources[key], key.namespace, key.name, uid=uid, propagation=propagation
         )
     return AppliedObject(change, None)

@@ -25,16 +25,17 @@ from gitops_ds.deployer.loop_inputs import (
 )
 from gitops_ds.deployer.loop_state import LoopPhase
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.deployer.reconcile_schedule import LoopTiming, ReconcileSchedule
 from gitops_ds.deployer.reconciler import Reconciler
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.plan.options import ApplyOptions
 
 __all__ = ["Loop", "LoopTiming"]
 

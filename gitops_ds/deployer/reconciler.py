@@ -19,18 +19,20 @@ from gitops_ds.deployer import (
     live_state,
     loop_inputs,
     loop_state,
+    prepared_plan,
     reconcile,
     report_once,
     revision_selector,
     source_status_store,
     state_store,
+    state_update,
 )
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.control_requests import Steering
@@ -48,6 +50,7 @@ from gitops_ds.model.events.requests import RequestHandled
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.plan import approval
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.telemetry import spans
 
 P = ParamSpec("P")
@@ -332,8 +335,8 @@ class Reconciler:
                 if key not in options.deferred
             }
             live = await self._caches.live(to_read)
-            draft = await reconcile.draft_with(
-                self.target, located, options, known=stored, live=live
+            draft = await prepared_plan.draft_located(
+                self.target, located, options, state=stored, live=live
             )
         self._reports.skip(draft.plan.refusals)
         if steering.suspended:
@@ -347,17 +350,15 @@ class Reconciler:
             self._schedule.feed(loop_inputs.LookRequested())
             return
         with spans.span("apply", plan=draft.plan.hash):
-            result, after = await reconcile.carry_out(
-                self.target, draft, options, self._report, self._clock
-            )
-        self._ended = result
-        self._store(after)
+            done = await reconcile.carry_out(self.target, draft, options, self._report, self._clock)
+        self._ended = result = done.ended
+        self._store(done.state)
         approved = approval.covers(steering.approved, draft.plan.hash)
         is_request = approved and options.approved == steering.approved
         self._outcome = Outcome(
             report_once.outcome(tip, result), approval_used=is_request and bool(result.writes)
         )
-        compare_due = reconcile.due(after, options, self._clock())
+        compare_due = state_update.next_comparison(done.state, options, self._clock())
         self._schedule.feed(
             loop_inputs.PlanApplied(
                 tip,
@@ -399,7 +400,7 @@ class Reconciler:
         if self._claimant is None:
             return options
         self._claimant.publish(keys)
-        return replace(options, neighbours=self._claimant.other_owners)
+        return replace(options, other_owners=self._claimant.other_owners)
 
     def _update_status(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
         """The status after a reconciliation. While Git gives no answer it stays unreachable."""

@@ -46,11 +46,11 @@ def is_container(key: Key) -> bool:
     )
 
 
-def to_list(found: Mapping[Key, Leaving], live: Live, terms: PlanContext) -> tuple[Key, ...]:
+def to_list(found: Mapping[Key, Leaving], live: Live, context: PlanContext) -> tuple[Key, ...]:
     """The Namespaces and CustomResourceDefinitions whose contents decide whether they may be
     deleted.
     """
-    if not terms.guards.prune:
+    if not context.options.guards.prune:
         return ()
     going = [
         key for key, one in found.items() if is_container(key) and one.policy is not Policy.DISABLED
@@ -59,17 +59,17 @@ def to_list(found: Mapping[Key, Leaving], live: Live, terms: PlanContext) -> tup
 
 
 def of(
-    bundle: Bundle, live: Live, terms: PlanContext
+    bundle: Bundle, live: Live, context: PlanContext
 ) -> tuple[Mapping[Key, Leaving], list[Skipped]]:
     """Objects of ours that Git no longer names, and why some of them are out of reach."""
     found: dict[Key, Leaving] = {}
     refused: list[Skipped] = []
     for key, body in sorted(live.objects.items()):
-        if key in bundle.manifests or key in terms.neighbours.heirs:
+        if key in bundle.manifests or key in context.options.other_owners.heirs:
             continue
-        if not inventory.may_delete(key, body, terms.stamp.owner, terms.inventory):
-            refused += _left_alone(key, body, terms)
-        elif not terms.neighbours.complete:
+        if not inventory.may_delete(key, body, context.stamp.owner, context.inventory):
+            refused += _left_alone(key, body, context)
+        elif not context.options.other_owners.complete:
             refused.append(
                 Skipped(
                     SkipReason.WAITS,
@@ -77,23 +77,23 @@ def of(
                     key,
                 )
             )
-        elif refusal := _out_of_reach(key, body, bundle, terms):
+        elif refusal := _out_of_reach(key, body, bundle, context):
             refused.append(refusal)
         else:
-            found[key] = _leaving(key, body, live, terms)
+            found[key] = _leaving(key, body, live, context)
     return found, refused
 
 
-def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Skipped]:
+def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
     """The refusal for an object that we applied once and that is missing from the inventory; none
     for a copy of an object of ours.
     """
     if prune.is_ending(body):
         return []
-    is_copy = inventory.mark_of(body) not in (None, inventory.mark(terms.stamp.owner, key))
+    is_copy = inventory.mark_of(body) not in (None, inventory.mark(context.stamp.owner, key))
     if (
         is_copy
-        or not inventory.labelled(body, terms.stamp.owner)
+        or not inventory.labelled(body, context.stamp.owner)
         or not inventory.applied_by_us(body)
     ):
         return []
@@ -104,17 +104,21 @@ def _left_alone(key: Key, body: Body, terms: PlanContext) -> list[Skipped]:
     return [Skipped(SkipReason.NOT_IN_INVENTORY, message, key)]
 
 
-def _out_of_reach(key: Key, body: Body, bundle: Bundle, terms: PlanContext) -> Skipped | None:
+def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) -> Skipped | None:
     reach = (
-        terms.deferred.get(key)
-        or allow_list.why_not(key, terms.allowed)
-        or impersonation.why_not_deleted(key, terms.agents.get(key, ""), terms.impersonation)
+        context.options.deferred.get(key)
+        or allow_list.why_not(key, context.options.allowed)
+        or impersonation.why_not_deleted(
+            key, context.state.agents.get(key, ""), context.options.impersonation
+        )
     )
     return reach or quarantined(key, body, bundle)
 
 
-def _leaving(key: Key, body: Body, live: Live, terms: PlanContext) -> Leaving:
-    policy = prune.policy_of(body, terms.guards.policy, live_words=terms.live_words)
+def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
+    policy = prune.policy_of(
+        body, context.options.guards.policy, live_words=context.options.live_words
+    )
     if key.is_daemonset:
         # Pods that are orphaned stay on their nodes.
         # https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
@@ -155,12 +159,12 @@ def _lost(daemonsets: Iterable[Body], live: Live) -> tuple[str, ...]:
 
 
 def in_use(
-    leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, terms: PlanContext
+    leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, context: PlanContext
 ) -> dict[Key, tuple[Key, ...]]:
     """The Namespaces and definitions that hold objects which Git names, here or for another
     deployer of the service.
     """
-    named = (*bundle.manifests, *terms.neighbours.heirs)
+    named = (*bundle.manifests, *context.options.other_owners.heirs)
     found = {}
     for key in filter(is_container, leaving):
         if still := tuple(

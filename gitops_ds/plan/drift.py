@@ -24,45 +24,47 @@ from gitops_ds.plan.options import PlanContext
 SHOWN = 5  # fields in a message
 
 
-def policy(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
+def policy(manifest: Manifest, live: Body | None, context: PlanContext) -> DriftPolicy:
     """The drift policy of an object: its live annotation `gitops-ds.io/drift`, else the
     manifest's, else its agent's, else the caller's.
 
     The live annotation comes first, for `kubectl annotate` in an emergency, without a commit;
     unless the settings allow annotations from Git only.
     """
-    for body in ((live or {}) if terms.live_words else {}, manifest.body):
+    for body in ((live or {}) if context.options.live_words else {}, manifest.body):
         word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
         if word in set(DriftPolicy):
             return DriftPolicy(word)
-    return terms.drift_of_agent.get(manifest.agent, terms.drift)
+    return context.drift_of_agent.get(manifest.agent, context.options.drift)
 
 
-def choice(manifest: Manifest, live: Body | None, terms: PlanContext) -> DriftPolicy:
+def choice(manifest: Manifest, live: Body | None, context: PlanContext) -> DriftPolicy:
     """The policy that applies now: paused drift is corrected when the pause is over."""
-    configured = policy(manifest, live, terms)
-    left = terms.left.get(manifest.key)
+    configured = policy(manifest, live, context)
+    left = context.state.drift.get(manifest.key)
     over = (
         left is not None
         and left.choice is DriftPolicy.HOLD
-        and terms.now - left.since >= terms.hold_for
+        and context.now - left.since >= context.options.hold_for
     )
     return DriftPolicy.CORRECT if configured is DriftPolicy.HOLD and over else configured
 
 
-def is_drift(manifest: Manifest, terms: PlanContext) -> bool:
+def is_drift(manifest: Manifest, context: PlanContext) -> bool:
     """Whether a difference from this manifest is drift: the manifest is the one applied last."""
-    return terms.applied.get(manifest.key) == manifest.digest
+    return context.state.digests.get(manifest.key) == manifest.digest
 
 
-def is_contested(manifest: Manifest, terms: PlanContext) -> bool:
+def is_contested(manifest: Manifest, context: PlanContext) -> bool:
     """Whether drift of the object returned after its last corrections."""
-    return manifest.key in terms.contested and is_drift(manifest, terms)
+    return manifest.key in context.options.contested and is_drift(manifest, context)
 
 
-def is_left(manifest: Manifest, live: Body | None, terms: PlanContext) -> bool:
+def is_left(manifest: Manifest, live: Body | None, context: PlanContext) -> bool:
     """Whether a difference from this manifest is drift that must not be corrected."""
-    return is_drift(manifest, terms) and choice(manifest, live, terms) is not DriftPolicy.CORRECT
+    return (
+        is_drift(manifest, context) and choice(manifest, live, context) is not DriftPolicy.CORRECT
+    )
 
 
 def found(

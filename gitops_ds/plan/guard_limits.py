@@ -43,13 +43,13 @@ class Losses:
         )
 
 
-def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple[Skipped, ...]:
+def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tuple[Skipped, ...]:
     """The reasons why objects that left Git are kept and updates are skipped, with these objects.
 
     A plan that a person approved by its hash passes every guard except `prune: disabled`, disabled
     pruning and objects in use; so do objects that were approved before.
     """
-    guards, leaving = terms.guards, losses.leaving
+    guards, leaving = context.options.guards, losses.leaving
     protected = [key for key, one in leaving.items() if one.policy is Policy.DISABLED]
     skipped = [
         Skipped(
@@ -61,7 +61,7 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
     ]
     rest = [key for key in leaving if key not in protected]
     advice = f"approve this plan by its hash {hash} (--approve)"
-    approved = approval.covers(terms.approved, hash)
+    approved = approval.covers(context.options.approved, hash)
     if not guards.prune:
         skipped += [
             Skipped(
@@ -69,19 +69,21 @@ def refusals(losses: Losses, live: Live, terms: PlanContext, hash: str) -> tuple
             )
             for key in rest
         ]
-        return (*skipped, *(() if approved else _nodes_lost(losses, [], live, terms, advice)))
+        return (*skipped, *(() if approved else _nodes_lost(losses, [], live, context, advice)))
     skipped += [_in_use(key, losses.in_use[key]) for key in rest if key in losses.in_use]
     rest = [key for key in rest if key not in losses.in_use]
     going = {key for key in rest if not _is_container_of_others(key, leaving[key], rest)}
     new = [
-        key for key in rest if key not in terms.condemned and not prune.is_ending(live.objects[key])
+        key
+        for key in rest
+        if key not in context.state.approved and not prune.is_ending(live.objects[key])
     ]
     if approved:
         return tuple(skipped)
     skipped += [_of_others(key, leaving[key], rest, advice) for key in new if key not in going]
     new = [key for key in new if key in going]
-    skipped += _too_much(losses, new, live, terms, advice) if new else ()
-    return (*skipped, *_nodes_lost(losses, new, live, terms, advice))
+    skipped += _too_much(losses, new, live, context, advice) if new else ()
+    return (*skipped, *_nodes_lost(losses, new, live, context, advice))
 
 
 def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Skipped, ...]:
@@ -109,10 +111,10 @@ def _may_move(change: Change) -> bool:
 
 
 def _too_much(
-    losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
+    losses: Losses, new: Sequence[Key], live: Live, context: PlanContext, advice: str
 ) -> Iterable[Skipped]:
     """The limits on deletions, regardless of nodes."""
-    guards, held = terms.guards, tuple(new)
+    guards, held = context.options.guards, tuple(new)
     if losses.empty and guards.empty:
         message = (
             f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
@@ -120,7 +122,7 @@ def _too_much(
         )
         yield Skipped(SkipReason.EMPTY_RENDER, message, held=held)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
-    owner, inventory = terms.stamp.owner, terms.inventory
+    owner, inventory = context.stamp.owner, context.inventory
     ours = [
         key
         for key, body in live.objects.items()
@@ -135,14 +137,14 @@ def _too_much(
 
 
 def _nodes_lost(
-    losses: Losses, new: Sequence[Key], live: Live, terms: PlanContext, advice: str
+    losses: Losses, new: Sequence[Key], live: Live, context: PlanContext, advice: str
 ) -> Iterable[Skipped]:
     """The limit on nodes that lose an agent, for deletions and updates together."""
     by = {key: losses.leaving[key].lost for key in new if losses.leaving[key].lost} | dict(
         losses.narrowed
     )
     losing, total = {node for nodes in by.values() for node in nodes}, len(live.nodes or ())
-    limit = terms.guards.lost
+    limit = context.options.guards.lost
     if len(losing) <= limit.of(total):
         return
     message = f"{len(losing)} of {total} nodes would lose an agent, more than {limit}"

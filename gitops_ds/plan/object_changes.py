@@ -32,11 +32,11 @@ class ObjectOutcome:
     drifted: Drifted | None = None
 
 
-def probe(manifest: Manifest, live: Body, terms: PlanContext) -> Body:
+def probe(manifest: Manifest, live: Body, context: PlanContext) -> Body:
     """The body of a dry run: the object with the commit of the live one, so that only a real change
     differs.
     """
-    return tracking_labels.stamped(manifest, tracking_labels.as_live(terms.stamp, live))
+    return tracking_labels.stamped(manifest, tracking_labels.as_live(context.stamp, live))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ObjectPlanner:
 
     bundle: Bundle
     live: Live
-    terms: PlanContext
+    context: PlanContext
 
     def is_undecided(self, manifest: Manifest) -> bool:
         """Whether a dry run must decide: the object may be written and may differ.
@@ -55,11 +55,13 @@ class ObjectPlanner:
         """
         old = self.live.objects.get(manifest.key)
         if old is None:
-            return self.terms.impersonation is not None and self._refusal(manifest) is None
+            return (
+                self.context.options.impersonation is not None and self._refusal(manifest) is None
+            )
         return (
-            not drift.is_contested(manifest, self.terms)
+            not drift.is_contested(manifest, self.context)
             and self._refusal(manifest) is None
-            and not ownership.would_change_nothing(old, probe(manifest, old, self.terms))
+            and not ownership.would_change_nothing(old, probe(manifest, old, self.context))
         )
 
     def outcome(
@@ -75,16 +77,16 @@ class ObjectPlanner:
             return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
         if answer is not None and answer.conflicts:
             return ObjectOutcome(None, refusals.conflict(manifest.key, answer.conflicts))
-        if in_sync and not drift.is_contested(manifest, self.terms):  # contested: had no dry run
+        if in_sync and not drift.is_contested(manifest, self.context):  # contested: had no dry run
             return self._kept(manifest, old)
         return self._existing(manifest, old, answer.body if answer is not None else None)
 
     def _refusal(self, manifest: Manifest) -> Skipped | None:
         old = self.live.objects.get(manifest.key)
-        return refusals.refusal(manifest, self.bundle, old, self.terms)
+        return refusals.refusal(manifest, self.bundle, old, self.context)
 
     def _existing(self, manifest: Manifest, old: Body, dry_run: Body | None) -> ObjectOutcome:
-        wanted = probe(manifest, old, self.terms)
+        wanted = probe(manifest, old, self.context)
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
             new = defaults.defaulted(ownership.without_abandoned(old, wanted, dry_run))
@@ -92,33 +94,33 @@ class ObjectPlanner:
             new = predict.applied(old, wanted)
         differing = diff.compare(old, new)
         if not differing and (
-            drift.is_contested(manifest, self.terms)
+            drift.is_contested(manifest, self.context)
             or (dry_run is not None and _unchanged(old, dry_run))
         ):
             return self._kept(manifest, old)
-        if all(map(drift.is_own, differing)) or not drift.is_drift(manifest, self.terms):
+        if all(map(drift.is_own, differing)) or not drift.is_drift(manifest, self.context):
             return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new))
-        choice = drift.choice(manifest, old, self.terms)
+        choice = drift.choice(manifest, old, self.context)
         revisions = self.live.revisions.get(manifest.key, ())
         found = drift.found(old, differing, revisions, choice)
         if choice is not DriftPolicy.CORRECT:
             return self._uncorrected(manifest, found)
-        if drift.is_contested(manifest, self.terms):
+        if drift.is_contested(manifest, self.context):
             return _contested(manifest, found)
         return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new), drifted=found)
 
     def _missing(self, manifest: Manifest, answer: DryRunResult | None) -> ObjectOutcome:
-        terms = self.terms
-        if drift.is_left(manifest, None, terms):
-            return self._uncorrected(manifest, drift.gone(drift.choice(manifest, None, terms)))
+        context = self.context
+        if drift.is_left(manifest, None, context):
+            return self._uncorrected(manifest, drift.gone(drift.choice(manifest, None, context)))
         if answer is not None and answer.refused:
             return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
-        if drift.is_contested(manifest, terms):
+        if drift.is_contested(manifest, context):
             return _contested(manifest, drift.gone(DriftPolicy.CORRECT))
         new: Body = defaults.defaulted(
-            tracking_labels.stamped(manifest, tracking_labels.of(manifest, terms.stamp))
+            tracking_labels.stamped(manifest, tracking_labels.of(manifest, context.stamp))
         )
-        deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, terms) else None
+        deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, context) else None
         return ObjectOutcome(self._change(Operation.CREATE, manifest, None, new), drifted=deleted)
 
     def _kept(self, manifest: Manifest, old: Body) -> ObjectOutcome:
@@ -126,7 +128,7 @@ class ObjectPlanner:
 
     def _uncorrected(self, manifest: Manifest, found: Drifted) -> ObjectOutcome:
         # The live template is that of no commit: the change has no revision.
-        skipped = refusals.uncorrected(manifest.key, found, self.terms)
+        skipped = refusals.uncorrected(manifest.key, found, self.context)
         return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, found)
 
     def _change(

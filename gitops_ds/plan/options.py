@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.deployment import KnownDrift
-from gitops_ds.model.objects import Body, Digest, Key
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList
+from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.tracking_labels import Stamp
@@ -38,39 +39,51 @@ HOLD_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class PlanContext:
-    """`applied` holds the digest of each manifest as it was last applied; `approved` the hash of a
-    plan that a person approved.
+class ApplyOptions:
+    """The options of an apply, from the settings, the command line and the requests.
 
-    `condemned` are the objects whose deletion was approved before, and `left` is the drift known
-    then; `now` (since 1970) and `hold_for` in seconds determine the end of a pause.
-    `drift_of_agent` is the repository's policy for an agent. `inventory` holds the objects that
-    were applied and not yet deleted, None if it was lost; `agents` the agent of each of them. Drift
+    `approved` is the hash of an approved plan. `patience`: seconds of waiting for the dependencies
+    of a change; `go_back`: an older commit is permitted. `hold_for`: seconds of a pause before
+    drift is corrected; `compare_every`: seconds between comparisons of an unchanged cluster. Drift
     of `contested` objects returns at once and is not corrected now. `live_words`: annotations that
     control the deployer are also honored if they were written in the cluster. `deferred` are
     refusals of the API server that are not retried now.
     """
 
-    stamp: Stamp
     guards: Guards = Guards()
     adopt: bool = False
     force_conflicts: bool = False
     drift: DriftPolicy = DriftPolicy.CORRECT
     approved: str = ""
-    applied: Mapping[Key, Digest] = field(default_factory=dict)
-    condemned: frozenset[Key] = frozenset()
-    left: Mapping[Key, KnownDrift] = field(default_factory=dict)
-    now: float = 0.0
+    patience: float = 300.0
+    go_back: bool = False
     hold_for: float = HOLD_SECONDS
-    drift_of_agent: Mapping[str, DriftPolicy] = field(default_factory=dict)
+    compare_every: float = 600.0
+    ignore: tuple[IgnoreRule, ...] = ()
     impersonation: Impersonation | None = None
     allowed: AllowList = EVERYTHING
-    neighbours: OtherOwners = ALONE
+    other_owners: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_words: bool = True
     deferred: Mapping[Key, Skipped] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """The inputs of a plan besides the manifests and the live objects.
+
+    `state` is the stored state: the digests that were applied, the approved deletions, the known
+    drift. `now`, in seconds since 1970, determines the end of a pause. `drift_of_agent` is the
+    repository's policy for an agent. `inventory` holds the objects that were applied and not yet
+    deleted, None if it was lost.
+    """
+
+    stamp: Stamp
+    options: ApplyOptions = ApplyOptions()
+    state: DeployerState = field(default_factory=DeployerState)
+    now: float = 0.0
+    drift_of_agent: Mapping[str, DriftPolicy] = field(default_factory=dict)
     inventory: Set[Key] | None = None
-    agents: Mapping[Key, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,33 +34,36 @@ from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
-def undecided(bundle: Bundle, live: Live, terms: PlanContext) -> tuple[Manifest, ...]:
+def undecided(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
     """The manifests whose object may be written and may differ: a dry run decides."""
-    planner = ObjectPlanner(bundle, live, terms)
+    planner = ObjectPlanner(bundle, live, context)
     return tuple(
         manifest for manifest in bundle.manifests.values() if planner.is_undecided(manifest)
     )
 
 
 def may_force(
-    manifest: Manifest, live: Body | None, conflicts: tuple[FieldConflict, ...], terms: PlanContext
+    manifest: Manifest,
+    live: Body | None,
+    conflicts: tuple[FieldConflict, ...],
+    context: PlanContext,
 ) -> bool:
     """Whether an apply may force a conflict.
 
     Drift is forced where it must be corrected. A changed or new manifest takes fields from users of
     kubectl, regardless of the drift policy, but not from a controller.
     """
-    if terms.force_conflicts:
+    if context.options.force_conflicts:
         return True
-    if drift.is_drift(manifest, terms):
-        return drift.choice(manifest, live, terms) is DriftPolicy.CORRECT
+    if drift.is_drift(manifest, context):
+        return drift.choice(manifest, live, context) is DriftPolicy.CORRECT
     return all(ownership.is_person(conflict.manager) for conflict in conflicts)
 
 
 def plan(
     bundle: Bundle,
     live: Live,
-    terms: PlanContext,
+    context: PlanContext,
     answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
     *,
     kept: Collection[Key] | None = None,
@@ -71,8 +74,8 @@ def plan(
     `kept` are the objects that `undecided` found in sync; None to determine them here.
     """
     if kept is None:
-        kept = bundle.manifests.keys() - {one.key for one in undecided(bundle, live, terms)}
-    planner = ObjectPlanner(bundle, live, terms)
+        kept = bundle.manifests.keys() - {one.key for one in undecided(bundle, live, context)}
+    planner = ObjectPlanner(bundle, live, context)
     outcomes = {
         key: planner.outcome(manifest, answers.get(key), in_sync=key in kept)
         for key, manifest in bundle.manifests.items()
@@ -81,7 +84,7 @@ def plan(
     refused = [one.refusal for one in outcomes.values() if one.refusal]
     drifted = {key: one.drifted for key, one in outcomes.items() if one.drifted}
     narrowed = {change.key: change.nodes.lost for change in changes if _narrows(change, drifted)}
-    deletes = _deletes(bundle, live, terms, narrowed)
+    deletes = _deletes(bundle, live, context, narrowed)
     spared = {key for refusal in deletes.refusals for key in (refusal.key, *refusal.held)}
     changes += deletes.changes
     in_order = apply_order.ordered(changes, apply_order.waves(bundle.manifests.values()))
@@ -114,18 +117,18 @@ class _Deletes:
 
 
 def _deletes(
-    bundle: Bundle, live: Live, terms: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]
+    bundle: Bundle, live: Live, context: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]
 ) -> _Deletes:
-    found, refused = deletions.of(bundle, live, terms)
+    found, refused = deletions.of(bundle, live, context)
     collected = prune.collectable(found, live)
     content_named = prune.content_named(found, live)
     orphans = {key: one for key, one in found.items() if key not in content_named}
-    in_use = deletions.in_use(orphans, bundle, live, terms)
+    in_use = deletions.in_use(orphans, bundle, live, context)
     losses = guard_limits.Losses(
         orphans, narrowed, in_use, empty=not (bundle.manifests or bundle.kept)
     )
-    hash = _hash(bundle, terms, {**orphans, **{key: found[key] for key in collected}}, losses)
-    guarded = guard_limits.refusals(losses, live, terms, hash)
+    hash = _hash(bundle, context, {**orphans, **{key: found[key] for key in collected}}, losses)
+    guarded = guard_limits.refusals(losses, live, context, hash)
     spared = {key for refusal in guarded for key in (refusal.key, *refusal.held)}
     doomed = [
         key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])
@@ -136,8 +139,8 @@ def _deletes(
     ]
     changes = [change for change in changes if not prune.is_ending(live.objects[change.key])]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
-    agreed = terms.condemned & orphans.keys()
-    if approval.covers(terms.approved, hash):
+    agreed = context.state.approved & orphans.keys()
+    if approval.covers(context.options.approved, hash):
         agreed = frozenset(
             key
             for key in doomed
@@ -178,7 +181,9 @@ def moving(plan: Plan) -> tuple[Key, ...]:
     )
 
 
-def _hash(bundle: Bundle, terms: PlanContext, found: Mapping[Key, Leaving], losses: Losses) -> str:
+def _hash(
+    bundle: Bundle, context: PlanContext, found: Mapping[Key, Leaving], losses: Losses
+) -> str:
     """A hash of the plan's result: it remains the same during the apply, and with commits that
     change nothing here.
     """
@@ -193,6 +198,6 @@ def _hash(bundle: Bundle, terms: PlanContext, found: Mapping[Key, Leaving], loss
         for key, one in sorted(found.items())
     ]
     return approval.hash_of(
-        content_hash.digest([bundle.cluster.name, terms.stamp.owner, manifests, gone])[:16],
+        content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )

@@ -13,21 +13,21 @@ from gitops_ds.plan.ownership import Hold
 
 
 def refusal(
-    manifest: Manifest, bundle: Bundle, old: Body | None, terms: PlanContext
+    manifest: Manifest, bundle: Bundle, old: Body | None, context: PlanContext
 ) -> Skipped | None:
     """Why the object must not be written, before any dry run; `old` is the live object."""
     return (
-        terms.deferred.get(manifest.key)
-        or allow_list.why_not(manifest.key, terms.allowed)
-        or impersonation.why_not(manifest, terms.impersonation)
-        or _in_source(manifest, bundle, terms)
-        or (None if old is None else _in_cluster(manifest, bundle, old, terms))
+        context.options.deferred.get(manifest.key)
+        or allow_list.why_not(manifest.key, context.options.allowed)
+        or impersonation.why_not(manifest, context.options.impersonation)
+        or _in_source(manifest, bundle, context)
+        or (None if old is None else _in_cluster(manifest, bundle, old, context))
     )
 
 
-def _in_source(manifest: Manifest, bundle: Bundle, terms: PlanContext) -> Skipped | None:
+def _in_source(manifest: Manifest, bundle: Bundle, context: PlanContext) -> Skipped | None:
     key = manifest.key
-    if first := terms.neighbours.ahead.get(key):
+    if first := context.options.other_owners.ahead.get(key):
         return Skipped(
             SkipReason.NAMED_IN_GIT,
             f"{key} is named in Git too (owner {first}), which wins: name it in one place only",
@@ -41,7 +41,7 @@ def _in_source(manifest: Manifest, bundle: Bundle, terms: PlanContext) -> Skippe
 
 
 def _in_cluster(
-    manifest: Manifest, bundle: Bundle, old: Body, terms: PlanContext
+    manifest: Manifest, bundle: Bundle, old: Body, context: PlanContext
 ) -> Skipped | None:
     key = manifest.key
     if manifest.holder:
@@ -52,10 +52,13 @@ def _in_cluster(
         return Skipped(
             SkipReason.WAITS, f"{key} is being deleted: it is created again afterwards", key
         )
-    if terms.adopt:
+    if context.options.adopt:
         return None
-    holder = ownership.holder(old, terms.stamp.owner)
-    if holder.hold is Hold.FOREIGN and ownership.owner_of(old) not in terms.neighbours.behind:
+    holder = ownership.holder(old, context.stamp.owner)
+    if (
+        holder.hold is Hold.FOREIGN
+        and ownership.owner_of(old) not in context.options.other_owners.behind
+    ):
         return Skipped(
             SkipReason.OWNED_BY_OTHER,
             f"{key} belongs to {holder.name}: take it away there first, or take it over with "
@@ -90,11 +93,11 @@ def contested(key: Key, drifted: Drifted) -> Skipped:
     )
 
 
-def uncorrected(key: Key, drifted: Drifted, terms: PlanContext) -> Skipped:
+def uncorrected(key: Key, drifted: Drifted, context: PlanContext) -> Skipped:
     """The drift policy of the object forbids a correction now."""
-    left = terms.left.get(key)
-    since = terms.now if left is None or left.choice is not DriftPolicy.HOLD else left.since
-    hours = (since + terms.hold_for - terms.now) / 3600
+    left = context.state.drift.get(key)
+    since = context.now if left is None or left.choice is not DriftPolicy.HOLD else left.since
+    hours = (since + context.options.hold_for - context.now) / 3600
     until = f", for {hours:.1f} hours more" if drifted.choice is DriftPolicy.HOLD else ""
     return Skipped(
         SkipReason.DRIFT,

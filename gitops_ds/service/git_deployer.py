@@ -25,7 +25,7 @@ from gitops_ds.deployer import (
     state_store,
 )
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address, revision
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.cluster import Cluster

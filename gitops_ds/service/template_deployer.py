@@ -8,12 +8,13 @@ import time
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.redaction.events import Discreet
 from gitops_ds.service import event_recorder, runnable
 from gitops_ds.service.prepare_process import Preparing

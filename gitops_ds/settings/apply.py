@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Policy
 from gitops_ds.settings.base import NonEmptyText, Ratio, SettingsGroup, default_duration, describe
 from gitops_ds.settings.durations import Duration

@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import reconcile
+from gitops_ds.deployer import prepared_plan, reconcile
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner
+from gitops_ds.plan.options import ApplyOptions
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
 
@@ -34,19 +36,19 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
         key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()
     }
     bundle = replace(bundle, held={}, manifests=everything)
-    asked = reconcile.ApplyOptions(adopt=True, patience=0)
+    asked = ApplyOptions(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:
-        place = reconcile.DeployTarget(
+        place = DeployTarget(
             cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git"
         )
-        first = await reconcile.draft(place, bundle, COMMIT, asked)
+        first = await prepared_plan.draft(place, bundle, COMMIT, asked)
         try:
-            ended, _ = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
-            assert (ended.refusals, ended.writes) == ((), len(bundle.manifests))
+            done = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
+            assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
             cluster.sent.clear()
-            again = await reconcile.draft(place, bundle, COMMIT, asked)
-            assert planner.undecided(again.bundle, again.writer.live, again.writer.terms) == ()
+            again = await prepared_plan.draft(place, bundle, COMMIT, asked)
+            assert planner.undecided(again.bundle, again.applier.live, again.applier.context) == ()
             assert cluster.sent.total() == 0
         finally:
             for change in reversed(first.plan.changes):

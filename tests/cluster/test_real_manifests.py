@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import NAMESPACE, Resource
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner
+from gitops_ds.plan.options import ApplyOptions
 from tests.cluster.conftest import Counting, Play
 from tests.plan import world
 
@@ -56,7 +56,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
         deployer = world.World(cluster, owner=f"owner-of-{namespace}", namespace=namespace)
         # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are
         # taken over.
-        taking = reconcile.ApplyOptions(adopt=True, patience=0)
+        taking = ApplyOptions(adopt=True, patience=0)
         first = await deployer.apply(files, asked=taking)
         try:
             assert [
@@ -68,7 +68,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             again = await deployer.draft(files, asked=taking)
             asked = {
                 m.key.kind
-                for m in planner.undecided(again.bundle, again.writer.live, again.writer.terms)
+                for m in planner.undecided(again.bundle, again.applier.live, again.applier.context)
             }
             assert asked <= ASKED_ABOUT
             if not first.refusals:

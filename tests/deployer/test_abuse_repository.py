@@ -15,7 +15,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
@@ -23,6 +23,7 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
 from gitops_ds.plan.allow_list import AllowList
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines

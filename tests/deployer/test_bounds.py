@@ -15,10 +15,10 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.deployer import state_store
-from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest

@@ -8,10 +8,12 @@ from pathlib import PurePosixPath
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.deployer import reconcile
+from gitops_ds.deployer import prepared_plan, reconcile
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import virtual_time
 
 DEFINITION = """\
@@ -44,18 +46,18 @@ def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str)
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            place = reconcile.DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
+            place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
             for writes in (2, 0):
-                draft = await reconcile.draft(place, bundle, info, reconcile.ApplyOptions())
+                draft = await prepared_plan.draft(place, bundle, info, ApplyOptions())
                 assert [
                     change.key.namespace
                     for change in draft.plan.changes
                     if change.key.kind == "Probe"
                 ] == [namespace]
-                ended, _ = await reconcile.carry_out(
-                    place, draft, reconcile.ApplyOptions(), lambda _: None, cluster.server.now
+                done = await reconcile.carry_out(
+                    place, draft, ApplyOptions(), lambda _: None, cluster.server.now
                 )
-                assert [refusal.message for refusal in ended.refusals] == []
-                assert ended.writes == writes
+                assert [refusal.message for refusal in done.ended.refusals] == []
+                assert done.ended.writes == writes
 
     virtual_time.run(main())

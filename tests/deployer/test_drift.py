@@ -11,7 +11,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
@@ -19,6 +19,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from tests.deployer.test_loop import AGENT, Scene, play
 
 IMAGE = {

@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
@@ -22,6 +22,7 @@ from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.signatures import Unverified, Verified
 from gitops_ds.model.source_status import Condition
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
 from tests.deployer.test_drift import changed
 from tests.deployer.test_loop import AGENT, History, Scene, play

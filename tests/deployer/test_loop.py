@@ -23,7 +23,7 @@ from gitops_ds.deployer import (
     state_store,
     watch_cache,
 )
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import Push
@@ -34,6 +34,7 @@ from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure

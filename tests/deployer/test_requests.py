@@ -11,7 +11,6 @@ import pytest
 
 from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
-from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.control_requests import Steering
@@ -19,6 +18,7 @@ from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.source_status import Condition
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.simulator import virtual_time

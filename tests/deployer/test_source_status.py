@@ -12,7 +12,8 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.cli import table
 from gitops_ds.commands import apply, sources
-from gitops_ds.deployer import reconcile, source_status_store
+from gitops_ds.deployer import source_status_store
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
@@ -202,9 +203,7 @@ def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> Non
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)
-        place = reconcile.DeployTarget(
-            scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock()
-        )
+        place = DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
 
         def snapshot(commit: str) -> Snapshot:
             return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})

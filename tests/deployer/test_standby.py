@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
-from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import Key
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
 from tests.deployer.test_loop import AGENT, History, loop_on
 

@@ -16,7 +16,7 @@ from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model import names
@@ -25,6 +25,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.allow_list import AllowList
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.redaction.events import Discreet
 from gitops_ds.simulator import NodeSpec, virtual_time

@@ -13,12 +13,13 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service import git_schedule
 from gitops_ds.settings.base import Ratio
 from gitops_ds.settings.repository import RepositorySettings

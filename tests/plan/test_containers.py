@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import deletion_contents, reconcile
+from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Limit
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.plan.world import World, config_map, daemonset, play
@@ -52,8 +53,8 @@ def namespace(name: str = "tools") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+    return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
 WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
@@ -215,7 +216,7 @@ def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_on
         client: Any = deployer.cluster
         now = [0.0]
         memory = deletion_contents.ContentsCache(lambda: now[0])
-        seen = (await deployer.draft(KEPT, "second", asked())).writer.live
+        seen = (await deployer.draft(KEPT, "second", asked())).applier.live
         counts = []
         for moment in (0.0, 30.0, 61.0):
             now[0] = moment

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile
+from gitops_ds.deployer import state_update
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.cluster import PatchType
@@ -19,6 +19,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import drift
+from gitops_ds.plan.options import ApplyOptions
 from tests.plan.world import World, config_map, daemonset, play
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
@@ -48,8 +49,8 @@ def facts(deployer: World) -> list[str]:
     return [told.definition.kind for told in deployer.records if isinstance(told, DriftEvent)]
 
 
-def asked(choice: DriftPolicy, **more: Any) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(drift=choice, patience=0, **more)
+def asked(choice: DriftPolicy, **more: Any) -> ApplyOptions:
+    return ApplyOptions(drift=choice, patience=0, **more)
 
 
 def of(manager: str, operation: str = "Update") -> tuple[Author, ...]:
@@ -178,7 +179,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process
         second = World(cluster.client(), clock=lambda: now[0])
         now[0] = 3 * HOUR - 1
         assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
-        assert reconcile.due(await second.state(), terms, now[0]) == 3 * HOUR
+        assert state_update.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
         now[0] = 3 * HOUR
         done = await second.apply(FILES, asked=terms)
         assert (done.writes, done.guards, done.state.drift) == (1, [], {})

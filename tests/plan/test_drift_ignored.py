@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds import simulator
-from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import ignore_differences
 from gitops_ds.plan.ignore_differences import IgnoreRule
+from gitops_ds.plan.options import ApplyOptions
 from tests import profiles
 from tests.plan.world import World, config_map, daemonset, play
 
@@ -54,8 +54,8 @@ def at(body: Body, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-def asked(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(patience=0, ignore=rules, drift=drift)
+def asked(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> ApplyOptions:
+    return ApplyOptions(patience=0, ignore=rules, drift=drift)
 
 
 MATCHING = [
@@ -190,7 +190,7 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
         else:
             await other.patch(CONFIG_MAP, "default", "c", {"data": theirs}, type=PatchType.MERGE)
         before = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
-        again = reconcile.ApplyOptions(patience=0, ignore=(rule,), force_conflicts=True)
+        again = ApplyOptions(patience=0, ignore=(rule,), force_conflicts=True)
         await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
         after = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
         for key in ignored & before.keys() & second.keys():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.deployer import reconcile, report_once
+from gitops_ds.deployer import report_once
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
@@ -17,6 +17,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.plan import apply_order, approval, ownership, printers
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.telemetry import log_lines
 from tests.plan.test_prune_scenes import pod_of
@@ -29,8 +30,8 @@ AFFINITY = {
 }
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(Guards(**guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+    return ApplyOptions(Guards(**guards), approved=approved, patience=0)
 
 
 NARROWER = [
@@ -197,7 +198,7 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
     None
 ):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
         await deployer.apply(FILES)
         marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
         containers = [{"name": "agent", "image": "evil:1"}]
@@ -221,7 +222,7 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
 
 def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
         body = daemonset("agent")
         body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         await deployer.apply({**KEPT, "agent.yaml": body})
@@ -249,7 +250,7 @@ def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: 
 def test_a_pass_that_leaves_something_undone_says_so() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer")
-        asked = reconcile.ApplyOptions(patience=0, impersonation=who)
+        asked = ApplyOptions(patience=0, impersonation=who)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
         await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
         [ended] = [told for told in deployer.records if isinstance(told, Reconciled)]

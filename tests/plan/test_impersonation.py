@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan.world import World, config_map, daemonset, play
@@ -21,8 +21,8 @@ FILES = {"a.yaml": daemonset("agent", namespace="a"), "b.yaml": daemonset("agent
 WRITES = ("apply", "create", "update", "patch", "delete")
 
 
-def asked(who: Impersonation) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+def asked(who: Impersonation) -> ApplyOptions:
+    return ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
 
 
 def account(namespace: str, name: str = "deployer") -> str:

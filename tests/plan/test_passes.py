@@ -15,12 +15,13 @@ import jsonschema
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile, state_store
+from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
@@ -129,7 +130,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
         assert name in refused.refusals[0].message
         assert "--adopt" in refused.refusals[0].message
         assert await live_agent(cluster) == before
-        taken = await deployer.apply(same, asked=reconcile.ApplyOptions(adopt=True, patience=0))
+        taken = await deployer.apply(same, asked=ApplyOptions(adopt=True, patience=0))
         assert (taken.writes, taken.refusals) == (1, ())
         assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
 
@@ -151,9 +152,7 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
             "the others are applied all the same"
         )
         assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(
-            files, asked=reconcile.ApplyOptions(force_conflicts=True, patience=0)
-        )
+        forced = await deployer.apply(files, asked=ApplyOptions(force_conflicts=True, patience=0))
         assert forced.refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
@@ -188,7 +187,7 @@ def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(
     mode: DriftPolicy, by_annotation: bool
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        asked = NOBODY_WAITS if by_annotation else reconcile.ApplyOptions(drift=mode, patience=0)
+        asked = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
         body = daemonset(image="ours:1")
         if by_annotation:
             body["metadata"]["annotations"] = {names.DRIFT: mode.value}
@@ -206,7 +205,7 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["annotations"] = {names.DRIFT: "correct"}
-        asked = reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
+        asked = ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
         await deployer.apply({"agent.yaml": body}, asked=asked)
         await _set_image(cluster)
         assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
@@ -222,7 +221,7 @@ def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
         )
         done = await deployer.apply(
             {"agent.yaml": daemonset(image="ours:1")},
-            asked=reconcile.ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
+            asked=ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
         )
         assert (done.writes, done.refusals) == (1, ())
         assert image_of(await live_agent(cluster)) == "ours:1"
@@ -241,7 +240,7 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
         assert AGENT in kept.state.inventory
         gone = await deployer.apply(
             {"b.yaml": TWO["b.yaml"]},
-            asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+            asked=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
         )
         assert gone.written == ("delete DaemonSet default/agent",)
         assert AGENT not in gone.state.inventory
@@ -269,7 +268,7 @@ def test_an_empty_repository_deletes_nothing() -> None:
         await deployer.apply(TWO)
         done = await deployer.apply(
             {"README.md": ""},
-            asked=reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+            asked=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
         )
         assert (done.writes, done.guards) == (0, ["empty-render"])
 
@@ -285,10 +284,10 @@ def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
         wrong = await deployer.apply(
             rest,
             "second",
-            reconcile.ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
+            ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
         )
         assert wrong.guards == ["share-of-nodes"]
-        approved = reconcile.ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
+        approved = ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
         assert (await deployer.apply(rest, "second", approved)).written == (
             "delete DaemonSet default/agent",
         )
@@ -304,7 +303,7 @@ def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
         await deployer.apply(
             {"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")}
         )
-        asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+        asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
         done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
         assert (done.guards, done.written) == (
             ["prune-disabled"],
@@ -385,7 +384,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
             }
             # The next commit has lost the ConfigMaps: whatever the dead process made of them must
             # go.
-            asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+            asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
             assert done.state.inventory == {AGENT}
             left = {

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, POD, Key
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Limit, Policy
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan.world import World, config_map, daemonset, play
@@ -23,8 +23,8 @@ KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, **{f"{name}.yaml": daemonset(name) for name in AGENTS}}
 
 
-def asked(approved: str = "", **guards: Any) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
+def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+    return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
 async def there(cluster: simulator.SimulatedCluster) -> list[str]:

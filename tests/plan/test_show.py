@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner, printers
-from gitops_ds.plan.options import PlanContext
+from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import patterns
@@ -107,7 +107,9 @@ def planned(subject: str = "A change", image: str = "agent:3") -> Plan:
     bundle = prepare.prepare(world.snapshot(files, subject)).bundle
     stamp = Stamp("test", "https://git.example.com/fleet.git", str(bundle.commit), subject)
     return planner.plan(
-        bundle, live, PlanContext(stamp, Guards(prune=True), inventory=live.objects.keys())
+        bundle,
+        live,
+        PlanContext(stamp, ApplyOptions(Guards(prune=True)), inventory=live.objects.keys()),
     )
 
 
@@ -146,6 +148,6 @@ def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
         cluster_snapshot.assemble(
             [owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]
         ),
-        PlanContext(Stamp("test"), Guards(prune=True, share=1.0)),
+        PlanContext(Stamp("test"), ApplyOptions(Guards(prune=True, share=1.0))),
     )
     assert ([change.key.name for change in asked.changes], asked.refusals) == (["c"], ())

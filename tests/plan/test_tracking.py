@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile, state_store
+from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
 from gitops_ds.plan import inventory
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from tests.plan.world import PRUNING, World, config_map, daemonset, play
 
@@ -163,7 +164,7 @@ def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another
 def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-        asked = reconcile.ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+        asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
         agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
         await deployer.apply({**FILES, **agents}, asked=asked)
         patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}

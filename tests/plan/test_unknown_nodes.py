@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import reconcile
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import NODE
 from gitops_ds.plan import printers
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset, play
 
@@ -44,7 +44,7 @@ def but(**changed: Any) -> Files:
     return {name: content for name, content in files.items() if content is not None}
 
 
-CHANGES: dict[str, tuple[Files, reconcile.ApplyOptions, str]] = {
+CHANGES: dict[str, tuple[Files, ApplyOptions, str]] = {
     "another image": (
         but(agent=daemonset(image="registry.example.com/agent:2")),
         NOBODY_WAITS,

@@ -12,7 +12,9 @@ from typing import Any
 import orjson
 
 from gitops_ds import simulator
-from gitops_ds.deployer import reconcile, state_store
+from gitops_ds.deployer import prepared_plan, reconcile, state_store
+from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
@@ -22,12 +24,13 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
-NOBODY_WAITS = reconcile.ApplyOptions(patience=0)
-PRUNING = reconcile.ApplyOptions(Guards(prune=True), patience=0)
+NOBODY_WAITS = ApplyOptions(patience=0)
+PRUNING = ApplyOptions(Guards(prune=True), patience=0)
 STATE_NAMESPACE = "gitops-ds"
 
 
@@ -79,8 +82,8 @@ class World:
     clock: Callable[[], float] = lambda: 0.0
 
     @property
-    def place(self) -> reconcile.DeployTarget:
-        return reconcile.DeployTarget(
+    def place(self) -> DeployTarget:
+        return DeployTarget(
             self.cluster,
             self.state_namespace,
             self.owner,
@@ -89,28 +92,27 @@ class World:
         )
 
     async def draft(
-        self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS
-    ) -> reconcile.PreparedPlan:
+        self, files: Files, subject: str = "first", asked: ApplyOptions = NOBODY_WAITS
+    ) -> PreparedPlan:
         found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
         assert found.deployable, [finding for finding in found.findings if finding.refused]
-        return await reconcile.draft(self.place, found.bundle, commit(subject), asked)
+        return await prepared_plan.draft(self.place, found.bundle, commit(subject), asked)
 
     async def apply(
-        self, files: Files, subject: str = "first", asked: reconcile.ApplyOptions = NOBODY_WAITS
+        self, files: Files, subject: str = "first", asked: ApplyOptions = NOBODY_WAITS
     ) -> Pass:
         draft = await self.draft(files, subject, asked)
         return await self.carry_out(draft, asked)
 
-    async def carry_out(
-        self, draft: reconcile.PreparedPlan, asked: reconcile.ApplyOptions = NOBODY_WAITS
-    ) -> Pass:
+    async def carry_out(self, draft: PreparedPlan, asked: ApplyOptions = NOBODY_WAITS) -> Pass:
         told: list[Event] = []
-        ended, after = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
+        done = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
         self.records += told
         written = tuple(
             f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied)
         )
-        return Pass(draft.plan, ended.writes, ended.refusals, written, after)
+        ended = done.ended
+        return Pass(draft.plan, ended.writes, ended.refusals, written, done.state)
 
     async def state(self) -> DeployerState:
         return await state_store.load(self.cluster, self.state_namespace, self.owner)

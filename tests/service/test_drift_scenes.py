@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.deployer import reconcile
 from gitops_ds.model.events import deployer
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.plan.options import ApplyOptions
 from tests import controlplane, gitservers
 from tests.plan.world import World, daemonset
 from tests.service.test_service import PROGRAM, running, until
@@ -58,8 +58,8 @@ def deploying(
     asyncio.run(whole())
 
 
-def asked(choice: DriftPolicy) -> reconcile.ApplyOptions:
-    return reconcile.ApplyOptions(drift=choice, patience=0)
+def asked(choice: DriftPolicy) -> ApplyOptions:
+    return ApplyOptions(drift=choice, patience=0)
 
 
 def edit(plane: controlplane.ControlPlane, space: str) -> None:

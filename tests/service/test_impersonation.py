@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.deployer import reconcile
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-ASKED = reconcile.ApplyOptions(
+ASKED = ApplyOptions(
     Guards(prune=True, share=1.0),
     patience=0,
     impersonation=Impersonation(service_account="deployer"),

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.deployer import reconcile
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
@@ -42,12 +42,10 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(
             await world.apply(files)
             until(lambda: pods() == 6, lambda: "no pods")
             refused = await world.apply(
-                kept, "second", reconcile.ApplyOptions(Guards(prune=True), patience=0)
+                kept, "second", ApplyOptions(Guards(prune=True), patience=0)
             )
             assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
-            asked = reconcile.ApplyOptions(
-                Guards(prune=True), approved=refused.plan.hash, patience=120
-            )
+            asked = ApplyOptions(Guards(prune=True), approved=refused.plan.hash, patience=120)
             done = await world.apply(kept, "third", asked)
             assert len(done.written) == 2
             assert done.refusals == ()

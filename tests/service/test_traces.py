@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer.reconcile import ApplyOptions
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service import otel
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import spans

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.deployer.reconcile import ApplyOptions
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Limit, Policy
 from gitops_ds.settings import service
 from gitops_ds.settings.apply import ApplySettings

@@ -23,7 +23,7 @@ from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
@@ -38,6 +38,7 @@ from gitops_ds.model.objects import (
     key_of,
 )
 from gitops_ds.pipeline import prepare
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest

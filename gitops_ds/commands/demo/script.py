@@ -28,7 +28,7 @@ from gitops_ds.commands.git_commit import Proposal
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.reconcile import ApplyOptions, DeployTarget
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
@@ -41,6 +41,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.plan import printers
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.renderers import expand
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
 from gitops_ds.telemetry import log_lines

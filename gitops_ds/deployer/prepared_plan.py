@@ -1,0 +1,137 @@
+"""Prepares the plan of one reconciliation: reads the cluster, sends the dry runs, makes the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gitops_ds.deployer import dry_runs, live_state, state_store
+from gitops_ds.deployer.applier import Applier
+from gitops_ds.deployer.live_state import LocatedBundle
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.change import Plan
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Key, Resource
+from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.plan import deletions, ignore_differences, planner, suspension
+from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.tracking_labels import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """A plan with its inputs, ready to be applied."""
+
+    plan: Plan
+    bundle: Bundle
+    commit: CommitInfo | None
+    applier: Applier
+    state: DeployerState
+
+
+async def draft(
+    target: DeployTarget,
+    bundle: Bundle,
+    commit: CommitInfo | None,
+    options: ApplyOptions,
+    *,
+    live: Live | None = None,
+) -> PreparedPlan:
+    """The plan for a bundle. Without `live` objects the cluster is read.
+
+    Raises ClusterError. Sends dry runs for objects that may differ from their manifest; writes
+    nothing.
+    """
+    state = await state_store.load(target.cluster, target.namespace, target.owner)
+    located = await live_state.locate(target.cluster, bundle, state.inventory, commit)
+    return await draft_located(target, located, options, state=state, live=live)
+
+
+async def draft_located(
+    target: DeployTarget,
+    located: LocatedBundle,
+    options: ApplyOptions,
+    *,
+    state: DeployerState,
+    live: Live | None = None,
+) -> PreparedPlan:
+    """As `draft`, with a state that was read before."""
+    live = live or await live_state.read(target.cluster, located.resources, target.owner)
+    resources = {**located.resources, **await _strays(target, located, live)}
+    context = _context(target, located, options, state)
+    served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
+    bundle = ignore_differences.over(
+        replace(located.bundle, manifests=served), live, options.ignore
+    )
+    live = await _with_deletions(target, bundle, live, context)
+    applier = Applier(target.cluster, resources, live, context)
+    plan = _without_suspended(await _plan(applier, bundle), located, applier)
+    return PreparedPlan(plan, located.bundle, located.commit, applier, state)
+
+
+async def _strays(
+    target: DeployTarget, located: LocatedBundle, live: Live
+) -> Mapping[Key, Resource]:
+    """The resources of objects that only their label marks as ours, after a lost inventory."""
+    strays, _ = await live_state.resources_of(
+        target.cluster,
+        replace(located.bundle, manifests={}),
+        live.objects.keys() - located.resources.keys(),
+    )
+    return strays
+
+
+def _context(
+    target: DeployTarget, located: LocatedBundle, options: ApplyOptions, state: DeployerState
+) -> PlanContext:
+    commit = located.commit
+    stamp = Stamp(
+        target.owner,
+        target.repository,
+        commit.id if commit else "",
+        commit.subject if commit else "",
+    )
+    return PlanContext(
+        stamp,
+        options,
+        state,
+        now=target.clock(),
+        drift_of_agent=located.bundle.drift,
+        inventory=state.inventory if state.last_attempted else None,
+    )
+
+
+async def _with_deletions(
+    target: DeployTarget, bundle: Bundle, live: Live, context: PlanContext
+) -> Live:
+    """The live objects with what the guards of deletions read: ConfigMaps in use, contents."""
+    leaving, _ = deletions.of(bundle, live, context)
+    live = await live_state.with_config_maps_in_use(target.cluster, live, leaving)
+    return await target.contents(target.cluster, live, deletions.to_list(leaving, live, context))
+
+
+async def _plan(applier: Applier, bundle: Bundle) -> Plan:
+    live, context = applier.live, applier.context
+    undecided = planner.undecided(bundle, live, context)
+    answers = await dry_runs.dry_run(applier, undecided)
+    kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
+    plan = planner.plan(bundle, live, context, answers, kept=kept)
+    if moving := planner.moving(plan):
+        live = await live_state.with_pods(applier.cluster, live, moving)
+        plan = planner.plan(bundle, live, context, answers, kept=kept)
+    return plan
+
+
+def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> Plan:
+    """The plan without the changes of suspended objects, and with every refusal."""
+    suspended = suspension.refusals(
+        plan.changes, applier.live.objects, live_words=applier.context.options.live_words
+    )
+    keys = {refusal.key for refusal in suspended}
+    return replace(
+        plan,
+        changes=tuple(change for change in plan.changes if change.key not in keys),
+        refusals=(*located.refusals, *plan.refusals, *suspended),
+    )

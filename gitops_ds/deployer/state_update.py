@@ -1,0 +1,146 @@
+"""The state of a deployer after a reconciliation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from gitops_ds.deployer.applier import ApplyOutcome
+from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, Operation, Plan
+from gitops_ds.model.deployment import DeployerState, Generation
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.plan import deletions, drift
+from gitops_ds.plan.options import ApplyOptions
+
+
+def suspended(plan: Plan) -> frozenset[Key]:
+    """The objects that a suspension keeps unchanged."""
+    return frozenset(
+        refusal.key for refusal in plan.refusals if refusal.key and refusal.reason.effect.suspended
+    )
+
+
+def after_apply(
+    prepared: PreparedPlan, outcome: ApplyOutcome, target: DeployTarget
+) -> DeployerState:
+    """The state after a reconciliation. An object leaves the inventory when its deletion was
+    accepted, or when it does not exist.
+
+    An object whose creation was refused stays in the inventory: otherwise each attempt would add
+    and remove it, and each write of the state would cause the next reconciliation.
+    """
+    old, plan = prepared.state, prepared.plan
+    gone = {done.change.key for done in outcome.written if done.body is None}
+    written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
+    settled = {
+        change.key: change for change in plan.changes if change.operation is Operation.KEEP
+    } | written
+    refused = {change.key for change, _ in outcome.refused}
+    gone |= old.inventory - settled.keys() - refused - prepared.applier.live.objects.keys()
+    digests = {key: digest for key, digest in old.digests.items() if key not in gone}
+    context = prepared.applier.context
+    standing = drift.standing(plan.drifted, context.state.drift, context.now)
+    digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
+    clean = not outcome.refused and all(
+        refusal.reason.effect.keeps_commit_good for refusal in plan.refusals
+    )
+    return replace(
+        old,
+        repository=target.repository,
+        cluster=plan.cluster,
+        last_attempted=plan.commit,
+        last_good=plan.commit if clean else old.last_good,
+        inventory=(inventory := (old.inventory | settled.keys() | _recovered(prepared)) - gone),
+        agents=_agents(old, settled.values(), inventory),
+        digests=digests,
+        generations=_generations(prepared, outcome, gone),
+        revisions=_revisions(prepared, gone),
+        waiting=suspended(plan),
+        drift={key: left for key, left in standing.items() if key not in written},
+        approved=plan.approved - gone,
+    )
+
+
+def _generations(
+    prepared: PreparedPlan, outcome: ApplyOutcome, gone: set[Key]
+) -> Mapping[Key, Generation]:
+    """The generation of every DaemonSet that matches the plan; of the others the stored one."""
+    kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
+    bodies = {key: prepared.applier.live.objects.get(key) for key in kept}
+    bodies |= {done.change.key: done.body for done in outcome.written}
+    found = {key: one for key, one in prepared.state.generations.items() if key not in gone}
+    for key, body in bodies.items():
+        metadata = (body or {}).get("metadata") or {}
+        commit = (metadata.get("annotations") or {}).get(names.COMMIT)
+        if key.kind == DAEMONSET.kind and commit and metadata.get("generation"):
+            found[key] = Generation(int(metadata["generation"]), CommitId(commit))
+    return found
+
+
+def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
+    """Our objects after a lost inventory, those that a guard keeps included."""
+    if prepared.applier.context.inventory is not None:
+        return frozenset()
+    return frozenset(
+        deletions.of(prepared.bundle, prepared.applier.live, prepared.applier.context)[0]
+    )
+
+
+def _agents(
+    old: DeployerState, settled: Iterable[Change], inventory: frozenset[Key]
+) -> Mapping[Key, str]:
+    found = {key: agent for key, agent in old.agents.items() if key in inventory}
+    for change in settled:
+        if change.manifest is not None:
+            found.pop(change.key, None)
+            found |= (
+                {change.key: change.manifest.agent}
+                if change.manifest.agent and change.key in inventory
+                else {}
+            )
+    return found
+
+
+def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
+    found = {key: dict(known) for key, known in prepared.state.revisions.items() if key not in gone}
+    for change in prepared.plan.changes:
+        rollout, commit = change.rollout, _commit(prepared.plan, change)
+        if rollout is None or commit is None or change.operation is Operation.DELETE:
+            continue
+        kept = {revision.number for revision in prepared.applier.live.revisions.get(change.key, ())}
+        # a number above it was predicted, and its revision follows
+        newest = max(kept, default=0)
+        known = {
+            number: commit
+            for number, commit in found.get(change.key, {}).items()
+            if number in kept or number > newest
+        }
+        moved = rollout.old is None or rollout.old != rollout.new
+        if change.operation is not Operation.KEEP and moved:
+            known[rollout.becomes] = commit
+        elif rollout.current is not None:
+            known.setdefault(
+                rollout.current, found.get(change.key, {}).get(rollout.current, commit)
+            )
+        found[change.key] = known
+    return found
+
+
+def _commit(plan: Plan, change: Change) -> CommitId | None:
+    """The source of a change: its own template object, else the plan's commit."""
+    holder = change.manifest.holder if change.manifest else None
+    return holder.commit if holder else plan.commit
+
+
+def next_comparison(state: DeployerState, options: ApplyOptions, now: float) -> float:
+    """When an unchanged cluster is compared again, in seconds since 1970."""
+    ends = (
+        left.since + options.hold_for
+        for left in state.drift.values()
+        if left.choice is DriftPolicy.HOLD
+    )
+    return min([now + options.compare_every, *(end for end in ends if end > now)])

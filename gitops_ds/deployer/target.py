@@ -1,0 +1,29 @@
+"""The target of a deployer: a cluster, the location of the state, and the owner of the objects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitops_ds.deployer import deletion_contents
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import Key
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTarget:
+    """The cluster, the namespace of the state, the owner id of the objects, and the clock there.
+
+    `wrote` is called for each written object with its version, "" for a deletion. `contents` lists
+    the contents of a Namespace that would be deleted.
+    """
+
+    cluster: Cluster
+    namespace: str
+    owner: str
+    repository: str
+    path: str = ""
+    clock: Callable[[], float] = time.time
+    wrote: Callable[[Key, str], None] = lambda _key, _version: None
+    contents: deletion_contents.Read = deletion_contents.read
