@@ -7,18 +7,14 @@ import time
 
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
-from gitops_ds.deployer.object_claims import Claims, Rank
+from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.redaction.events import Discreet
 from gitops_ds.service import event_recorder, runnable
-from gitops_ds.service.prepare_process import Preparing
-from gitops_ds.settings.service import Service
+from gitops_ds.service.context import ServiceContext
 from gitops_ds.telemetry.kube_events import InvolvedObject
 
 RETRY = 15.0  # seconds
@@ -27,20 +23,9 @@ RETRY = 15.0  # seconds
 class TemplateDeployer(runnable.DeployerPart):
     """Applies the templates of a cluster while `run` runs."""
 
-    def __init__(
-        self,
-        service: Service,
-        chosen: TemplateSelector,
-        cluster: Cluster,
-        claims: Claims,
-        emit: Emit,
-        preparing: Preparing,
-    ) -> None:
-        """Nothing is watched until `run`. `preparing` renders the templates."""
-        self._chosen = chosen
-        self._options: ApplyOptions = service.apply_options
-        self._cluster, self._claims = cluster, claims
-        self._emit, self._preparing = emit, preparing
+    def __init__(self, context: ServiceContext, chosen: TemplateSelector) -> None:
+        """`chosen` selects the ConfigMaps and Secrets with templates."""
+        self._context, self._chosen = context, chosen
         self._stopping = False
 
     @property
@@ -62,24 +47,24 @@ class TemplateDeployer(runnable.DeployerPart):
 
     async def run(self) -> None:
         """Watches the templates and applies them until `stop`."""
-        chosen = self._chosen
-        place = DeployTarget(self._cluster, chosen.home, chosen.owner, "templates in the cluster")
+        context, chosen = self._context, self._chosen
+        place = DeployTarget(context.cluster, chosen.home, chosen.owner, "templates in the cluster")
         about = InvolvedObject(
             CONFIG_MAP.api_version,
             CONFIG_MAP.kind,
             place.namespace,
             state_store.config_map_name(place.owner),
         )
-        async with event_recorder.recorded(self._cluster, about, self._emit) as emit:
+        async with event_recorder.recorded(context.cluster, about, context.emit) as emit:
             redacted = Discreet(emit)
             source = Templates(
-                self._cluster, chosen, redacted, time.time, render=self._preparing.rendered
+                context.cluster, chosen, redacted, time.time, render=context.preparing.rendered
             )
             timing = deployer_loop.LoopTiming(RETRY, time.time, random.random)
             loop = self.loop = deployer_loop.Loop(
-                source.as_source(), place, self._options, redacted, timing
+                source.as_source(), place, context.service.apply_options, redacted, timing
             )
-            loop.join(self._claims, Rank.TEMPLATES)
+            loop.join(context.claims, Rank.TEMPLATES)
             if self._stopping:
                 return
             source.begin(loop.request_soon, random.random)

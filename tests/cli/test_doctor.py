@@ -157,7 +157,7 @@ def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
             {"kind": "gitea", "url": "https://git.example.com"},
             "",
             CheckVerdict.BAD,
-            "holds no token",
+            "contains no token",
         ),
         ({"kind": "gitea", "url": "http://git.example.com"}, "abc", CheckVerdict.BAD, "allowHttp"),
     ],

@@ -265,7 +265,7 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
             controller = there.begin(client=there.cluster.client(faults=fault.faults))
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(tracker.handle)
+            there.subscribers.append(tracker.handle)
             running = asyncio.create_task(tracker.run())
             if fault.inject is not nothing:
                 await asyncio.sleep(100)
@@ -304,7 +304,7 @@ def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commi
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-            there.hearers.append(tracker.handle)
+            there.subscribers.append(tracker.handle)
             running = asyncio.create_task(tracker.run())
             states = []
             for wait in (50, 15):

@@ -70,7 +70,7 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         controller = there.begin(client=there.cluster.client(faults=refuse))
         await controller.synced.wait()
         tracker = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
-        there.hearers.append(tracker.handle)
+        there.subscribers.append(tracker.handle)
         running = asyncio.create_task(tracker.run())
         await asyncio.sleep(60)
         yield Watched(there, tracker, quota)

@@ -13,9 +13,9 @@ from gitops_ds.service.notifications import outbox
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.service.notifications.outbox import (
     AGAIN,
+    BATCH_SIZE,
     COMMITS,
-    IN_A_LETTER,
-    TOLD,
+    REMEMBERED,
     WAITING,
     Outbox,
     ReceiverQueue,
@@ -48,7 +48,7 @@ def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
         memory.note("fleet", f"{number:040x}", CommitStage(StageKind.DONE))
     assert [len(one.items) for one in memory.waiting.values()] == [WAITING, WAITING]
     assert memory.waiting["chat"].omitted == 5_000 - WAITING
-    assert (len(memory.told), len(memory.commits["fleet"])) == (TOLD, COMMITS)
+    assert (len(memory.seen), len(memory.commits["fleet"])) == (REMEMBERED, COMMITS)
     assert len(orjson.dumps(memory.show())) < 200_000
 
 
@@ -56,8 +56,8 @@ def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
     waiting = ReceiverQueue()
     for number in range(50):
         waiting.put(news(number, Topic.FAILED if number % 10 == 9 else Topic.APPLIED))
-    letter = waiting.letter("eu-1")
-    assert (len(letter.items), letter.omitted, letter.cluster) == (IN_A_LETTER, 30, "eu-1")
+    letter = waiting.batch("eu-1")
+    assert (len(letter.items), letter.omitted, letter.cluster) == (BATCH_SIZE, 30, "eu-1")
     assert sum(item.loud for item in letter.items) == 5
     assert [int(item.mark) for item in letter.items] == sorted(
         int(item.mark) for item in letter.items

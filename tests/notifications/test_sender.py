@@ -23,7 +23,7 @@ from gitops_ds.model.events.notifications import (
 )
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
-from gitops_ds.service.notifications.outbox import IN_A_LETTER, WAITING
+from gitops_ds.service.notifications.outbox import BATCH_SIZE, WAITING
 from gitops_ds.service.notifications.sender import DeliveryFailed, SenderContext
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
@@ -78,7 +78,7 @@ class Scene:
         part.stop_leading()
         running = asyncio.create_task(part.run())
         part.start_leading()
-        yield part.beside(lambda _: None, 0), part
+        yield part.emit_of(lambda _: None, 0), part
         part.stop()
         await running
 
@@ -228,7 +228,7 @@ def test_a_flood_is_few_messages_and_a_number() -> None:
             # a burst, and what a minute allows
             assert sum(1 for at, _ in took if start <= at < start + 60) <= 12
         assert len(took) <= 6 + 12 * 6
-        assert max(len(letter.items) for _, letter in took) <= IN_A_LETTER
+        assert max(len(letter.items) for _, letter in took) <= BATCH_SIZE
         assert scene.client.count.writes <= 330
 
     play(script)

@@ -101,7 +101,7 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
         async with stand.stand(2) as there:
             telling = KubeEventWriter(there.cluster.client())
             writing = asyncio.create_task(telling.run())
-            there.hearers.append(telling.handle)
+            there.subscribers.append(telling.handle)
             there.begin()
             await asyncio.sleep(10)
             pods = (await there.people.list(POD)).items

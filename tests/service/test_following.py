@@ -205,7 +205,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             until(lambda: f"commit {commit[:12]} is applied" in sources(), log.read_text)
     lost = (
-        f"commit {commit[:12]}, which was applied last, is not in the local copy, so nothing is "
+        f"the last applied commit, {commit[:12]}, is not in the local copy, so drift is not "
         "corrected"
     )
     for has_cache in (True, False):

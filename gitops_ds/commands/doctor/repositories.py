@@ -21,7 +21,7 @@ from gitops_ds.model.signatures import Mode, Unverified
 from gitops_ds.model.snapshot import Snapshot
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.service import git_auth
-from gitops_ds.service.git_deployer import revision_of
+from gitops_ds.service.git_source import revision_of
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 

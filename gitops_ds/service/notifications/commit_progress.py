@@ -1,8 +1,7 @@
-"""How far a commit has come in a cluster, as its status on a forge tells it: by stage, and never
-back. Pure.
+"""The progress of a commit in a cluster, in stages that never go back, for its status on a forge.
+Pure.
 
-A commit's own are the agents that carry it: those that it changed. What it did not change says
-nothing about it.
+The agents of a commit are those that it changed, which carry it; others do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from gitops_ds.redaction import report
 
 
 class StageKind(IntEnum):
-    """In this order; what failed may still come well, and nothing else goes on from there."""
+    """In this order. Only a failed commit may still become done."""
 
     APPLYING = 0
     ROLLING = 1
@@ -44,7 +43,7 @@ class StageKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommitStage:
-    """A step; of a rollout with the tenth of the nodes that are done. `words` are for people."""
+    """A step; of a rollout with the tenths of the nodes that are done. `words` are for people."""
 
     step: StageKind
     tenth: int = 0
@@ -52,14 +51,12 @@ class CommitStage:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether it is the last stage."""
         return self.step >= StageKind.DONE
 
     @property
     def state(self) -> StatusState:
-        """What the forge shows beside the words. What was overtaken did not fail, and was not seen
-        to do well.
-        """
+        """The state on the forge. An overtaken commit has neither failed nor succeeded."""
         match self.step:
             case StageKind.APPLYING:
                 return StatusState.PENDING
@@ -75,129 +72,118 @@ class CommitStage:
 
 @dataclass(slots=True)
 class CommitProgress:
-    """One commit: whether a pass has applied it, what that wrote, why it is not applied (for good,
-    or for now).
+    """One commit: whether it is applied, the objects written for it, and why it is not applied
+    (`failure`), or not yet (`hold`). `published` is the stage on the forge.
     """
 
     commit: str
     applied: bool = False
     written: set[Key] = field(default_factory=set)
-    trouble: str = ""
-    waits: str = ""
-    said: CommitStage | None = None
+    failure: str = ""
+    hold: str = ""
+    published: CommitStage | None = None
 
 
 @dataclass(slots=True)
 class CommitTracker:
-    """The commits of one repository that something is still to be said of, in the order in which
-    they came.
-    """
+    """The commits of one repository before their last stage, in order."""
 
     known: dict[str, CommitStage]
     open: list[CommitProgress] = field(default_factory=list)
     _written: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Goes on with those that an earlier process did not see to their end."""
+        """Continues with the commits that an earlier process has left before their last stage."""
         self.open += [
-            CommitProgress(commit, said=said)
-            for commit, said in self.known.items()
-            if not said.over
+            CommitProgress(commit, published=stage)
+            for commit, stage in self.known.items()
+            if not stage.over
         ]
 
-    def handle(self, told: Event) -> None:
-        """What the repository's deployer tells."""
-        match told:
+    def handle(self, event: Event) -> None:
+        """Handles an event of the repository's deployer."""
+        match event:
             case NewCommit(commit=commit):
-                self._at(commit)
+                self._progress_of(commit)
             case Applied(change=change) if (
                 change.key.is_daemonset and change.operation is not Operation.DELETE
             ):
                 self._written.add(change.key)
             case CommitRejected(commit=str(commit), findings=findings):
-                self._stands(commit, trouble=f"not applied: {report.line_of(findings[0])}")
+                self._block(commit, failure=f"not applied: {report.line_of(findings[0])}")
             case VerificationFailed(commit=commit, message=message):
-                self._stands(commit, trouble=f"not applied: {message}")
+                self._block(commit, failure=f"not applied: {message}")
             case CommitHeld(commit=commit, reason=reason):
-                self._stands(commit, waits=f"held: {reason}")
+                self._block(commit, hold=f"held: {reason}")
             case Suspended(commit=str(commit), changes=changes):
-                self._stands(commit, waits=f"suspended: {counted(changes, 'change')} not applied")
+                self._block(commit, hold=f"suspended: {counted(changes, 'change')} not applied")
             case ReconcileFailed(message=message, retry_in=None) if (
                 self.open and not self.open[-1].applied
             ):
-                self.open[-1].trouble = f"not applied: {message}"  # only a person can help
+                self.open[-1].failure = f"not applied: {message}"  # a retry cannot help
             case Reconciled(commit=str(commit)):
-                self._ended(told, commit)
+                self._reconciled(event, commit)
             case _:
                 pass
 
-    def _ended(self, told: Reconciled, commit: str) -> None:
+    def _reconciled(self, event: Reconciled, commit: str) -> None:
         written, self._written = self._written, set()
-        failing = told.failed
-        waits = next(
-            (refusal.message for refusal in failing if refusal.reason is SkipReason.WAITS), ""
-        )
-        waits = waits or next((f"suspended: {refusal.message}" for refusal in told.suspended), "")
-        trouble = next(
-            (
-                f"not applied: {refusal.message}"
-                for refusal in failing
-                if refusal.reason is not SkipReason.WAITS
-            ),
-            "",
-        )
-        self._stands(commit, trouble, waits)
-        if course := self._at(commit):
-            course.applied = not waits
-            course.written |= written
+        waiting = [skip.message for skip in event.failed if skip.reason is SkipReason.WAITS]
+        failed = [skip.message for skip in event.failed if skip.reason is not SkipReason.WAITS]
+        suspended = [f"suspended: {skip.message}" for skip in event.suspended]
+        hold = next(iter([*waiting[:1], *suspended]), "")
+        failure = next((f"not applied: {message}" for message in failed), "")
+        self._block(commit, failure, hold)
+        if progress := self._progress_of(commit):
+            progress.applied = not hold
+            progress.written |= written
 
-    def _stands(self, commit: str, trouble: str = "", waits: str = "") -> None:
-        if course := self._at(commit):
-            course.trouble, course.waits = trouble, waits
+    def _block(self, commit: str, failure: str = "", hold: str = "") -> None:
+        if progress := self._progress_of(commit):
+            progress.failure, progress.hold = failure, hold
 
-    def _at(self, commit: str) -> CommitProgress | None:
-        """The commit's course, begun where there is none; none where all was said, and of
-        templates, which are no commits.
+    def _progress_of(self, commit: str) -> CommitProgress | None:
+        """The commit's progress, started if necessary; None after its last stage, and for the
+        templates in the cluster, which are not commits.
         """
-        said = self.known.get(commit)
-        if template_of(commit) or (said is not None and said.over):
+        published = self.known.get(commit)
+        if template_of(commit) or (published is not None and published.over):
             return None
-        found = next((course for course in self.open if course.commit == commit), None)
-        if found is None:
-            self.open.append(found := CommitProgress(commit, said=said))
-        return found
+        progress = next((one for one in self.open if one.commit == commit), None)
+        if progress is None:
+            self.open.append(progress := CommitProgress(commit, published=published))
+        return progress
 
-    def note(self, course: CommitProgress, stage: CommitStage) -> None:
-        """The forge shows this now."""
-        course.said = stage
+    def note(self, progress: CommitProgress, stage: CommitStage) -> None:
+        """Stores the stage that the forge shows."""
+        progress.published = stage
         if stage.over:
-            self.open.remove(course)
+            self.open.remove(progress)
 
     def due(
         self, agents: Sequence[Agent], wanted: Set[Key]
     ) -> list[tuple[CommitProgress, CommitStage]]:
-        """What there is to say: only what is further on than what was said. `wanted` are the agents
-        that Git names now.
-        """
-        found = []
-        for number, course in enumerate(list(self.open)):
+        """The stages to publish: those after the published ones. `wanted` are the agents in Git."""
+        stages = []
+        for number, progress in enumerate(list(self.open)):
             later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(
-                self.known, course.commit
+                self.known, progress.commit
             )
-            now = _stage(course, agents, wanted if not later else frozenset(), later)
+            stage = _stage(progress, agents, wanted if not later else frozenset(), later)
+            published = progress.published
             if (
-                now.step is StageKind.OVERTAKEN
-                and course.said is not None
-                and course.said.step is StageKind.FAILED
+                stage.step is StageKind.OVERTAKEN
+                and published is not None
+                and published.step is StageKind.FAILED
             ):
-                self.open.remove(course)  # it failed, and somebody made it good by another commit
-            elif course.said is None or now > course.said:
-                found.append((course, now))
-        return found
+                self.open.remove(progress)  # it failed, and a later commit has fixed it
+            elif published is None or stage > published:
+                stages.append((progress, stage))
+        return stages
 
 
 def _after(known: dict[str, CommitStage], commit: str) -> list[str]:
-    """The commits that came after it and of which all was said."""
+    """The later commits that are done."""
     order = list(known)
     return (
         [later for later in order[order.index(commit) + 1 :] if known[later].step is StageKind.DONE]
@@ -207,21 +193,21 @@ def _after(known: dict[str, CommitStage], commit: str) -> list[str]:
 
 
 def _stage(
-    course: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]
+    progress: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]
 ) -> CommitStage:
-    if course.trouble:
-        return CommitStage(StageKind.FAILED, words=course.trouble)
-    if not course.applied and not later:
-        return CommitStage(StageKind.APPLYING, words=course.waits or "applying")
-    there = {
+    if progress.failure:
+        return CommitStage(StageKind.FAILED, words=progress.failure)
+    if not progress.applied and not later:
+        return CommitStage(StageKind.APPLYING, words=progress.hold or "applying")
+    commits = {
         agent.key: agent.seen.daemonset.annotations.get(names.COMMIT, "")
         for agent in agents
         if agent.seen.daemonset.uid
     }
-    own = [agent for agent in agents if there.get(agent.key) == course.commit]
-    unseen = {key for key in course.written if there.get(key) not in (course.commit, *later)} | (
-        wanted - there.keys()
-    )
+    own = [agent for agent in agents if commits.get(agent.key) == progress.commit]
+    current = (progress.commit, *later)
+    unseen = {key for key in progress.written if commits.get(key) not in current}
+    unseen |= wanted - commits.keys()
     if not own and not unseen:
         return (
             CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {later[0][:12]}")
@@ -244,9 +230,7 @@ def _stage(
 
 
 def all_well(agents: Sequence[Agent]) -> bool:
-    """Whether every node that can runs the agents as they are wanted; a node that is not well
-    itself is no part of that.
-    """
+    """Whether the agents are up to date and available on every node; unhealthy nodes do not count."""
     over = (HealthState.HEALTHY, HealthState.DEGRADED)
     tallies = [agent.health.tally for agent in agents]
     open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)

@@ -1,6 +1,4 @@
-"""The status of commits on a forge: what `telling_stages` finds due, posted, and remembered so that
-it is never said twice.
-"""
+"""Publishes the stages of `commit_progress` as commit statuses on a forge, each one once."""
 
 from __future__ import annotations
 
@@ -33,30 +31,28 @@ from gitops_ds.service.notifications.commit_progress import (
 from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.settings.notify import ForgeSettings
 
-GATHER = 1.0  # seconds: what changes together is said at once
+GATHER = 1.0  # seconds in which changes are combined
 PATIENCE = 60.0  # seconds for one status
 BACKOFF = Backoff(10.0, 600.0)
-_HEARD = 10_000  # records, while a forge is away
+_PENDING = 10_000  # events, while a forge is unreachable
 TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
 class AgentSource(Protocol):
-    """How agents stand, as far as it is read here (`gitops_ds.fleet.tracker.Standings`)."""
+    """The status of agents (`gitops_ds.fleet.tracker.Standings`)."""
 
     def agents(self) -> tuple[Agent, ...]:
-        """All of them."""
+        """All agents."""
         ...
 
     def changed(self) -> AsyncIterator[Set[Key]]:
-        """Whose standing changes, from now on."""
+        """The agents whose status changes, from now on."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedCommits:
-    """What a deployer knows once it has begun: the id of its objects' owner, its cluster's name,
-    the agents that Git names.
-    """
+    """A started deployer: the id of its objects' owner, its cluster's name, the agents in Git."""
 
     owner: str
     cluster: str
@@ -65,8 +61,8 @@ class FollowedCommits:
 
 @dataclass(frozen=True, slots=True)
 class StatusRepository:
-    """Whose commits they are: its name here, its address, the cluster's name by the settings, and
-    how a status' name ends.
+    """The repository of the commits: its name, its address, the cluster's name in the settings, and
+    the suffix of a status' name.
     """
 
     name: str
@@ -77,87 +73,87 @@ class StatusRepository:
 
 
 class CommitStatusPublisher:
-    """Posts the stages of one repository's commits while `run` runs."""
+    """Publishes the stages of one repository's commits while `run` runs."""
 
     def __init__(
-        self, repository: StatusRepository, tell: Emit, retry: float = BACKOFF.first
+        self, repository: StatusRepository, emit: Emit, retry: float = BACKOFF.first
     ) -> None:
-        """Raises SettingsError where it can't be told where the forge is. `retry` is in seconds,
-        and doubles each time.
+        """`retry` is in seconds, and doubles each time. Raises SettingsError if the address of the
+        forge does not follow from the settings.
         """
-        self.repository, self._tell = repository, tell
+        self.repository, self._emit = repository, emit
         self._place = place(repository.where, repository.forge)
-        self._heard: deque[Event] = deque(maxlen=_HEARD)
-        self._courses: CommitTracker | None = None
-        self._news = asyncio.Event()
-        self._complaint, self._failures = "", 0
+        self._pending: deque[Event] = deque(maxlen=_PENDING)
+        self._commits: CommitTracker | None = None
+        self._changed = asyncio.Event()
+        self._last_failure, self._failures = "", 0
         self._backoff = replace(BACKOFF, first=retry)
         self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
-    def handle(self, told: Event) -> None:
-        """What the repository's deployer tells."""
-        self._heard.append(told)
-        self._news.set()
+    def handle(self, event: Event) -> None:
+        """Queues an event of the repository's deployer."""
+        self._pending.append(event)
+        self._changed.set()
 
-    async def run(self, memory: Outbox, tracker: AgentSource, changed: Callable[[], None]) -> None:
-        """Posts until it is cancelled; `changed` is called when the forge shows another stage."""
-        known = memory.commits.setdefault(self.repository.name, {})
-        courses = self._courses = CommitTracker(known)
+    async def run(self, outbox: Outbox, tracker: AgentSource, changed: Callable[[], None]) -> None:
+        """Publishes until it is cancelled; `changed` is called when the forge shows another stage."""
+        known = outbox.commits.setdefault(self.repository.name, {})
+        commits = self._commits = CommitTracker(known)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wake(tracker))
             while True:
-                await self._news.wait()
+                await self._changed.wait()
                 await asyncio.sleep(GATHER)
-                self._news.clear()
-                while self._heard:
-                    courses.handle(self._heard.popleft())
-                for course, stage in self._due(courses, tracker):
-                    if not await self._post(course, stage):
+                self._changed.clear()
+                while self._pending:
+                    commits.handle(self._pending.popleft())
+                for progress, stage in self._due(commits, tracker):
+                    if not await self._post(progress, stage):
                         break
-                    memory.note(self.repository.name, course.commit, stage)
-                    courses.note(course, stage)
+                    outbox.note(self.repository.name, progress.commit, stage)
+                    commits.note(progress, stage)
                     changed()
 
     def forget(self) -> None:
-        """What was heard and not yet looked at: another leads now."""
-        self._heard.clear()
-        self._courses = None
+        """Drops queued events: another replica leads."""
+        self._pending.clear()
+        self._commits = None
 
     async def _wake(self, tracker: AgentSource) -> None:
         async for _ in tracker.changed():
-            if self._courses is not None and self._courses.open:
-                self._news.set()
+            if self._commits is not None and self._commits.open:
+                self._changed.set()
 
     def _due(
-        self, courses: CommitTracker, tracker: AgentSource
+        self, commits: CommitTracker, tracker: AgentSource
     ) -> list[tuple[CommitProgress, CommitStage]]:
         followed = self.followed()
-        if followed is None or not courses.open:
+        if followed is None or not commits.open:
             return []
         own = [
             agent for agent in tracker.agents() if fleet_agents.owner(agent.seen) == followed.owner
         ]
-        return courses.due(own, followed.wanted)
+        return commits.due(own, followed.wanted)
 
-    async def _post(self, course: CommitProgress, stage: CommitStage) -> bool:
-        """Whether the forge took it."""
+    async def _post(self, progress: CommitProgress, stage: CommitStage) -> bool:
+        """Whether the forge accepted the status; else after a delay."""
         name = f"commit status of {self.repository.name}"
         status = CommitStatus(
             self._name(), stage.state, ReportSecrets().within(" ".join(stage.words.split()))
         )
         try:
             async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
-                await forge.status(course.commit, status)
+                await forge.status(progress.commit, status)
         except errors.GitopsError as error:
-            if str(error) != self._complaint:
-                self._tell(NotificationFailed(time.time(), name, str(error)))
-            self._complaint = str(error)
+            if str(error) != self._last_failure:
+                self._emit(NotificationFailed(time.time(), name, str(error)))
+            self._last_failure = str(error)
             self._failures += 1
             await asyncio.sleep(self._backoff.delay(self._failures))
-            self._news.set()
+            self._changed.set()
             return False
-        self._complaint, self._failures = "", 0
-        self._tell(NotificationSent(time.time(), name, 1))
+        self._last_failure, self._failures = "", 0
+        self._emit(NotificationSent(time.time(), name, 1))
         return True
 
     def _access(self) -> ForgeAccess:
@@ -179,22 +175,22 @@ class CommitStatusPublisher:
 
 
 def token(forge: ForgeSettings) -> str:
-    """What is in the file now. Raises SettingsError."""
+    """The token in the file. Raises SettingsError."""
     try:
         found = git_auth.read(TOKEN, forge.token_file).decode("ascii").strip()
     except UnicodeDecodeError:
         found = ""
     if not found or not found.isprintable() or " " in found:
-        raise errors.SettingsError(f"{TOKEN}: {forge.token_file} holds no token")
+        raise errors.SettingsError(f"{TOKEN}: {forge.token_file} contains no token")
     return found
 
 
 def place(where: Address, forge: ForgeSettings) -> DiscoveredForge:
-    """The forge. Raises SettingsError where that does not follow from the repository's address."""
+    """The forge. Raises SettingsError if it does not follow from the repository's address."""
     try:
         return forge_discovery.find(
             where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http)
         )
     except errors.UsageError as error:
-        told = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
-        raise errors.SettingsError(f"repository.forge: {told}") from None
+        message = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
+        raise errors.SettingsError(f"repository.forge: {message}") from None

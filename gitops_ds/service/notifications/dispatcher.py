@@ -1,9 +1,8 @@
-"""People are told outside of the cluster: a part of the service that hears of every fact, and lets
-nobody wait.
+"""Sends notifications about events to receivers and forges, without delaying their emitters.
 
-Only the leader tells. What waits and what was told is one ConfigMap, written when that changed and
-never otherwise: there the next leader, or the next start, goes on. Who is killed between telling
-and noting tells once more.
+Only the leader sends. The outbox is stored in a ConfigMap, which is written after changes only: the
+next leader, or the next start, continues from there. Delivery is at least once: a crash between
+send and save sends again.
 """
 
 from __future__ import annotations
@@ -40,106 +39,106 @@ from gitops_ds.settings.service import Service
 from gitops_ds.telemetry.notifications import NotificationBuilder
 
 _KEY = "news.json"
-SETTLE = 2.0  # seconds after a change until it is written, with what follows
+SETTLE = 2.0  # seconds from a change to the write, which includes the changes meanwhile
 RETRY = 15.0  # seconds
-HEARD = 1_000  # pieces of news, while the API server does not answer
+PENDING = 1_000  # notifications in memory while the outbox is not loaded
 
 
 class ReadDeployer(Protocol):
-    """The part of a deployer that is read (`gitops_ds.service.git_deployer.Following`)."""
+    """The part of a deployer that is read (`gitops_ds.service.git_deployer.GitDeployer`)."""
 
     @property
     def loop(self) -> Loop | None:
-        """Its loop, when it has begun."""
+        """The loop, when it has started."""
         ...
 
 
 class NotificationDispatcher:
-    """The part. It takes facts as long as we lead; `run` tells them."""
+    """The part of the service. It handles events while this replica leads; `run` sends."""
 
     unready = ""
     seconds_without_progress = 0.0
 
     def __init__(
-        self, service: Service, cluster: Cluster, tell: Emit, around: SenderContext | None = None
+        self, service: Service, cluster: Cluster, emit: Emit, context: SenderContext | None = None
     ) -> None:
-        """Raises SettingsError where it can't be told where a forge is."""
-        self._service, self._cluster, self._tell = service, cluster, tell
-        around = around or SenderContext(service.cluster.name, tell)
-        self._tellers = [Sender(one, around) for one in service.notify]
-        self._commits: dict[int, CommitStatusPublisher] = {}
+        """Raises SettingsError if the address of a forge does not follow from the settings."""
+        self._service, self._cluster, self._emit = service, cluster, emit
+        context = context or SenderContext(service.cluster.name, emit)
+        self._senders = [Sender(one, context) for one in service.notify]
+        self._publishers: dict[int, CommitStatusPublisher] = {}
         for number, one in enumerate(service.repositories):
             if one.forge is not None:
-                self._commits[number] = CommitStatusPublisher(_repository(service, one), tell)
-        self._fold = NotificationBuilder()
-        self._heard: list[Notification] = []
-        self._memory: Outbox | None = None
+                self._publishers[number] = CommitStatusPublisher(_repository(service, one), emit)
+        self._builder = NotificationBuilder()
+        self._pending: list[Notification] = []
+        self._outbox: Outbox | None = None
         self._tracker: StatusTracker | None = None
         self._changed = asyncio.Event()
         self._leading, self._turn = True, asyncio.Event()
         self._stopping = False
-        self._complaint = self._written = ""
+        self._last_failure = self._written = ""
 
-    def handle(self, told: Event) -> None:
-        """What becomes of agents, whoever tells it."""
-        if isinstance(told, AgentEvent):
-            self._take(told, "")
+    def handle(self, event: Event) -> None:
+        """Handles the events of agents, from any part."""
+        if isinstance(event, AgentEvent):
+            self._take(event, "")
 
-    def beside(self, tell: Emit, number: int | None) -> Emit:
-        """As `tell`, and heard here: for the deployer of that repository of the settings (None: of
-        templates in the cluster).
+    def emit_of(self, emit: Emit, number: int | None) -> Emit:
+        """An `emit` that also handles events here, for the deployer of that repository of the
+        settings (None: of the templates in the cluster).
         """
         name = (
             "templates in the cluster"
             if number is None
             else _name(self._service.repositories[number])
         )
-        commits = None if number is None else self._commits.get(number)
+        publisher = None if number is None else self._publishers.get(number)
 
-        def emit(told: Event) -> None:
-            tell(told)
-            self._take(told, name)
-            if commits is not None and self._leading:
-                commits.handle(told)
+        def emit_and_handle(event: Event) -> None:
+            emit(event)
+            self._take(event, name)
+            if publisher is not None and self._leading:
+                publisher.handle(event)
 
-        return emit
+        return emit_and_handle
 
     def watch(self, tracker: StatusTracker, deployers: Sequence[ReadDeployer]) -> None:
-        """How agents stand, and the deployers of the settings' repositories, in order."""
+        """Sets the status of agents, and the deployers of the settings' repositories, in order."""
         self._tracker = tracker
-        for number, commits in self._commits.items():
-            commits.followed = partial(_followed, deployers[number])
+        for number, publisher in self._publishers.items():
+            publisher.followed = partial(_followed, deployers[number])
 
-    def _take(self, told: Event, repository: str) -> None:
-        item = self._fold.handle(told, repository) if self._leading else None
-        if item is not None:
-            self._heard.append(item)
-            del self._heard[:-HEARD]
-            self._spread()
+    def _take(self, event: Event, repository: str) -> None:
+        notification = self._builder.handle(event, repository) if self._leading else None
+        if notification is not None:
+            self._pending.append(notification)
+            del self._pending[:-PENDING]
+            self._distribute()
 
-    def _spread(self) -> None:
-        """Gives every receiver what it asked for, as soon as it is known what was told before."""
-        if self._memory is None:
+    def _distribute(self) -> None:
+        """Queues pending notifications by the topics of each receiver, once the outbox is loaded."""
+        if self._outbox is None:
             return
-        heard, self._heard = self._heard, []
-        for item in heard:
-            wanting = [teller for teller in self._tellers if item.topic in teller.settings.topics]
-            if wanting and self._memory.take(item, [teller.settings.name for teller in wanting]):
+        pending, self._pending = self._pending, []
+        for item in pending:
+            senders = [one for one in self._senders if item.topic in one.settings.topics]
+            if senders and self._outbox.take(item, [one.settings.name for one in senders]):
                 self._changed.set()
-                for teller in wanting:
-                    teller.wake()
+                for sender in senders:
+                    sender.wake()
 
     def start_leading(self) -> None:
-        """Tells from now on."""
+        """Starts to send."""
         self._leading = True
         self._turn.set()
 
     def stop_leading(self) -> None:
-        """Tells nothing, for another leads."""
+        """Stops sending: another replica leads."""
         self._leading = False
-        self._heard.clear()
-        for commits in self._commits.values():
-            commits.forget()
+        self._pending.clear()
+        for publisher in self._publishers.values():
+            publisher.forget()
         self._turn.set()
 
     def stop(self) -> None:
@@ -148,7 +147,7 @@ class NotificationDispatcher:
         self._turn.set()
 
     async def run(self) -> None:
-        """Tells until `stop`; what is not told then is told by whoever comes next."""
+        """Sends until `stop`; the next leader or start sends the rest."""
         while not self._stopping:
             self._turn.clear()
             tasks = [asyncio.create_task(self._turn.wait())] + (
@@ -165,22 +164,22 @@ class NotificationDispatcher:
                     raise error
             if self._leading:
                 await self._save()
-            self._memory = None
+            self._outbox = None
 
     async def _work(self) -> None:
-        self._memory = memory = await self._load()
-        self._written = orjson.dumps(memory.show()).decode()
-        self._spread()
+        self._outbox = loaded = await self._load()
+        self._written = orjson.dumps(loaded.show()).decode()
+        self._distribute()
         async with asyncio.TaskGroup() as group:
-            for teller in self._tellers:
-                group.create_task(teller.run(memory, self._changed.set))
+            for sender in self._senders:
+                group.create_task(sender.run(loaded, self._changed.set))
             if self._tracker is not None:
-                for commits in self._commits.values():
-                    group.create_task(commits.run(memory, self._tracker, self._changed.set))
-            group.create_task(self._keep())
+                for publisher in self._publishers.values():
+                    group.create_task(publisher.run(loaded, self._tracker, self._changed.set))
+            group.create_task(self._keep_saved())
 
-    async def _keep(self) -> None:
-        """Writes the memory when it changed."""
+    async def _keep_saved(self) -> None:
+        """Writes the outbox after changes."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(SETTLE)
@@ -190,8 +189,8 @@ class NotificationDispatcher:
                 self._changed.set()
 
     async def _save(self) -> bool:
-        """Whether what is remembered is written now; what was written before is not written again."""
-        text = orjson.dumps(self._memory.show()).decode() if self._memory else self._written
+        """Writes the outbox if it has changed; whether the ConfigMap is up to date then."""
+        text = orjson.dumps(self._outbox.show()).decode() if self._outbox else self._written
         if text == self._written:
             return True
         metadata = {
@@ -203,15 +202,15 @@ class NotificationDispatcher:
         try:
             await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
         except errors.ClusterError as error:
-            self._complain(
-                f"it can't be written, and a restart would forget what was told: {error}"
+            self._report(
+                f"write failed, so a restart would lose the record of sent notifications: {error}"
             )
             return False
-        self._complaint, self._written = "", text
+        self._last_failure, self._written = "", text
         return True
 
     async def _load(self) -> Outbox:
-        """What an earlier process left; tried until the API server answers."""
+        """The stored outbox; retried until the API server responds."""
         while True:
             try:
                 body = await self._cluster.get(
@@ -221,16 +220,17 @@ class NotificationDispatcher:
             except errors.NotFound:
                 return Outbox()
             except (KeyError, TypeError, ValueError, AttributeError):
-                self._complain("it holds nothing of ours: it is begun anew")
+                self._report("content is invalid and will be replaced")
                 return Outbox()
             except errors.ClusterError as error:
-                self._complain(f"it can't be read, and nothing is told until then: {error}")
+                self._report(f"read failed, so no notification is sent until it succeeds: {error}")
                 await asyncio.sleep(RETRY)
 
-    def _complain(self, message: str) -> None:
-        if message != self._complaint:
-            self._tell(NotificationFailed(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
-        self._complaint = message
+    def _report(self, message: str) -> None:
+        """Emits a failure once."""
+        if message != self._last_failure:
+            self._emit(NotificationFailed(time.time(), f"ConfigMap {CONFIG_MAP_NAME}", message))
+        self._last_failure = message
 
 
 def _followed(deployer: ReadDeployer) -> FollowedCommits | None:

@@ -1,6 +1,7 @@
-"""What is still to be told, and what was: all of it bounded, for it is kept in one ConfigMap. Pure.
+"""Queued notifications, and the ids of those that were queued before. Pure.
 
-A receiver that is away for long is told how much it missed.
+Everything has a maximum, because it is stored in one ConfigMap. The number of dropped notifications
+is sent with the next ones.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from gitops_ds.model.events.notifications import ONCE, Notification
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.telemetry.notifications import NotificationBatch
 
-WAITING = 100  # pieces of news for one receiver
-IN_A_LETTER = 20
-TOLD = 500  # ids
+WAITING = 100  # notifications of one receiver
+BATCH_SIZE = 20
+REMEMBERED = 500  # ids
 COMMITS = 30  # of a repository
-AGAIN = 3600.0  # seconds after which the same trouble is told once more
-GIVE_UP = 86_400.0  # seconds after which nobody wants to know
+AGAIN = 3600.0  # seconds after which the same problem is sent again
+GIVE_UP = 86_400.0  # seconds after which a notification is dropped
 
 
 @dataclass(slots=True)
 class ReceiverQueue:
-    """The news for one receiver, in order, and how many there were besides."""
+    """The notifications for one receiver, in order, and the number of those `omitted`."""
 
     items: list[Notification] = field(default_factory=list)
     omitted: int = 0
 
     def put(self, item: Notification) -> None:
-        """One more; the oldest gives way."""
+        """Adds one, and drops the oldest of too many."""
         self.items.append(item)
         over = len(self.items) - WAITING
         if over > 0:
             del self.items[:over]
             self.omitted += over
 
-    def letter(self, cluster: str) -> NotificationBatch:
-        """What to send now: of too many the loud ones first."""
-        chosen = sorted(self.items, key=lambda item: not item.loud)[:IN_A_LETTER]
+    def batch(self, cluster: str) -> NotificationBatch:
+        """The next batch to send: of too many the urgent ones first."""
+        chosen = sorted(self.items, key=lambda item: not item.loud)[:BATCH_SIZE]
         return NotificationBatch(
             [item for item in self.items if item in chosen],
             self.omitted + len(self.items) - len(chosen),
@@ -47,13 +48,14 @@ class ReceiverQueue:
         )
 
     def sent(self, batch: Sequence[Notification], omitted: int) -> None:
-        """These were told, and so many counted; what gave way meanwhile was counted twice."""
+        """Removes the notifications of a delivered batch, and the number that it reported."""
         left = [item for item in self.items if item not in batch]
-        gave_way = len(batch) - (len(self.items) - len(left))
-        self.items, self.omitted = left, self.omitted - omitted - gave_way
+        # Notifications of the batch that `put` dropped during the delivery count as omitted.
+        dropped = len(batch) - (len(self.items) - len(left))
+        self.items, self.omitted = left, self.omitted - omitted - dropped
 
     def forget(self, before: float) -> int:
-        """Drops what is older; how many that were."""
+        """Drops older notifications; returns their number."""
         old = sum(1 for item in self.items if item.at < before)
         lost = old + self.omitted if old else 0
         if old:
@@ -64,26 +66,26 @@ class ReceiverQueue:
 
 @dataclass(slots=True)
 class Outbox:
-    """`waiting` by the receiver's name; `told` are ids of news, each with when; `commits` the last
-    stage of each, by repository.
+    """`waiting` by the receiver's name; `seen` are the times of notifications by their ids;
+    `commits` the last stage of each commit, by repository.
     """
 
     waiting: dict[str, ReceiverQueue] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
     commits: dict[str, dict[str, CommitStage]] = field(default_factory=dict)
 
     def take(self, item: Notification, receivers: Iterable[str]) -> bool:
-        """Whether it is new, and so waits for these receivers."""
-        before = self.told.pop(item.id, None)
+        """Queues a notification for receivers if it is new, or is to be repeated; whether it is."""
+        before = self.seen.pop(item.id, None)
         fresh = before is None or (item.topic not in ONCE and item.at - before >= AGAIN)
-        self.told[item.id] = item.at if before is None or fresh else before
-        _shorten(self.told, TOLD)
+        self.seen[item.id] = item.at if before is None or fresh else before
+        _shorten(self.seen, REMEMBERED)
         for name in receivers if fresh else ():
             self.waiting.setdefault(name, ReceiverQueue()).put(item)
         return fresh
 
     def note(self, repository: str, commit: str, stage: CommitStage) -> None:
-        """This is what the forge shows from now on."""
+        """Stores the stage that the forge shows."""
         known = self.commits.setdefault(repository, {})
         known[commit] = stage
         _shorten(known, COMMITS)
@@ -97,7 +99,7 @@ class Outbox:
                 for name, one in sorted(self.waiting.items())
                 if one.items or one.omitted
             },
-            "told": self.told,
+            "told": self.seen,
             "commits": {
                 name: {commit: [stage.step.value, stage.tenth] for commit, stage in known.items()}
                 for name, known in self.commits.items()
@@ -105,28 +107,28 @@ class Outbox:
         }
 
 
-def parse(told: Mapping[str, Any]) -> Outbox:
-    """What `show` showed. Raises LookupError, TypeError or ValueError for anything else."""
-    if told["version"] != "v1":
-        raise ValueError(f"version {told['version']!r} is not known here")
+def parse(content: Mapping[str, Any]) -> Outbox:
+    """The outbox of `show`. Raises LookupError, TypeError or ValueError for anything else."""
+    if content["version"] != "v1":
+        raise ValueError(f"unknown version {content['version']!r}")
     waiting = {
         str(name): ReceiverQueue(
             [Notification(**{**item, "topic": Topic(item["topic"])}) for item in one["items"]],
             int(one["omitted"]),
         )
-        for name, one in told["waiting"].items()
+        for name, one in content["waiting"].items()
     }
     commits = {
         str(name): {
             str(commit): CommitStage(StageKind(step), int(tenth))
             for commit, (step, tenth) in known.items()
         }
-        for name, known in told["commits"].items()
+        for name, known in content["commits"].items()
     }
-    return Outbox(waiting, {str(id): float(at) for id, at in told["told"].items()}, commits)
+    return Outbox(waiting, {str(id): float(at) for id, at in content["told"].items()}, commits)
 
 
-def _shorten(memory: dict[str, Any], most: int) -> None:
-    """Forgets what came first."""
-    for name in list(memory)[: max(len(memory) - most, 0)]:
-        del memory[name]
+def _shorten(entries: dict[str, Any], most: int) -> None:
+    """Removes the first entries of too many."""
+    for name in list(entries)[: max(len(entries) - most, 0)]:
+        del entries[name]

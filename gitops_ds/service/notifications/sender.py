@@ -46,7 +46,10 @@ Post = Callable[[ReceiverSettings, NotificationBatch], Awaitable[None]]
 
 
 def target(settings: ReceiverSettings) -> tuple[str, bytes]:
-    """The address of the receiver, and the secret for signatures (empty for none), read from files. Raises DeliveryFailed."""
+    """The address of the receiver, and the secret for signatures (empty for none), read from files.
+
+    Raises DeliveryFailed.
+    """
     try:
         url = git_auth.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
         secret = b""
@@ -70,11 +73,11 @@ def target(settings: ReceiverSettings) -> tuple[str, bytes]:
 
 
 async def post(
-    settings: ReceiverSettings, letter: NotificationBatch, seconds: float = SECONDS
+    settings: ReceiverSettings, batch: NotificationBatch, seconds: float = SECONDS
 ) -> None:
     """Sends it. Raises DeliveryFailed, also for files that can't be read."""
     url, secret = target(settings)
-    body = notifications.body(settings.format, letter)
+    body = notifications.body(settings.format, batch)
     headers = {"Content-Type": "application/json", "User-Agent": f"gitops-ds/{__version__}"}
     headers |= {"X-Signature": notifications.signature(secret, body)} if secret else {}
     timeout = aiohttp.ClientTimeout(total=seconds)
@@ -133,7 +136,7 @@ class SenderContext:
     """
 
     cluster: str
-    tell: Emit
+    emit: Emit
     clock: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
     post: Post = post
@@ -142,54 +145,53 @@ class SenderContext:
 class Sender:
     """Sends notifications to one receiver while `run` runs."""
 
-    def __init__(self, settings: ReceiverSettings, around: SenderContext) -> None:
-        """Nothing is sent yet."""
-        self.settings, self._around = settings, around
-        self._news = asyncio.Event()
-        self._complaint, self._failures = "", 0
+    def __init__(self, settings: ReceiverSettings, context: SenderContext) -> None:
+        self.settings, self._context = settings, context
+        self._queued = asyncio.Event()
+        self._last_failure, self._failures = "", 0
 
     def wake(self) -> None:
         """Announces new notifications."""
-        self._news.set()
+        self._queued.set()
 
-    async def run(self, memory: Outbox, changed: Callable[[], None]) -> None:
+    async def run(self, outbox: Outbox, changed: Callable[[], None]) -> None:
         """Sends until it is cancelled; `changed` is called after each change of the queue."""
-        waiting = memory.waiting.setdefault(self.settings.name, ReceiverQueue())
+        waiting = outbox.waiting.setdefault(self.settings.name, ReceiverQueue())
         loop = asyncio.get_running_loop()
         gap = 60.0 / self.settings.per_minute
         whole = loop.time()  # when all of a minute's messages are allowed again
         while True:
             while not waiting.items:
-                await self._news.wait()
-                self._news.clear()
+                await self._queued.wait()
+                self._queued.clear()
             await asyncio.sleep(max(GATHER, whole - (60.0 - gap) - loop.time()))
             whole = max(whole, loop.time()) + gap
             await asyncio.sleep(await self._send(waiting, changed))
 
     async def _send(self, waiting: ReceiverQueue, changed: Callable[[], None]) -> float:
         """One attempt; the seconds until the next one after a failure."""
-        around, name = self._around, self.settings.name
-        if lost := waiting.forget(around.clock() - GIVE_UP):
-            around.tell(NotificationFailed(around.clock(), name, "too old", lost))
+        context, name = self._context, self.settings.name
+        if lost := waiting.forget(context.clock() - GIVE_UP):
+            context.emit(NotificationFailed(context.clock(), name, "too old", lost))
             changed()
         if not waiting.items:
             return 0.0
-        letter, batch, omitted = (
-            waiting.letter(around.cluster),
+        batch, queued, omitted = (
+            waiting.batch(context.cluster),
             list(waiting.items),
             waiting.omitted,
         )
         try:
-            await around.post(self.settings, letter)
+            await context.post(self.settings, batch)
         except DeliveryFailed as error:
-            if str(error) != self._complaint:
-                around.tell(NotificationFailed(around.clock(), name, str(error)))
-            self._complaint = str(error)
+            if str(error) != self._last_failure:
+                context.emit(NotificationFailed(context.clock(), name, str(error)))
+            self._last_failure = str(error)
             self._failures += 1
-            wait = BACKOFF.delay(self._failures, around.chance())
+            wait = BACKOFF.delay(self._failures, context.chance())
             return max(wait, min(error.wait, LONGEST_ASKED))
-        self._complaint, self._failures = "", 0
-        waiting.sent(batch, omitted)
-        around.tell(NotificationSent(around.clock(), name, len(letter.items)))
+        self._last_failure, self._failures = "", 0
+        waiting.sent(queued, omitted)
+        context.emit(NotificationSent(context.clock(), name, len(batch.items)))
         changed()
         return 0.0

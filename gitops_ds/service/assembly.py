@@ -1,0 +1,165 @@
+"""The parts of a service, created from its settings."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.fleet import reporter
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.service.http import EventBus
+from gitops_ds.service.runnable import Runnable
+from gitops_ds.settings.service import Service
+
+if TYPE_CHECKING:
+    from gitops_ds.service.git_deployer import GitDeployer
+    from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
+    from gitops_ds.service.template_deployer import TemplateDeployer
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """The parts of a service. The deployers of repositories follow that of templates."""
+
+    deployers: Sequence[GitDeployer | TemplateDeployer]
+    controller: Controller
+    status: reporter.StatusReporter
+    notifications: NotificationDispatcher | None
+
+    @property
+    def runnables(self) -> Sequence[Runnable]:
+        """All parts, in the order of their start."""
+        notifications = [self.notifications] if self.notifications else []
+        return [*self.deployers, self.controller, self.status, *notifications]
+
+
+@dataclass(frozen=True, slots=True)
+class PartsContext:
+    """The cluster, behind the fence and without it, and the events of the parts.
+
+    `emit_recorded` emits an event and writes its Kubernetes event.
+    """
+
+    service: Service
+    cluster: Cluster
+    unfenced: Cluster
+    events: EventBus
+    emit_recorded: Emit
+    at_desk: bool = False
+
+
+def assemble(context: PartsContext) -> ServiceParts:
+    """The parts, subscribed to events. Raises UsageError or SettingsError for wrong settings."""
+    service, cluster, events = context.service, context.cluster, context.events
+    notifications = _notifications(context)
+    deployers = list(_deployers(context, notifications))
+    # The powers observe allow no writes, so no Kubernetes events either.
+    observes = service.controller.powers is Powers.OBSERVE
+    emit = events.publish if observes else context.emit_recorded
+    controller = _controller(service, cluster, emit)
+    target = reporter.StatusTarget(
+        cluster,
+        service.cluster.namespace,
+        service.health.progress_deadline,
+        service.controller.powers is not Powers.FULL,
+    )
+    inputs = reporter.ReporterInput(
+        lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.ages
+    )
+    status = reporter.StatusReporter(target, controller, inputs, emit)
+    events.subscribers.append(status.handle)
+    if notifications is not None:
+        of_repositories = deployers[len(deployers) - len(service.repositories) :]
+        notifications.watch(status.tracker, of_repositories)
+    return ServiceParts(deployers, controller, status, notifications)
+
+
+def _states(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str, DeployerState]:
+    """The state of each deployer after its first reconciliation, by the owner's id."""
+    loops = [deployer.loop for deployer in deployers if deployer.loop is not None]
+    return {loop.owner: loop.deployer_state for loop in loops if loop.deployer_state is not None}
+
+
+def _sources(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str, SourceStatus]:
+    """The status of each followed repository, by its owner's id."""
+    return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
+
+
+def _notifications(context: PartsContext) -> NotificationDispatcher | None:
+    """The dispatcher of notifications, if the settings name receivers or forges."""
+    service, events = context.service, context.events
+    if not (service.notify or any(one.forge for one in service.repositories)):
+        return None
+    from gitops_ds.service.notifications import dispatcher
+
+    notifications = dispatcher.NotificationDispatcher(service, context.cluster, events.publish)
+    events.subscribers.append(notifications.handle)
+    return notifications
+
+
+def _deployers(
+    context: PartsContext, notifications: NotificationDispatcher | None
+) -> Iterable[GitDeployer | TemplateDeployer]:
+    """The deployer of the templates in the cluster, and one for each repository."""
+    service = context.service
+    if not service.repositories and service.templates is None:
+        return
+    # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
+    from gitops_ds.deployer.object_claims import Claims, Rank
+    from gitops_ds.sandbox import memory
+    from gitops_ds.service import git_deployer, prepare_process, template_deployer
+    from gitops_ds.service.context import ServiceContext
+
+    emit_of = _emit_of(context.events, notifications)
+    with_templates = int(service.templates is not None)
+    claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: with_templates})
+    shared = ServiceContext(
+        service,
+        context.cluster,
+        context.unfenced,
+        emit_of(None),
+        context.at_desk,
+        claims=claims,
+        preparing=prepare_process.Preparing(
+            memory.here(), len(service.repositories) + with_templates
+        ),
+    )
+    if (chosen := service.chosen_templates) is not None:
+        part = template_deployer.TemplateDeployer(shared, chosen)
+        shared.owners[part.owner] = "templates in the cluster"
+        yield part
+    for number, settings in enumerate(service.repositories):
+        yield git_deployer.GitDeployer(replace(shared, emit=emit_of(number)), settings)
+
+
+def _emit_of(
+    events: EventBus, notifications: NotificationDispatcher | None
+) -> Callable[[int | None], Emit]:
+    """The `emit` of the deployer of a repository, by its number in the settings; None: of the
+    templates.
+    """
+
+    def emit_of(number: int | None) -> Emit:
+        if notifications is None:
+            return events.publish
+        return notifications.emit_of(events.publish, number)
+
+    return emit_of
+
+
+def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
+    """The controller, which runs with any powers: the page and the metrics show what it observes."""
+    controller = Controller(
+        cluster, service.controller.powers, emit, clock=time.time, chance=random.random
+    )
+    if service.direct:
+        controller.place_directly()
+    controller.runs_on(service.own_node)
+    return controller

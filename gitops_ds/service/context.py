@@ -1,0 +1,36 @@
+"""The state that the deployers of one service share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from gitops_ds.deployer.object_claims import Claims
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events.base import Emit
+from gitops_ds.sandbox import memory
+from gitops_ds.service import prepare_process
+from gitops_ds.settings.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """The shared state; `owners` maps the ids of owners to their repositories.
+
+    `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
+    of the deployer.
+    """
+
+    service: Service
+    cluster: Cluster
+    unfenced: Cluster
+    emit: Emit
+    at_desk: bool
+    owners: dict[str, str] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
+    fetching: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(memory.here().fetches)
+    )
+    preparing: prepare_process.Preparing = field(
+        default_factory=lambda: prepare_process.Preparing(memory.here())
+    )

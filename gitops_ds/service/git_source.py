@@ -1,0 +1,181 @@
+"""The commits of one repository as its deployer reads them: verified, and prepared by a process of
+their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+from gitops_ds import errors
+from gitops_ds.checks.engine import check
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.git import revision
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.signatures import Mode, Unverified, Verified
+from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.pipeline import open_repository
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.service import git_auth, prepare_process
+from gitops_ds.service.prepare_worker import Job
+from gitops_ds.settings.repository import RepositorySettings
+
+
+class GitSource:
+    """The commits of an open repository; `cluster` is the cluster's name in the settings."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        settings: RepositorySettings,
+        cluster: str,
+        preparing: prepare_process.Preparing,
+    ) -> None:
+        self.repository = repository
+        self._settings, self._cluster, self._preparing = settings, cluster, preparing
+        self._revision = revision_of(settings)
+        self._clean: Mapping[str, Set[Digest]] = {}
+
+    @property
+    def name(self) -> str:
+        """The identity of the repository, by its address."""
+        return open_repository.identity(self.repository.address)
+
+    def revisions(self) -> revision_selector.RevisionSource:
+        """The source of a deployer loop."""
+        return revision_selector.RevisionSource(
+            lambda: self.repository.tip(self._revision),
+            self._snapshot,
+            self.repository.movement,
+            self._prepared,
+            self._verify,
+            self.verify_kept,
+            follows_rewrites=self._settings.verify.follows_rewrites,
+            branch=followed(self._settings),
+        )
+
+    async def newest(self) -> Prepared:
+        """The newest trusted commit, without its manifests.
+
+        Raises SourceUntrusted, CommitTooHeavy, and the errors of reading a repository.
+        """
+        commit = await self._newest_trusted()
+        await self.repository.fetch(commit)
+        return await self.identified(commit)
+
+    async def identified(self, commit: CommitId) -> Prepared:
+        """A fetched commit without its manifests, for the owner's id. Raises CommitTooHeavy."""
+        prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
+        rule = prepare_process.RULE
+        if heavy := next((one for one in prepared.findings if one.rule == rule), None):
+            raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
+        return prepared
+
+    def owner(self, prepared: Prepared) -> str:
+        """The owner's id of the objects of a commit."""
+        bundle = prepared.bundle
+        return state_store.identity(
+            bundle.owner_hint, self.name, self._settings.path, bundle.cluster.name
+        )
+
+    async def verify_kept(self, commit: CommitId) -> Verified | Unverified | None:
+        """The verification of the last good commit, by its own signature or that of a tag on it;
+        None if the settings require no signature.
+        """
+        trust = git_auth.trust_of(self._settings)
+        if trust.mode is Mode.NONE:
+            return None
+        await self.repository.fetch(commit)
+        return await self.repository.verify_kept(self._revision, commit, trust)
+
+    async def _verify(self, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
+        """The verification of the tip; None if the settings require no signature. The keys are read
+        each time, so that a new key applies at once.
+        """
+        trust = git_auth.trust_of(self._settings)
+        if trust.mode is Mode.NONE:
+            return None
+        await self.repository.fetch(tip)
+        if since is not None:
+            # after a rewrite the server may not have it, which the result of `verify` reports
+            with contextlib.suppress(errors.RevisionUnknown):
+                await self.repository.fetch(since)
+        return await self.repository.verify(self._revision, tip, since, trust)
+
+    async def _newest_trusted(self) -> CommitId:
+        tip = await self.repository.tip(self._revision)
+        result = await self._verify(tip, None)
+        if not isinstance(result, Unverified):
+            return tip
+        trust = git_auth.trust_of(self._settings)
+        if newest := await self.repository.newest_verified(self._revision, tip, trust):
+            return newest
+        raise errors.SourceUntrusted(f"{self.repository.address.display}: {result.message}")
+
+    async def _snapshot(self, commit: CommitId) -> Snapshot:
+        """The metadata of a commit, fetched if necessary. Its files are read by the process that
+        prepares it.
+        """
+        await self.repository.fetch(commit)
+        return Snapshot(await self.repository.info(commit), {})
+
+    async def _prepared(self, snapshot: Snapshot) -> Prepared:
+        """The prepared commit. Objects without findings in an earlier commit are not checked again
+        while they are the same.
+        """
+        assert snapshot.commit is not None
+        prepared = await self._preparing.prepared(self._job(snapshot.commit.id))
+        if prepared.deployable:
+            self._clean = {check.circumstances(prepared.bundle): prepared.clean}
+        return prepared
+
+    def _job(self, commit: CommitId) -> Job:
+        return Job(
+            where=self.repository.address,
+            cache=open_repository.cache_directory(),
+            limits=limits_of(self._settings),
+            allowed=self.repository.allowed,
+            commit=commit,
+            path=self._settings.path,
+            cluster=self._cluster,
+            clean=self._clean,
+        )
+
+
+def limits_of(settings: RepositorySettings) -> RepositoryLimits:
+    """The limits of a fetch."""
+    return RepositoryLimits(
+        seconds=settings.timeout,
+        bytes=settings.limits.bytes or DEFAULT.bytes,
+        files=settings.limits.files or DEFAULT.files,
+        file_bytes=settings.limits.file_bytes or DEFAULT.file_bytes,
+        snapshot_bytes=settings.limits.bytes,
+    )
+
+
+def followed(settings: RepositorySettings) -> str:
+    """The branch, tag, range, ref or commit of the settings, for people."""
+    return (
+        settings.commit
+        or settings.ref
+        or settings.semver
+        or settings.tag
+        or settings.branch
+        or "HEAD"
+    )
+
+
+def revision_of(settings: RepositorySettings) -> revision.RevisionSpec:
+    """The revision of the settings; without one the server's default branch."""
+    if not any((settings.commit, settings.ref, settings.semver, settings.tag, settings.branch)):
+        return revision.Head()
+    return revision.from_settings(
+        commit=settings.commit,
+        name=settings.ref,
+        semver=settings.semver,
+        tag=settings.tag,
+        branch=settings.branch,
+    )

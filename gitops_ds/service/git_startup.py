@@ -1,0 +1,151 @@
+"""The start of a deployer: the owner's id of a repository, from Git or from the state in the
+cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from gitops_ds import errors
+from gitops_ds.client.supervisor import ended
+from gitops_ds.deployer import source_status_store, state_store
+from gitops_ds.git.address import Address
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.deployer import ReconcileFailed
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.signatures import Unverified
+from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.git_source import GitSource, followed
+from gitops_ds.settings.repository import RepositorySettings
+
+
+class Startup:
+    """Attempts to read the owner's id of one repository until one succeeds.
+
+    The id needs the repository's own name for its objects, so this precedes the loop.
+    """
+
+    def __init__(
+        self, context: ServiceContext, settings: RepositorySettings, address: Address
+    ) -> None:
+        self._context, self._settings, self._address = context, settings, address
+        self._stopping = asyncio.Event()
+        self._error: errors.GitopsError | None = None
+        # from the state in the cluster: the owner's id and the last good commit
+        self._applied: tuple[str, CommitId | None] = ("", None)
+        self._since = time.time()
+        self.attempted = False
+
+    @property
+    def status(self) -> SourceStatus | None:
+        """The status after a failed attempt."""
+        if self._error is None:
+            return None
+        id, applied = self._applied
+        return SourceStatus(
+            id,
+            self._address.display,
+            followed(self._settings),
+            source_status_store.of_error(self._error),
+            str(self._error),
+            applied=applied,
+            since=self._since,
+        )
+
+    def stop(self) -> None:
+        """Ends `run` before the next attempt."""
+        self._stopping.set()
+
+    async def run(self, source: GitSource, leading: Callable[[], bool]) -> Prepared | None:
+        """The commit that implies the owner's id; None after `stop`. The status is saved while
+        `leading`.
+
+        Raises GitopsError where a retry cannot help, if there is one repository only.
+        """
+        message = ""
+        async with self._saver() as saver:
+            while not self._stopping.is_set():
+                try:
+                    return await self._newest_or_applied(source)
+                except errors.GitopsError as error:
+                    if self._is_final(error):
+                        raise
+                    is_new, message, self._error = str(error) != message, str(error), error
+                if is_new:
+                    self._context.emit(
+                        ReconcileFailed(time.time(), message, self._settings.retry_interval)
+                    )
+                self.attempted = True
+                if leading() and (status := self.status) and status.id:
+                    saver.update(status, write=is_new)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
+            await saver.close()
+        return None
+
+    def _is_final(self, error: errors.GitopsError) -> bool:
+        return len(self._context.service.repositories) == 1 and not error.retryable
+
+    async def _newest_or_applied(self, source: GitSource) -> Prepared:
+        """The newest trusted commit; if Git does not return it, the commit that was applied last."""
+        try:
+            return await source.newest()
+        except errors.SourceError as error:
+            if self._is_final(error):
+                raise
+            if applied := await self._last_applied(source, error):
+                return applied
+            raise
+
+    async def _last_applied(self, source: GitSource, error: errors.SourceError) -> Prepared | None:
+        """The last applied commit by the state in the cluster, from the local copy; None without
+        one.
+
+        Raises SourceUnreachable or SourceUntrusted, with the error of Git, if the commit is not in
+        the local copy or not trusted.
+        """
+        failures = dict[str, errors.SourceError]()
+        for id, state in (await self._states()).items():
+            commit = state.last_attempted
+            if state.repository != source.name or commit is None:
+                continue
+            self._applied = (id, state.last_good)
+            if not await source.repository.has(commit):
+                missing = f"the last applied commit, {commit[:12]}, is not in the local copy"
+                failures[id] = errors.SourceUnreachable(
+                    f"{error}; {missing}, so drift is not corrected until Git responds"
+                )
+            elif isinstance(result := await source.verify_kept(commit), Unverified):
+                failures[id] = errors.SourceUntrusted(
+                    f"{error}; {result.message}, so drift is not corrected until Git responds"
+                )
+            elif source.owner(prepared := await source.identified(commit)) == id:
+                return prepared
+        # With several, only the content of a commit shows which one is that of our directory.
+        if len(failures) != 1:
+            self._applied = ("", None)
+        if failures:
+            raise next(iter(failures.values())) from error
+        return None
+
+    async def _states(self) -> dict[str, DeployerState]:
+        context = self._context
+        with contextlib.suppress(errors.ClusterError):  # the caller raises Git's error
+            return dict(await state_store.known(context.cluster, context.service.cluster.namespace))
+        return {}
+
+    @contextlib.asynccontextmanager
+    async def _saver(self) -> AsyncIterator[source_status_store.Saver]:
+        """Saves the status in the cluster while there is no loop that does."""
+        place = (self._context.service.cluster.namespace, "")
+        saver = source_status_store.Saver(self._context.cluster, place, time.time)
+        saving = asyncio.create_task(saver.run())
+        try:
+            yield saver
+        finally:
+            await ended(saving)
