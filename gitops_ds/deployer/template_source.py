@@ -31,7 +31,7 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.redaction.events import Discreet
+from gitops_ds.redaction.events import RedactingEmit
 
 NAMED_AT_MOST = 3
 Render = Callable[
@@ -55,7 +55,7 @@ class Templates:
         self,
         cluster: Cluster,
         chosen: TemplateSelector,
-        discreet: Discreet,
+        discreet: RedactingEmit,
         clock: Callable[[], float],
         *,
         render: Render = render_directly,

@@ -1,6 +1,4 @@
-"""Records without what Secrets hold: which object was written stays to be seen, what is in it does
-not.
-"""
+"""Events without the content of Secrets: the object is named, its values are hidden."""
 
 from __future__ import annotations
 
@@ -15,38 +13,35 @@ from gitops_ds.model.skipped import Skipped
 from gitops_ds.redaction.patterns import HIDDEN
 
 
-class Discreet:
-    """An `Emit` that passes records on to `tell`; of the objects in `secret` no value and no
-    quotation is told.
-    """
+class RedactingEmit:
+    """An `Emit` that hides the values of the objects in `secret`, and messages that quote them."""
 
-    def __init__(self, tell: Emit) -> None:
-        """Nothing is secret at first."""
-        self._tell = tell
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
         self.secret: frozenset[Key] = frozenset()
 
-    def __call__(self, told: Event) -> None:
-        """Passes the record on."""
-        self._tell(self._hidden(told) if self.secret else told)
+    def __call__(self, event: Event) -> None:
+        """Emits the event without secrets."""
+        self._emit(self._hidden(event) if self.secret else event)
 
-    def _hidden(self, told: Event) -> Event:
-        match told:
+    def _hidden(self, event: Event) -> Event:
+        match event:
             case deployer.Planned(plan=plan):
-                return replace(told, plan=self._plan(plan))
+                return replace(event, plan=self._plan(plan))
             case deployer.Applied(change=change, warnings=warnings) if change.key in self.secret:
                 return replace(
-                    told,
+                    event,
                     change=_bare(change),
                     warnings=tuple(f"{change.key}: {HIDDEN}" for _ in warnings),
                 )
             case deployer.NotApplied(change=change, refusal=refusal):
-                return replace(told, change=self._change(change), refusal=self._refusal(refusal))
+                return replace(event, change=self._change(change), refusal=self._refusal(refusal))
             case deployer.ChangeSkipped(refusal=refusal):
-                return replace(told, refusal=self._refusal(refusal))
+                return replace(event, refusal=self._refusal(refusal))
             case deployer.Reconciled(refusals=refusals):
-                return replace(told, refusals=tuple(map(self._refusal, refusals)))
+                return replace(event, refusals=tuple(map(self._refusal, refusals)))
             case _:
-                return self._words(told)
+                return self._words(event)
 
     def _plan(self, plan: Plan) -> Plan:
         changes, refusals = (
@@ -62,20 +57,20 @@ class Discreet:
         if refusal.key not in self.secret or not refusal.reason.effect.quotes_values:
             return refusal
         return replace(
-            refusal, message=f"{refusal.key}: {refusal.reason}; {HIDDEN}, for a Secret holds it"
+            refusal,
+            message=f"{refusal.key}: {refusal.reason}; {HIDDEN}, because a Secret contains it",
         )
 
-    def _words(self, told: Any) -> Event:
-        """A record about one object that says something of it in words of its own."""
-        key, words = getattr(told, "object", None), getattr(told, "words", None)
-        known: Event = (
-            replace(told, words=HIDDEN) if key in self.secret and isinstance(words, str) else told
-        )
-        return known
+    def _words(self, event: Any) -> Event:
+        """The event without its `words`, if it is about a secret object."""
+        key, words = getattr(event, "object", None), getattr(event, "words", None)
+        is_secret = key in self.secret and isinstance(words, str)
+        hidden: Event = replace(event, words=HIDDEN) if is_secret else event
+        return hidden
 
 
 def _bare(change: Change) -> Change:
-    """The change without any value: of the manifest its name alone."""
+    """The change without values, and with the name of the manifest only."""
     fields = tuple(
         FieldChange(
             field.path, *(None if value is None else HIDDEN for value in (field.old, field.new))

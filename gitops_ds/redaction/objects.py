@@ -10,7 +10,7 @@ from typing import Any, Final
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction import patterns, texts
-from gitops_ds.redaction.patterns import HIDDEN, telling
+from gitops_ds.redaction.patterns import HIDDEN, names_secret
 from gitops_ds.redaction.texts import Take
 
 _SECRET_DATA: Final = (("data",), ("stringData",))
@@ -18,20 +18,20 @@ _SECRET_DATA: Final = (("data",), ("stringData",))
 
 def field(key: Key, change: FieldChange) -> FieldChange:
     """The change with its secret values hidden."""
-    if (key.kind == "Secret" and change.path[:1] in _SECRET_DATA) or is_telling(change):
+    if (key.kind == "Secret" and change.path[:1] in _SECRET_DATA) or is_secret_change(change):
         return FieldChange(
             change.path, *(None if value is None else HIDDEN for value in (change.old, change.new))
         )
     return FieldChange(change.path, value(change.old), value(change.new))
 
 
-def is_telling(change: FieldChange) -> bool:
+def is_secret_change(change: FieldChange) -> bool:
     """Whether the path leads to a value with a secret's name: of an environment variable, or a key."""
     path = change.path
     if len(path) >= 3 and path[-1] == "value" and path[-3] == "env":
-        return telling(str(path[-2]))
+        return names_secret(str(path[-2]))
     return (
-        telling(str(path[-1]))
+        names_secret(str(path[-1]))
         and all(one is None or is_scalar(one) for one in (change.old, change.new))
         if path
         else False
@@ -84,7 +84,7 @@ def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> d
             # The container's own last words: whatever its program prints when it fails.
             found[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
         elif is_scalar(value) and (
-            telling(str(key))
+            names_secret(str(key))
             or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
         ):
             found[key] = taken(value, take)
@@ -95,7 +95,7 @@ def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> d
 
 def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
     return isinstance(name, str) and (
-        telling(name) or (rather_too_much and patterns.looks_random(value))
+        names_secret(name) or (rather_too_much and patterns.looks_random(value))
     )
 
 
@@ -110,7 +110,7 @@ def after_options(part: list[Any]) -> list[bool]:
     """Of each item of a command line whether it is a secret: the word after `--token`."""
     found, before = [], ""
     for value in part:
-        flagged = before.startswith("-") and "=" not in before and telling(before)
+        flagged = before.startswith("-") and "=" not in before and names_secret(before)
         found.append(flagged and isinstance(value, str) and not value.startswith("-"))
         before = value if isinstance(value, str) else ""
     return found

@@ -64,8 +64,8 @@ _REFERENCE: Final = re.compile(r"\$\([^)]*\)|\$\{[^}]*\}|\$\w+")
 _BITS: Final = 3.2
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
 
-# What the name of a certain secret ends in (DS514), and what only stands for a value, or is none:
-# variables, templates, paths, switches, numbers, words like "changeme" in brackets.
+# The endings of a certain secret's name (DS514), and the values that are not secrets: variables,
+# templates, paths, booleans, numbers, words like "changeme" in brackets.
 _NAMES_SECRET: Final = re.compile(
     r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z",
     re.IGNORECASE,
@@ -83,15 +83,13 @@ _CERTAIN_SHAPES: Final = re.compile(
 
 
 @lru_cache(4_096)
-def telling(name: str) -> bool:
-    """Whether a value of that name is taken for a secret: of a variable, an option, a key."""
+def names_secret(name: str) -> bool:
+    """Whether the name of a variable, an option or a key implies a secret value."""
     return bool(_TELLING.search(name)) and not _SPEAKS_OF.search(name)
 
 
 def certain(name: str, value: str) -> bool:
-    """Whether the value is a secret beyond doubt, so that a rule may complain: fewer than what is
-    hidden.
-    """
+    """Whether the value is certainly a secret, for a finding; redaction hides more."""
     if (
         _NAMES_SECRET.search(name)
         and "\n" not in value.strip()
@@ -107,9 +105,7 @@ def is_reference(value: str) -> bool:
 
 
 def looks_random(value: Any) -> bool:
-    """Whether nobody would have chosen such a word: long, letters and digits mixed, hardly a letter
-    twice.
-    """
+    """Whether the word is random: long, of letters and digits, with few repetitions."""
     if not isinstance(value, str) or not _RANDOM.fullmatch(value):
         return False
     if not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))):

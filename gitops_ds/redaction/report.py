@@ -19,7 +19,7 @@ from typing import Any
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Body, Key, Path, key_of
 from gitops_ds.redaction import objects, patterns, texts
-from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, telling
+from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, names_secret
 
 _LONG = 8  # characters
 _SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
@@ -37,9 +37,7 @@ _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
 
 @dataclass(frozen=True)
 class ReportSecrets:
-    """Values that are hidden wherever they come, and places whose value is never told, however
-    short it is.
-    """
+    """Values that are hidden everywhere, and places whose values are hidden, even short ones."""
 
     values: frozenset[str] = frozenset()
     places: frozenset[tuple[Key, Path]] = frozenset()
@@ -94,7 +92,7 @@ def _in_secret(finding: Finding) -> bool:
 
 
 def _without_value(found: re.Match[str]) -> str:
-    if not telling(found["name"]) or _NO_SECRET.fullmatch(found["value"]):
+    if not names_secret(found["name"]) or _NO_SECRET.fullmatch(found["value"]):
         return found.group()
     return f"{found['key']}{HIDDEN}"
 
@@ -142,17 +140,17 @@ def _data(body: Body) -> Iterator[tuple[Path, Any]]:
     for part in ("data", "stringData") if kind in ("Secret", "ConfigMap") else ():
         held = body.get(part)
         for name, value in held.items() if isinstance(held, Mapping) else ():
-            if value is not None and (kind == "Secret" or telling(str(name))):
+            if value is not None and (kind == "Secret" or names_secret(str(name))):
                 yield (part, str(name)), value
 
 
 def _variables(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Every {name, value} whose name tells, wherever it stands: env of containers, parameters of
-    custom kinds.
+    """Every {name, value} whose name implies a secret: env of containers, parameters of custom
+    kinds.
     """
     if isinstance(value, Mapping):
         name, held = value.get("name"), value.get("value")
-        if isinstance(name, str) and telling(name) and objects.is_scalar(held):
+        if isinstance(name, str) and names_secret(name) and objects.is_scalar(held):
             yield (*path, "value"), held
         for key, below in value.items():
             yield from _variables(below, (*path, str(key)))
@@ -170,7 +168,7 @@ def _within(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
             at = (*path, str(key))
             yield from (
                 ((at, below),)
-                if isinstance(below, str) and telling(str(key))
+                if isinstance(below, str) and names_secret(str(key))
                 else _within(below, at)
             )
     elif isinstance(value, list):

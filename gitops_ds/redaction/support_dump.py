@@ -1,9 +1,7 @@
-"""What a support dump does not tell: a veil over everything that may be a secret. Pure, and rather
-too much than too little.
+"""Redaction of a support dump, with false positives rather than false negatives. Pure.
 
-First every part is learned from, then every part is told: a value that one place gives away as
-secret (the variable DB_PASSWORD) is hidden wherever it comes again (an event's message, a line of
-the log).
+Every part is learned from before any is written: a value that one place shows to be a secret (the
+variable DB_PASSWORD) is hidden everywhere (an event's message, a log line).
 """
 
 from __future__ import annotations
@@ -22,34 +20,30 @@ _KNOWN_MOST = 5_000
 _SHORTEST, _LONG = 4, 8  # characters
 
 
-class Veil:
-    """Hides what is secret by its place, its name, its form, or because `learn` saw it in such a
-    place.
-    """
+class Redactor:
+    """Hides secrets by their place, name or form, and the secrets of learned parts everywhere."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}  # each with how JSON writes it
+        self._known: dict[str, str] = {}  # each with its JSON form
 
     def learn(self, part: Any) -> None:
         """Remembers the secrets of a document or a text."""
         hidden(part, self._take, rather_too_much=True)
 
     def document(self, document: Any) -> Any:
-        """The same document with all that may be secret hidden, wherever it stands."""
-        veiled = hidden(document, self._take, rather_too_much=True)
-        present = self._in(orjson.dumps(veiled, option=orjson.OPT_NON_STR_KEYS).decode())
-        return _without(veiled, present) if present else veiled
+        """The document without possible secrets."""
+        redacted = hidden(document, self._take, rather_too_much=True)
+        present = self._in(orjson.dumps(redacted, option=orjson.OPT_NON_STR_KEYS).decode())
+        return _without(redacted, present) if present else redacted
 
     def text(self, text: str) -> str:
-        """The same for a text."""
-        veiled = texts.content(text, self._take)
-        present = self._in(veiled)
-        return _redacted(veiled, present) if present else veiled
+        """The text without possible secrets."""
+        redacted = texts.content(text, self._take)
+        present = self._in(redacted)
+        return _redacted(redacted, present) if present else redacted
 
     def _in(self, written: str) -> list[str]:
-        """The known secrets that come in what is written down, the longest first: of many, most
-        texts hold none.
-        """
+        """The known secrets in a text, the longest first."""
         found = [
             one
             for one, escaped in self._known.items()
@@ -67,9 +61,7 @@ class Veil:
 
 
 def _worth_it(value: str) -> bool:
-    """Whether to look for the value elsewhere: a short or usual word would hide what it does not
-    mean.
-    """
+    """Whether to hide the value elsewhere: a short or common word may mean something else there."""
     usual = value.lower() in ORDINARY or HIDDEN in value or (value.isdigit() and len(value) < _LONG)
     return len(value) >= _SHORTEST and not usual
 
@@ -93,8 +85,7 @@ def _without(part: Any, known: list[str]) -> Any:
 def _redacted(text: str, known: list[str]) -> str:
     for one in known:
         if one in text:
-            # Of a short value whole words alone; in a line that was written into another, \\n comes
-            # before a word.
+            # A short value must be a whole word; in an escaped line, \\n may precede it.
             pattern = (
                 re.escape(one)
                 if len(one) >= _LONG

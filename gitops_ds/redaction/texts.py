@@ -1,6 +1,4 @@
-"""A text without what may be secret: by its form, or because it stands after a name that tells.
-Pure.
-"""
+"""Texts without possible secrets, by their form or by the name before them. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +6,22 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_reference, telling
+from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_reference, names_secret
 
 Take = Callable[[str], None]
 
 _NAME: Final = r"[A-Za-z0-9_.-]+"
-# else a long word would be looked through from each of its letters
+# else a search would start at each letter of a long word
 _BEGINS: Final = r"(?<![A-Za-z0-9_.-])"
-# `user@` alone may be a token; git@ is how everybody logs in to a forge.
+# `user@` alone may be a token; git@ is the login of every forge.
 _LOGIN: Final = re.compile(r"(?<=://)(?!git@)[^\s/@\"'\\?#]+(?=@)")
 _SCHEME: Final = r"\b(Bearer|Basic|Negotiate|Digest)(\s+)"
 _BEARER: Final = re.compile(rf"{_SCHEME}[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE)
-# In a sentence a word is a word: `basic authentication`.
+# In a sentence the next word is not a secret: `basic authentication`.
 _BEARER_IN_WORDS: Final = re.compile(
     rf"{_SCHEME}(?-i:(?=\S*[^a-z\s]))[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE
 )
-# Chat rooms: the address alone lets anybody write.
+# Chat rooms: the address alone grants the right to write.
 _SENDER: Final = re.compile(
     r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+"
 )
@@ -41,7 +39,7 @@ _LINE: Final = re.compile(
 _FLAG: Final = re.compile(
     rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)"
 )
-# In a sentence a word after an option is a word: `--token must be …`.
+# In a sentence the word after an option is not its value: `--token must be …`.
 _FLAG_IN_WORDS: Final = re.compile(
     rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)"
 )
@@ -51,33 +49,31 @@ _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
 
 
 def shapes(text: str) -> str:
-    """The text without what looks like a key, a token or a password in an address."""
+    """The text without keys, tokens and passwords in addresses, by their form."""
     return SHAPES.sub(HIDDEN, text) if MAY_HAVE_SHAPE.search(text) else text
 
 
 def words(text: str) -> str:
-    """A sentence of ours, which may quote anything: an event, a line of the log, a message of an
-    API server.
-    """
+    """A message without secrets that it may quote: an event, a log line, an API server's message."""
     return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)
 
 
 def content(text: str, take: Take | None = None) -> str:
-    """A value of an object, a file, a log of others: also what YAML and a command line name. `take`
-    gets what was hidden.
+    """A value of an object, a file or a foreign log without secrets, also those of YAML keys and
+    command lines. `take` gets the hidden values.
     """
     return _hidden(text, take or _forget, _BEARER, _IN_CONTENT)
 
 
 def origin(url: str) -> str:
-    """Of an address that is itself a secret, as those of chat rooms are, the host alone."""
+    """The host of an address that is itself a secret, such as that of a chat room."""
     scheme, separator, rest = url.partition("://")
     host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     return f"{scheme}://{host}/{HIDDEN}" if separator else HIDDEN
 
 
 def _forget(_: str) -> None:
-    """Takes no note of a secret."""
+    """Ignores a hidden value."""
 
 
 def _hidden(
@@ -89,7 +85,7 @@ def _hidden(
     def named(found: re.Match[str]) -> str:
         value = found["value"].strip("\"' ")
         if (
-            not telling(found["name"])
+            not names_secret(found["name"])
             or not value
             or HIDDEN in value
             or value in _NOTHING

@@ -100,7 +100,9 @@ def _filtered() -> bool:
 
 
 def _apart() -> bool:
-    """As root without a user namespace, which keeps the owners of files."""
+    """Whether the process has its own network; as root without a user namespace, which keeps the
+    owners of files.
+    """
     libc = _libc()
     return bool(
         libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
@@ -108,18 +110,19 @@ def _apart() -> bool:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Confines this process and becomes the program; without one it only tells by its exit code
-    whether that is possible.
+    """Confines this process and executes the program; without a program the exit code reports
+    whether confinement is possible.
     """
-    told, command = json.loads(arguments[0]), arguments[2:]
+    options, command = json.loads(arguments[0]), arguments[2:]
     die_with_parent()
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # told by an error instead
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails with an error instead
     limit(resource.RLIMIT_CORE, 0)
-    if told["memory"]:
-        limit(resource.RLIMIT_DATA, told["memory"])
-    limit(resource.RLIMIT_FSIZE, told["file"])
-    limit(resource.RLIMIT_CPU, told["seconds"], 1)  # a signal first, which tells it from other ends
-    if told["way"] != "none" and not without_network(told["way"]):
+    if options["memory"]:
+        limit(resource.RLIMIT_DATA, options["memory"])
+    limit(resource.RLIMIT_FSIZE, options["file"])
+    # a signal before SIGKILL, which distinguishes this limit
+    limit(resource.RLIMIT_CPU, options["seconds"], 1)
+    if options["way"] != "none" and not without_network(options["way"]):
         sys.exit(CANNOT_CONFINE)
     if not command:
         sys.exit(0)

@@ -52,9 +52,7 @@ class ProcessLimits:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """What the process answered, or as `problem` why it did not. `last` is the last line that it
-    wrote to stderr.
-    """
+    """The answer of the process, or the `problem`. `last` is the last line of its stderr."""
 
     data: bytes = b""
     problem: str = ""
@@ -67,8 +65,7 @@ async def call(
 ) -> ProcessResult:
     """Runs the module as a program on the request. Raises OSError when no process can be started.
 
-    What is `private` lies in memory instead of files, and nothing that the program wrote beside is
-    told.
+    `private` content is kept in memory instead of files, and the program's stderr is dropped.
     """
     environment = {
         name: os.environ[name]
@@ -76,14 +73,14 @@ async def call(
         if name in os.environ
     }
     command = (sys.executable, "-P", "-m", module, str(limits.memory), str(limits.answer))
-    with _nameless(private) as asked, _nameless(private) as answered, _nameless(private) as said:
-        asked.write(request)
-        asked.seek(0)
+    with _nameless(private) as stdin, _nameless(private) as stdout, _nameless(private) as stderr:
+        stdin.write(request)
+        stdin.seek(0)
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asked,
-            stdout=answered,
-            stderr=said,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             env=environment,
             start_new_session=True,
         )
@@ -92,18 +89,18 @@ async def call(
         except TimeoutError:
             return ProcessResult(
                 problem=f"takes more than {limits.seconds:g} s",
-                last="" if private else _last_line(said),
+                last="" if private else _last_line(stderr),
                 timed_out=True,
             )
         finally:
             if process.returncode is None:
-                # What it started has asked the kernel to end with it.
+                # Its children end with it (PR_SET_PDEATHSIG).
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
-        last = "" if private else _last_line(said)
+        last = "" if private else _last_line(stderr)
         if code == 0:
-            answered.seek(0)
-            return ProcessResult(answered.read(), last=last)
+            stdout.seek(0)
+            return ProcessResult(stdout.read(), last=last)
         if code == _TOO_LONG:
             return ProcessResult(
                 problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last
@@ -129,12 +126,10 @@ def _last_line(file: IO[bytes]) -> str:
 
 
 def serve(work: Callable[[bytes], bytes]) -> NoReturn:
-    """The main function of such a module: answers the request within the limits, and ends the
-    process.
-    """
+    """The main function of such a module: answers the request within the limits, and exits."""
     most, answer = int(sys.argv[1]), int(sys.argv[2])
     confine.die_with_parent()
-    # The kernel takes this process before the service when the pod's memory ends.
+    # When the pod runs out of memory, the kernel ends this process before the service.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -150,10 +145,10 @@ def serve(work: Callable[[bytes], bytes]) -> NoReturn:
         sys.stdout.buffer.flush()
     except MemoryError:
         os._exit(_NO_MEMORY)
-    os._exit(0)  # nothing is left to be cleaned up but memory
+    os._exit(0)  # only memory is left to clean up
 
 
 def note(line: str) -> None:
-    """Says on stderr what is looked at now, so that it is known when the process is ended."""
+    """Writes the current work to stderr, for the report if the process is killed."""
     with contextlib.suppress(OSError):
         os.write(2, line.replace("\n", " ").encode("utf-8", "backslashreplace") + b"\n")

@@ -1,6 +1,4 @@
-"""How much memory there is for the work on a repository: shares of the limit of our cgroup, which
-is the pod's.
-"""
+"""The memory for the work on a repository: shares of the limit of our cgroup, which is the pod's."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from gitops_ds.model.repository_limits import MIB
 
 VARIABLE: Final = "GITOPS_DS_MEMORY_LIMIT"  # bytes
 _ROOT = Path("/")
-# cgroup v1 has no word for "no limit": a number near 2**63, rounded to pages.
+# cgroup v1 writes "no limit" as a number near 2**63, rounded to pages.
 _NO_LIMIT = 1 << 60
-_SMALLEST = 256 * MIB  # of less no shares can be made: helm alone needs 96 MiB
+_SMALLEST = 256 * MIB  # less cannot be divided: helm alone needs 96 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ UNLIMITED = Budget(1024 * MIB, 2048 * MIB, 1024 * MIB, 64 * MIB, 64 * MIB, 2, _M
 
 
 def budget(limit: int | None) -> Budget:
-    """The shares of a limit in bytes; None: there is none."""
+    """The shares of a limit in bytes; None: no limit."""
     if limit is None:
         return UNLIMITED
     whole = max(limit, _SMALLEST)
@@ -65,16 +63,15 @@ def budget(limit: int | None) -> Budget:
 
 @lru_cache(maxsize=1)
 def here() -> Budget:
-    """The shares of this process: of what the environment says (the container's limit), else of the
+    """The shares of this process: of the limit in the environment (the container's), else of the
     cgroup's limit.
     """
-    said = os.environ.get(VARIABLE, "")
-    return budget(int(said) if said.isdigit() and len(said) < 20 and int(said) else cgroup_limit())
+    text = os.environ.get(VARIABLE, "")
+    return budget(int(text) if text.isdigit() and len(text) < 20 and int(text) else cgroup_limit())
 
 
 def cgroup_limit(root: Path = _ROOT) -> int | None:
-    """The least limit of our cgroup and those above it, in bytes; v2 and v1. None where there is
-    none.
+    """The lowest limit of our cgroup and its parents in bytes, for v2 and v1; None without a limit.
 
     https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
     """
@@ -93,8 +90,8 @@ def cgroup_limit(root: Path = _ROOT) -> int | None:
 
 
 def _limits(mounted: Path, path: str, name: str) -> list[int]:
-    """Of each group from the top down; in a container the path may be that of the host, where only
-    the top is found.
+    """The limits of the groups from the top down. In a container the path may be that of the host,
+    of which only the top exists.
     """
     found, at = [], mounted
     for part in ("", *Path(path.lstrip("/")).parts):

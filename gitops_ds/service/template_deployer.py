@@ -12,7 +12,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.deployer.template_source import Templates
 from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.redaction.events import Discreet
+from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.service import event_recorder, runnable
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.telemetry.kube_events import InvolvedObject
@@ -56,7 +56,7 @@ class TemplateDeployer(runnable.DeployerPart):
             state_store.config_map_name(place.owner),
         )
         async with event_recorder.recorded(context.cluster, about, context.emit) as emit:
-            redacted = Discreet(emit)
+            redacted = RedactingEmit(emit)
             source = Templates(
                 context.cluster, chosen, redacted, time.time, render=context.preparing.rendered
             )

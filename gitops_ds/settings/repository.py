@@ -225,7 +225,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
 
     @property
     def credentials(self) -> tuple[CredentialSettings, ...]:
-        """The sets of credentials; one without any key is none."""
+        """The sets of credentials; an empty set is ignored."""
         sets = self.one_or_more_credentials
         if isinstance(sets, CredentialSettings):
             return (sets,) if sets != CredentialSettings() else ()

@@ -37,7 +37,7 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.redaction.support_dump import Veil
+from gitops_ds.redaction.support_dump import Redactor
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 
@@ -329,8 +329,8 @@ def test_what_is_too_large_is_cut_and_told(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
-    assert Veil().text(text) == text
-    assert Veil().document({"message": text}) == {"message": text}
+    assert Redactor().text(text) == text
+    assert Redactor().document({"message": text}) == {"message": text}
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
     ],
 )
 def test_what_stands_after_a_telling_name_is_hidden(text: str, told: str) -> None:
-    assert Veil().text(text) == told
+    assert Redactor().text(text) == told
 
 
 def test_last_words_of_a_container_are_its_own() -> None:
@@ -358,7 +358,7 @@ def test_last_words_of_a_container_are_its_own() -> None:
             }
         }
     }
-    assert Veil().document(body) == {
+    assert Redactor().document(body) == {
         "state": {"terminated": {"reason": "Error", "exitCode": 1, "message": HIDDEN}}
     }
 
@@ -376,17 +376,17 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 def test_a_value_that_one_place_gives_away_is_hidden_in_all(
     secret: str, before: str, after: str
 ) -> None:
-    veil = Veil()
+    redactor = Redactor()
     variable = {"name": "DB_PASSWORD", "value": secret}
-    veil.learn({"env": [variable]})
+    redactor.learn({"env": [variable]})
     quoted = f"{before}{secret}{after}"
     elsewhere = {
         "message": quoted,
         secret: [f"{{{secret}}}"],
         "line": f"{before}\n{secret}\n{after}",
     }
-    told = veil.document({"env": [variable], "rest": elsewhere})
-    for text in (*leaves(told), veil.text(quoted)):
+    told = redactor.document({"env": [variable], "rest": elsewhere})
+    for text in (*leaves(told), redactor.text(quoted)):
         assert secret not in text.replace(HIDDEN, "\0")
 
 

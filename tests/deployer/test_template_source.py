@@ -27,7 +27,7 @@ from gitops_ds.pipeline import prepare
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
-from gitops_ds.redaction.events import Discreet
+from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 from tests.deployer.test_loop import History
@@ -172,7 +172,7 @@ def begin(
     scene: Scene, claims: Claims, options: ApplyOptions, chosen: TemplateSelector
 ) -> Templates:
     clock, chance = scene.cluster.server.now, random.Random(2).random
-    tell = Discreet(scene.events.append)
+    tell = RedactingEmit(scene.events.append)
     source = Templates(scene.client, chosen, tell, clock)
     place = DeployTarget(scene.client, "gitops-ds", chosen.owner, "templates")
     loop = deployer_loop.Loop(

@@ -206,7 +206,7 @@ def test_only_what_changed_is_replaced(looker: Looker, served: Served) -> None:
         "[...document.querySelectorAll('tbody tr')].filter((row) => !row.mark).map((row) => row.id)"
     ) == ["r/storage/csi-node"]
     expect(page.locator("#counts")).to_contain_text("3 ✓ Healthy")
-    expect(page.locator("#said")).to_contain_text("3 Healthy")
+    expect(page.locator("#announcement")).to_contain_text("3 Healthy")
 
 
 def test_squares_change_colour_where_they_stand_and_the_focus_stays(

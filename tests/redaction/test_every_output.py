@@ -23,7 +23,7 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, texts
-from gitops_ds.redaction.support_dump import Veil
+from gitops_ds.redaction.support_dump import Redactor
 from gitops_ds.service.event_recorder import KubeEventWriter, body_of
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import InvolvedObject
@@ -218,12 +218,12 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
 
 
 def test_a_support_dump() -> None:
-    veil = Veil()
+    redactor = Redactor()
     for body in bodies(1):
-        veil.learn(body)
-    shown = orjson.dumps([veil.document(body) for body in bodies(1)]).decode()
+        redactor.learn(body)
+    shown = orjson.dumps([redactor.document(body) for body in bodies(1)]).decode()
     assert not leaks(shown)
-    assert not leaks(veil.text("it was hunter2-env-1 and hunter2-secret-1"))
+    assert not leaks(redactor.text("it was hunter2-env-1 and hunter2-secret-1"))
 
 
 def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:

@@ -39,7 +39,7 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.redaction import texts
 from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.redaction.support_dump import Veil
+from gitops_ds.redaction.support_dump import Redactor
 from gitops_ds.renderers import expand
 from gitops_ds.yaml import parser
 
@@ -49,7 +49,9 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TAIL: Final = 5_000  # lines of a log
 _PODS: Final = 10  # of the service, whose logs and metrics are read
 
-Parts = dict[str, Any]  # by file name: bytes are whole, a text or a document goes through the veil
+Parts = dict[
+    str, Any
+]  # by file name: bytes are whole, a text or a document goes through the redactor
 
 
 class Raw(Protocol):
@@ -386,39 +388,39 @@ def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
     """The tar.gz, made at a time in seconds since 1970; the index of its parts, and what
     is not, comes first.
     """
-    veil, files, left = Veil(), {}, []
+    redactor, files, left = Redactor(), {}, []
     for part in dump.parts.values():
-        veil.learn(part)
+        redactor.learn(part)
     spent = 0
     for name, part in sorted(dump.parts.items()):
-        data, cut = _written(veil, part, limits.file)
+        data, cut = _written(redactor, part, limits.file)
         if spent + len(data) > limits.whole:
             left.append(f"{name}: left out, the archive would pass {limits.whole >> 20} MiB")
             continue
         left += [f"{name}: {cut}"] if cut else []
         files[name] = data
         spent += len(data)
-    missing = [veil.text(line) for line in dump.missing]
+    missing = [redactor.text(line) for line in dump.missing]
     return _packed({"README.txt": _readme(files, missing, left), **files}, at)
 
 
-def _written(veil: Veil, part: Any, most: int) -> tuple[bytes, str]:
+def _written(redactor: Redactor, part: Any, most: int) -> tuple[bytes, str]:
     """A part within its limit, and what was cut: the last items of a list, the first lines of a
     text.
     """
     if isinstance(part, str):
-        data = veil.text(part).encode()
+        data = redactor.text(part).encode()
         return (
             (data, "")
             if len(data) <= most
             else (data[-most:].partition(b"\n")[2], "its older lines are left out")
         )
     if not isinstance(part, list):
-        data = _json(veil.document(part))
+        data = _json(redactor.document(part))
         return (data, "") if len(data) <= most else (b"", "too large")
     lines: list[bytes] = []
     spent = 0
-    for item in veil.document(part):  # all of them at once: most of what is known is in none
+    for item in redactor.document(part):  # all of them at once: most of what is known is in none
         line = orjson.dumps(item)
         if spent + len(line) > most:
             break

@@ -39,9 +39,9 @@ class AccessKind(StrEnum):
 class AccessVerdict(StrEnum):
     """What becomes of a request."""
 
-    COME_IN = "come in"
+    ALLOW = "allow"
     SIGN_IN = "sign in"
-    KEEP_OUT = "keep out"
+    DENY = "deny"
 
 
 @dataclass(slots=True)
@@ -93,57 +93,57 @@ class PageGuard:
     clock: Callable[[], float] = time.time
     _wrong: OrderedDict[str, list[float]] = field(default_factory=OrderedDict)
 
-    def judge(self, asked: PageRequest) -> tuple[AccessVerdict, str]:
-        """Whether it may come in; else why not."""
-        if asked.method not in ("GET", "HEAD") and not _from_itself(asked):
-            return AccessVerdict.KEEP_OUT, "this did not come from the page itself"
+    def check(self, request: PageRequest) -> tuple[AccessVerdict, str]:
+        """Whether the request is allowed, and the reason if it is not."""
+        if request.method not in ("GET", "HEAD") and not _is_same_origin(request):
+            return AccessVerdict.DENY, "the request is not from the page itself"
         match self.kind:
             case AccessKind.OPEN:
-                if not _is_address(asked.host):
-                    # A name that an attacker owns may point here, and his page would then read this
-                    # one.
+                if not _is_address(request.host):
+                    # DNS rebinding: the name of an attacker may resolve to this address, so that
+                    # the attacker's page could read this one.
                     return (
-                        AccessVerdict.KEEP_OUT,
+                        AccessVerdict.DENY,
                         (
-                            "open access answers to localhost and to addresses, not to the name "
-                            f"{asked.host[:80]}"
+                            "open access requires localhost or an IP address, not the name "
+                            f"{request.host[:80]}"
                         ),
                     )
-                return AccessVerdict.COME_IN, ""
+                return AccessVerdict.ALLOW, ""
             case AccessKind.PROXY:
-                if not _within(asked.peer, self.trusted):
+                if not _within(request.peer, self.trusted):
                     return (
-                        AccessVerdict.KEEP_OUT,
-                        f"{asked.peer} is no trusted proxy (listen.page.trustedProxies)",
+                        AccessVerdict.DENY,
+                        f"{request.peer} is not a trusted proxy (listen.page.trustedProxies)",
                     )
-                if not asked.headers.get(self.user_header, "").strip():
-                    return AccessVerdict.KEEP_OUT, f"the proxy named nobody ({self.user_header})"
-                return AccessVerdict.COME_IN, ""
+                if not request.headers.get(self.user_header, "").strip():
+                    return AccessVerdict.DENY, f"the proxy sent no user ({self.user_header})"
+                return AccessVerdict.ALLOW, ""
             case AccessKind.TOKEN:
-                return self._by_token(asked)
+                return self._by_token(request)
 
-    def _by_token(self, asked: PageRequest) -> tuple[AccessVerdict, str]:
+    def _by_token(self, request: PageRequest) -> tuple[AccessVerdict, str]:
         if self.token is None:
-            return AccessVerdict.KEEP_OUT, "no token is known"
-        scheme, _, told = asked.headers.get("Authorization", "").partition(" ")
+            return AccessVerdict.DENY, "no token is configured"
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return (
-                (AccessVerdict.COME_IN, "")
-                if self.knows(told.strip(), asked.peer)
-                else (AccessVerdict.KEEP_OUT, "wrong token, or too many wrong ones")
+                (AccessVerdict.ALLOW, "")
+                if self.accepts(token.strip(), request.peer)
+                else (AccessVerdict.DENY, "wrong token, or too many wrong ones")
             )
-        if asked.cookie and self._signed(asked.cookie):
-            return AccessVerdict.COME_IN, ""
+        if request.cookie and self._signed(request.cookie):
+            return AccessVerdict.ALLOW, ""
         return AccessVerdict.SIGN_IN, "sign in"
 
-    def knows(self, told: str, peer: str = "") -> bool:
-        """Whether it is the token. After some wrong ones of an address within a minute none of that
-        address is looked at.
+    def accepts(self, token: str, peer: str = "") -> bool:
+        """Whether it is the token. After some wrong ones from an address, all tokens from it are
+        rejected for a minute.
         """
         if self.token is None or self.busy(peer):
             return False
         if hmac.compare_digest(
-            hashlib.sha256(_bytes(told)).digest(), hashlib.sha256(self.token.value()).digest()
+            hashlib.sha256(_bytes(token)).digest(), hashlib.sha256(self.token.value()).digest()
         ):
             return True
         self._wrong.setdefault(peer, []).append(self.clock())
@@ -153,18 +153,18 @@ class PageGuard:
         return False
 
     def busy(self, peer: str = "") -> bool:
-        """Whether too many wrong tokens came from this address lately."""
+        """Whether this address has sent too many wrong tokens recently."""
         now = self.clock()
-        lately = [at for at in self._wrong.get(peer, ()) if now - at < _WHILE]
-        if lately:
-            self._wrong[peer] = lately
+        recent = [at for at in self._wrong.get(peer, ()) if now - at < _WHILE]
+        if recent:
+            self._wrong[peer] = recent
         else:
             self._wrong.pop(peer, None)
-        return len(lately) >= _TRIES
+        return len(recent) >= _TRIES
 
     def cookie(self) -> str:
-        """A sign-in that lasts a while. It holds no secret, any replica with the same token takes
-        it, and a new token ends it.
+        """A session cookie with an expiry. It contains no secret, is valid for every replica with
+        the same token, and a new token invalidates it.
         """
         until = str(int(self.clock()) + STAYS)
         return f"{until}.{self._mac(until)}"
@@ -179,15 +179,15 @@ class PageGuard:
         return hmac.new(key, _bytes(f"gitops-ds page until {until}"), hashlib.sha256).hexdigest()
 
 
-def _bytes(told: str) -> bytes:
-    """A header's value as it came: aiohttp keeps bytes that are no UTF-8 as surrogates."""
-    return told.encode("utf-8", "surrogateescape")
+def _bytes(value: str) -> bytes:
+    """The raw value of a header: aiohttp keeps bytes that are not UTF-8 as surrogates."""
+    return value.encode("utf-8", "surrogateescape")
 
 
-def networks(told: tuple[str, ...]) -> tuple[Network, ...]:
+def networks(addresses: tuple[str, ...]) -> tuple[Network, ...]:
     """The networks of CIDRs or single addresses. Raises UsageError."""
     try:
-        return tuple(ipaddress.ip_network(one, strict=False) for one in told)
+        return tuple(ipaddress.ip_network(one, strict=False) for one in addresses)
     except ValueError as error:
         raise UsageError(f"listen.page.trustedProxies: {error}") from None
 
@@ -212,6 +212,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _from_itself(asked: PageRequest) -> bool:
-    """By the Origin that a browser puts on every POST; a page elsewhere can't change it."""
-    return urlsplit(asked.headers.get("Origin", "")).netloc == asked.host != ""
+def _is_same_origin(request: PageRequest) -> bool:
+    """Whether the Origin is the page's; browsers set it on every POST, and pages cannot change it."""
+    return urlsplit(request.headers.get("Origin", "")).netloc == request.host != ""

@@ -96,36 +96,34 @@ class Pages:
             self._places = (nodes, node_map.places(nodes, self.view.pools()))
         return self._places[1]
 
-    def draw(self, template: str, root: str, told: Mapping[str, Any]) -> Drawn:
+    def draw(self, template: str, root: str, values: Mapping[str, Any]) -> Drawn:
         """The page of a template."""
-        given: dict[str, Any] = {
+        context: dict[str, Any] = {
             "root": root,
             "cluster": self.view.cluster,
             "tab": "",
             "live": "",
             "refresh": 0,
-            **told,
+            **values,
         }
-        given.setdefault("may_leave", False)
-        given.setdefault("asked", {})
-        given["parts"] = self._jinja.get_template("parts.html").make_module(given)
-        text = self._jinja.get_template(template).render(given)
-        pieces = {found[2]: found[1] for found in _PIECE.finditer(text)}
-        html, said = _MARK.sub("", text).encode(), str(told.get("words", ""))
-        found = told.get("map")
-        if not isinstance(found, FleetMap):
-            return Drawn(html, pieces, (), frozenset(pieces), said)
+        context.setdefault("may_leave", False)
+        context.setdefault("filters", {})
+        context["parts"] = self._jinja.get_template("parts.html").make_module(context)
+        text = self._jinja.get_template(template).render(context)
+        pieces = {match[2]: match[1] for match in _PIECE.finditer(text)}
+        html, words = _MARK.sub("", text).encode(), str(values.get("words", ""))
+        fleet_map = values.get("map")
+        if not isinstance(fleet_map, FleetMap):
+            return Drawn(html, pieces, (), frozenset(pieces), words)
         places = tuple(
             (group.pool, group.zone, tuple(cell.node for cell in group.cells))
-            for group in found.groups
+            for group in fleet_map.groups
         )
-        return Drawn(html, pieces, found.codes, (tuple(pieces), places), said)
+        return Drawn(html, pieces, fleet_map.codes, (tuple(pieces), places), words)
 
 
 def cells(group: NodeGroup) -> Markup:
-    """The squares of a group. 5,000 of them have to be small, so those that are well say nothing at
-    all.
-    """
+    """The squares of a group. A page has 5,000 of them, so healthy ones have no attributes."""
     return Markup("".join(map(_square, (cell.code for cell in group.cells))))  # noqa: S704  the codes are our own letters
 
 

@@ -83,11 +83,11 @@ class _PageHandler:
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                verdict, why = self._door.judge(_asked(request))
-            except errors.UsageError as error:  # the token's file went away
-                verdict, why = AccessVerdict.KEEP_OUT, str(error)
+                verdict, why = self._door.check(_page_request(request))
+            except errors.UsageError as error:  # the token's file is missing now
+                verdict, why = AccessVerdict.DENY, str(error)
             path = request.path.removeprefix("/")
-            if verdict is AccessVerdict.KEEP_OUT:
+            if verdict is AccessVerdict.DENY:
                 return self._problem(request, 403, "Not allowed", why)
             if verdict is AccessVerdict.SIGN_IN:
                 if path == "live":
@@ -119,18 +119,18 @@ class _PageHandler:
         return _html(request, self._book.plain("login.html", {"wrong": ""}))
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        verdict, why = self._door.judge(_asked(request))
-        if verdict is AccessVerdict.KEEP_OUT:
+        verdict, why = self._door.check(_page_request(request))
+        if verdict is AccessVerdict.DENY:
             return self._problem(request, 403, "Not allowed", why)
         if (request.content_length or 0) > 4096:
-            return self._problem(request, 413, "Too long", "that is no token")
-        told = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get(
+            return self._problem(request, 413, "Too long", "the form is too long for a token")
+        token = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get(
             "token", ""
         )
-        peer = _asked(request).peer
-        if not self._door.knows(told, peer):
+        peer = _page_request(request).peer
+        if not self._door.accepts(token, peer):
             busy = self._door.busy(peer)
-            wrong = "Too many wrong tokens: wait a minute." if busy else "That is not the token."
+            wrong = "Too many wrong tokens: wait a minute." if busy else "The token is wrong."
             return _html(
                 request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401
             )
@@ -146,11 +146,11 @@ class _PageHandler:
     async def _live(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= STREAMS:
             return self._problem(
-                request, 503, "Too many look", "reload the page now and then instead"
+                request, 503, "Too many live pages", "reload the page from time to time instead"
             )
         path, _, query = request.query.get("of", "").partition("?")
-        asked = _query(dict(parse_qsl(query)))
-        await self._book.page(path, asked)  # NotFound is answered before a stream begins
+        parameters = _query(dict(parse_qsl(query)))
+        await self._book.page(path, parameters)  # raises NoMatch before the stream starts
         answer = web.StreamResponse(
             headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
@@ -159,7 +159,7 @@ class _PageHandler:
         try:
             async with asyncio.timeout(LONGEST_STREAM):
                 since = request.headers.get("Last-Event-ID") or request.query.get("since", "")
-                await self._stream(answer, (path, asked), since)
+                await self._stream(answer, (path, parameters), since)
         except (TimeoutError, ConnectionError):
             pass
         finally:
@@ -169,7 +169,7 @@ class _PageHandler:
     async def _stream(
         self, answer: web.StreamResponse, of: tuple[str, Mapping[str, str]], since: str
     ) -> None:
-        """Sends what changed since the page was drawn, until the browser goes."""
+        """Sends the changes of a page until the browser disconnects."""
         view, book = self._book.view, self._book
         version = view.version
         shown = await book.page(*of)
@@ -189,17 +189,17 @@ class _PageHandler:
             except errors.NoMatch:
                 await answer.write(_event("over", book.token(version), {}))
                 return
-            told = difference(shown, fresh)
+            changes = difference(shown, fresh)
             shown = fresh
-            if told is None:
+            if changes is None:
                 await answer.write(_event("whole", book.token(version), {}))
-            elif told:
-                await answer.write(_event("change", book.token(version), told))
+            elif changes:
+                await answer.write(_event("change", book.token(version), changes))
 
 
 def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
-    """The pieces and cells that changed; empty for none, None where the page has another shape and
-    is wanted as a whole.
+    """The changed pieces and cells; empty without changes, None for a page with another shape, which
+    is sent as a whole.
     """
     if old.shape != new.shape:
         return None
@@ -216,15 +216,15 @@ def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
         if list(old.pieces) != list(new.pieces)
         else []
     )
-    told = {"pieces": pieces, "cells": codes, "order": order, "words": words}
-    return {name: value for name, value in told.items() if value}
+    changes = {"pieces": pieces, "cells": codes, "order": order, "words": words}
+    return {name: value for name, value in changes.items() if value}
 
 
-def _event(name: str, id: str, told: Mapping[str, object]) -> bytes:
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), id.encode(), orjson.dumps(told))
+def _event(name: str, id: str, data: Mapping[str, object]) -> bytes:
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), id.encode(), orjson.dumps(data))
 
 
-def _asked(request: web.Request) -> PageRequest:
+def _page_request(request: web.Request) -> PageRequest:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     return PageRequest(
         str(peer[0]) if peer else "",
@@ -235,8 +235,8 @@ def _asked(request: web.Request) -> PageRequest:
     )
 
 
-def _query(told: Mapping[str, str]) -> dict[str, str]:
-    return {name: told[name][:_LONGEST] for name in _KNOWN if told.get(name)}
+def _query(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: parameters[name][:_LONGEST] for name in _KNOWN if parameters.get(name)}
 
 
 def _html(request: web.Request, drawn: Drawn, status: int = 200) -> web.Response:

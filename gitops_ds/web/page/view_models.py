@@ -309,7 +309,7 @@ def _part(first: int, parameters: Mapping[str, str]) -> dict[str, Any]:
     return {
         "first": first,
         "size": PART,
-        "asked": {key: parameters[key] for key in ("q", "reason") if parameters.get(key)},
+        "filters": {key: parameters[key] for key in ("q", "reason") if parameters.get(key)},
     }
 
 

@@ -41,7 +41,7 @@
   if (field) field.addEventListener("input", () => filter(field));
 
   const copying = () => { for (const one of document.querySelectorAll(".copy[hidden]")) one.hidden = !navigator.clipboard; };
-  const say = (text) => { $("said").textContent = text; };
+  const say = (text) => { $("announcement").textContent = text; };
   document.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
