@@ -1,4 +1,4 @@
-"""Makes sure that there is no other DaemonSet controller before ours acts."""
+"""The check that no other DaemonSet controller is active, before ours acts."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ LOOK_EVERY = 0.1
 
 
 def refusal(manager: str) -> Refused:
-    """What is said when somebody else counts."""
+    """The error when another controller writes the status of DaemonSets."""
     return Refused(
-        f"another DaemonSet controller is at work: {manager or 'somebody'} writes the status of "
-        "DaemonSets. With powers full"
-        " ours must be the only one: switch the other off (kube-controller-manager "
-        "--controllers=*,-daemonset-controller),"
-        " or use powers pace"
+        f"another DaemonSet controller is at work: {manager or 'an unknown manager'} writes the "
+        "status of DaemonSets. With powers full ours must be the only one: switch the other off "
+        "(kube-controller-manager --controllers=*,-daemonset-controller), or use powers pace"
     )
 
 
 async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
-    """Returns when nobody has taken the probe up; one that was left behind by another replica, or a
-    crash, answers at once.
+    """Returns if no controller reconciles the probe; the probe of another replica, or one left by a
+    crash, is used again.
 
-    `clock` gives seconds since 1970. Raises Refused when somebody else takes the probe up, and
-    ClusterError.
+    `clock` gives seconds since 1970. Raises Refused when another controller reconciles the probe,
+    and ClusterError.
     """
     probe = await _made(cluster, namespace)
-    # it was taken up, perhaps long ago: ask again
+    # It was reconciled, perhaps long ago: create it again.
     if probe.get("status", {}).get("observedGeneration"):
         await cluster.delete(
             DAEMONSET, namespace, competing_controller.PROBE, uid=probe["metadata"]["uid"]
@@ -56,13 +54,13 @@ async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float])
 
 
 async def remove(cluster: Cluster, namespace: str) -> None:
-    """Takes the probe away, when no other replica of ours may rely on it."""
+    """Deletes the probe when no other replica of ours may depend on it."""
     with contextlib.suppress(ClusterError):
         await cluster.delete(DAEMONSET, namespace, competing_controller.PROBE)
 
 
 async def _made(cluster: Cluster, namespace: str) -> Body:
-    """The probe, new or as it was found."""
+    """The probe, new or existing."""
     try:
         return await cluster.create(DAEMONSET, competing_controller.probe(namespace))
     except AlreadyExists:

@@ -1,7 +1,7 @@
-"""The controller: four watches feed the cache, keys wait in the queue, each turn observes, decides
-and performs.
+"""The controller: four watches feed the cache, and each key of the queue is observed, decided and
+executed.
 
-It holds nothing of value: stopped at any instant, the next one starts from lists and goes on.
+It holds no state worth saving: stopped at any time, the next one starts from lists and continues.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
-GATHERED = 0.001  # seconds: what comes right behind a piece of news is looked at in the same turn
-# seconds: so often the nodes are listed and every DaemonSet is looked at, whatever the watches say
+GATHERED = 0.001  # seconds: an event within this time is covered by the same reconciliation
+# seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
 
 
 class Powers(StrEnum):
-    """What the controller may do. Deciding is the same in all of them.
+    """The permissions of the controller. Decisions are the same with all of them.
 
-    OBSERVE decides and performs nothing; PACE acts only for agents with a rollout policy; FULL is
+    OBSERVE decides and executes nothing; PACE acts only for agents with a rollout policy; FULL is
     the cluster's only DaemonSet controller.
     """
 
@@ -48,8 +48,8 @@ class Powers(StrEnum):
 
 
 class Controller:
-    """The shell around the core, for one cluster. `clock` gives seconds since 1970; waiting is the
-    event loop's.
+    """The shell around the decisions, for one cluster. `clock` gives seconds since 1970; delays are
+    the event loop's.
 
     `chance` spreads retries and gives numbers in [0, 1).
     """
@@ -73,9 +73,9 @@ class Controller:
         self._shadow = Shadow()
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._listeners: list[Callable[[Set[Key]], None]] = []
-        self._heard: dict[Resource, float] = {}
+        self._event_times: dict[Resource, float] = {}
         self._stopping = False
         self._leading = True
         self._turns: dict[asyncio.Task[None], float] = {}
@@ -88,11 +88,11 @@ class Controller:
         self._rooms = NodeCapacity()
 
     def runs_on(self, node: str) -> None:
-        """Says where we run ourselves: what is below our own feet is replaced last. Before `run`."""
+        """Sets our own node, whose pods are replaced last. Before `run`."""
         self._own_node = node
 
     def observe(self, key: Key) -> Observation | None:
-        """What is known about a DaemonSet now; None when there is none, or the lists were not read
+        """The observation of a DaemonSet; None if it does not exist, or the lists were not read
         yet.
         """
         seen = self._cache.observe(key, self._clock())
@@ -108,35 +108,37 @@ class Controller:
         return self._cache.keys
 
     def listen(self, moved: Callable[[Set[Key]], None]) -> None:
-        """`moved` is told, as it happens, whose observation changed; it must be quick."""
+        """Subscribes `moved` to the keys of DaemonSets whose observation changed; it must return
+        fast.
+        """
         self._listeners.append(moved)
 
     @property
     def waiting(self) -> int:
-        """How many DaemonSets wait for a turn."""
+        """The number of DaemonSets that wait for a reconciliation."""
         return len(self._queue)
 
     @property
     def ages(self) -> Mapping[str, float]:
-        """For how many seconds nothing was heard of each watch, by the plural of its kind;
-        bookmarks come every minute or so.
+        """The seconds since the last event of each watch, by the plural of its kind; bookmarks
+        arrive about every minute.
         """
         now = asyncio.get_running_loop().time()
-        return {resource.plural: now - heard for resource, heard in self._heard.items()}
+        return {resource.plural: now - at for resource, at in self._event_times.items()}
 
     @property
     def unready(self) -> str:
-        """Why nothing can be said of DaemonSets yet; nothing when all was listed once."""
+        """Why the state of DaemonSets is unknown; empty when everything was listed once."""
         return "" if self.synced.is_set() else "the first lists are not read"
 
     def start_leading(self) -> None:
-        """Takes turns, from now on, for every DaemonSet; so it is at the beginning."""
+        """Starts reconciliations, for every DaemonSet; the initial state."""
         self._leading = True
         self._wake(set(self.keys))
 
     def stop_leading(self) -> None:
-        """Takes no turn until `act`, and drops those that go on; what the watches tell is kept all
-        the same.
+        """Stops reconciliations until `start_leading`, and cancels running ones; the watches
+        continue.
         """
         self._leading = False
         for turn in self._turns:
@@ -144,27 +146,27 @@ class Controller:
 
     @property
     def seconds_without_progress(self) -> float:
-        """For how many seconds the oldest turn goes on."""
+        """The duration of the oldest running reconciliation, in seconds."""
         return asyncio.get_running_loop().time() - min(self._turns.values()) if self._turns else 0.0
 
     def stop(self) -> None:
-        """Lets the turns that go on come to their end, begins no other, and makes `run` return."""
+        """Completes running reconciliations, starts no other, and ends `run`."""
         self._stopping = True
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Runs until `stop`, or until it is cancelled. Raises Refused when another full controller
-        turns up beside powers full.
+        """Runs until `stop`, or until it is cancelled. Raises Refused when another DaemonSet
+        controller appears with powers full.
         """
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
-            await self._take_turns()
+            await self._start_reconciliations()
             for task in watches:
                 task.cancel()
 
     async def _watch(self, resource: Resource) -> None:
-        def hear(told: InformerEvent) -> None:
-            self._hear(resource, told)
+        def handle(event: InformerEvent) -> None:
+            self._handle(resource, event)
 
         def asking() -> None:
             self._cache.asks(resource)
@@ -177,17 +179,17 @@ class Controller:
                         self._cluster,
                         resource,
                         which,
-                        hear,
+                        handle,
                         random=self._chance,
                         before_list=asking,
                     )
 
-    def _hear(self, resource: Resource, told: InformerEvent) -> None:
+    def _handle(self, resource: Resource, event: InformerEvent) -> None:
         if resource == DAEMONSET and self._powers is Powers.FULL:
-            self._detect_competitor(told)
-        if not isinstance(told, Failing):
-            self._heard[resource] = asyncio.get_running_loop().time()
-        match told:
+            self._detect_competitor(event)
+        if not isinstance(event, Failing):
+            self._event_times[resource] = asyncio.get_running_loop().time()
+        match event:
             case Listing(items=items, version=version):
                 self._emit(Listed(self._clock(), resource, len(items), version))
                 if self._rooms is not None:
@@ -205,17 +207,17 @@ class Controller:
                 self._wake(self._cache.answered(resource, version))
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
-        self._tell_moved()
+        self._publish_changes()
 
-    def _tell_moved(self) -> None:
+    def _publish_changes(self) -> None:
         if self._cache.synced and (moved := self._cache.take_moved()):
             for listener in self._listeners:
                 listener(moved)
 
-    def _detect_competitor(self, told: InformerEvent) -> None:
-        """Raises Refused, which ends `run`, when another DaemonSet controller shows itself."""
+    def _detect_competitor(self, event: InformerEvent) -> None:
+        """Raises Refused, which ends `run`, when another DaemonSet controller is detected."""
         rival = ""
-        match told:
+        match event:
             case Listing(items=items):
                 rival = self._rivals.listed(items)
             case WatchEvent(type=EventType.DELETED, object=body):
@@ -233,10 +235,10 @@ class Controller:
         due = asyncio.get_running_loop().time() + GATHERED
         for key in sorted(keys):
             self._queue.add(key, due)
-        self._news.set()
+        self._wakeup.set()
 
-    async def _take_turns(self) -> None:
-        """Starts turns as keys get due and there is room for them."""
+    async def _start_reconciliations(self) -> None:
+        """Starts reconciliations as keys become due, up to the limit."""
         loop = asyncio.get_running_loop()
         await self._first_lists()
         async with asyncio.TaskGroup() as turns:
@@ -250,7 +252,7 @@ class Controller:
             )
             while not self._stopping:
                 await room.acquire()
-                self._news.clear()
+                self._wakeup.clear()
                 key = self._queue.take(loop.time()) if self._leading else None
                 if key is not None:
                     turn = turns.create_task(self._turn(stage, key))
@@ -259,32 +261,32 @@ class Controller:
                     turn.add_done_callback(lambda _: room.release())
                     continue
                 room.release()
-                await self._wait_for_news(self._queue.next_due() if self._leading else None)
+                await self._wait_for_wakeup(self._queue.next_due() if self._leading else None)
 
     async def _first_lists(self) -> None:
         while not self._cache.synced and not self._stopping:
-            self._news.clear()
-            await self._news.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
 
-    async def _wait_for_news(self, until: float | None) -> None:
+    async def _wait_for_wakeup(self, until: float | None) -> None:
         if self._stopping:
             return
         try:
             async with asyncio.timeout_at(until):
-                await self._news.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             return
 
     async def _turn(self, stage: executor.ExecutionContext, key: Key) -> None:
         failed = False
         try:
-            failed = await self._look_and_act(stage, key)
+            failed = await self._reconcile(stage, key)
         finally:
             self._queue.done(key, asyncio.get_running_loop().time(), failed)
-            self._news.set()
+            self._wakeup.set()
 
-    async def _look_and_act(self, stage: executor.ExecutionContext, key: Key) -> bool:
-        """One turn; returns whether it failed, in whole or in part, and has to be taken again,
+    async def _reconcile(self, stage: executor.ExecutionContext, key: Key) -> bool:
+        """One reconciliation; returns whether it failed, in whole or in part, and must be retried,
         later each time.
         """
         seen = self.observe(key)
@@ -311,41 +313,37 @@ class Controller:
                 )
                 if outcome.refused:
                     self._refused[key] = outcome.refused
-                failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(
-                    key, decision
-                )
-                self._come_back(key, decision.wake_after, outcome.wrote and not failed)
+                failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)
+                self._requeue(key, decision.wake_after, outcome.wrote and not failed)
                 return failed
 
-    def _comes_to_nothing(self, key: Key, decision: Decision) -> bool:
-        """Whether what this decision writes was written again and again of late, and so comes to
-        nothing.
-        """
+    def _is_futile(self, key: Key, decision: Decision) -> bool:
+        """Whether the writes of this decision were repeated recently, without effect."""
         repetition = self._repetitions.setdefault(key, Repetition())
         return repetition.note(
             map(executor.target, decision.actions), asyncio.get_running_loop().time()
         )
 
     def _compare(self, seen: Observation) -> None:
-        """A turn that performs nothing: it tells what would be done, and whether somebody else did
-        so.
+        """A reconciliation without writes: reports the decision, and the comparison with the other
+        controller.
         """
         key, decision = seen.daemonset.key, decide.decide(seen)
-        told = Decided(seen.now, key, decision, False, seen)
-        self._emit(told)
-        look = self._shadow.look(told)
+        event = Decided(seen.now, key, decision, False, seen)
+        self._emit(event)
+        look = self._shadow.look(event)
         for record in look.records:
             self._emit(record)
         for wait in (decision.wake_after, look.wake_after):
-            self._come_back(key, wait, wrote=False)
+            self._requeue(key, wait, wrote=False)
 
-    def _come_back(self, key: Key, wake_after: float | None, wrote: bool) -> None:
-        """A turn that did something is followed by another, which sees it done; else time alone may
-        bring the next.
+    def _requeue(self, key: Key, wake_after: float | None, wrote: bool) -> None:
+        """Requeues a DaemonSet after a write, to observe the result; otherwise when the decision
+        may change with time.
 
-        An action that comes to nothing each time (a revision that can't be changed) must not be
-        tried in a circle: a turn in which something was refused is followed by the queue's next
-        try, and time all the same brings one where it changes the answer.
+        An action without effect (a revision that can't be changed) must not be repeated in a loop:
+        after a refused action the queue's retry follows, or an earlier time at which the decision
+        may change.
         """
         now = asyncio.get_running_loop().time()
         if wrote:
@@ -357,4 +355,4 @@ class Controller:
         if self._rooms is not None and resource == POD:
             self._rooms.wrote(body)
         self._cache.wrote(resource, body, self._clock())
-        self._tell_moved()
+        self._publish_changes()

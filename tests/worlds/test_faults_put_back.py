@@ -62,10 +62,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
             "staying = list(old)",
         ),
         "gitops_ds.controller.controller": (
-            (
-                "failed = bool(outcome.errors or outcome.refused) or self._comes_to_nothing(key, "
-                "decision)"
-            ),
+            ("failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)"),
             "failed = False",
         ),
     },

@@ -1,8 +1,8 @@
-"""A turn as one line of JSON, and back. Pure.
+"""A reconciliation as one line of JSON, and back. Pure.
 
-A line holds what changed since the last line of the same DaemonSet in the same file, nodes since
-the last line at all; the first is thus whole, and every file can be read alone. What the API server
-wrote (`raw`) is kept, and read again by this version.
+A line holds the changes since the last line of the same DaemonSet in the same file, and for nodes
+since the last line; so the first line is complete, and every file can be read alone. Objects of the
+API server (`raw`) are kept, and parsed again by the reading version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Broken(ValueError):
-    """A line that can't be read, or builds on one that is not there."""
+    """A line that is invalid, or depends on a missing one."""
 
 
 class _Line(msgspec.Struct):
@@ -66,25 +66,25 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def head() -> bytes:
-    """The first line of a file: what it is, and which version decided."""
+    """The first line of a file: its kind, and the version that decided."""
     return _encode({"apiVersion": names.API_VERSION, "kind": KIND, "version": __version__}) + b"\n"
 
 
 def is_head(line: bytes) -> bool:
-    """Whether a file that begins so is a journal."""
+    """Whether a file with this first line is a journal."""
     try:
-        told = msgspec.json.decode(line)
+        header = msgspec.json.decode(line)
     except msgspec.DecodeError:
         return False
-    return isinstance(told, dict) and (told.get("apiVersion"), told.get("kind")) == (
+    return isinstance(header, dict) and (header.get("apiVersion"), header.get("kind")) == (
         names.API_VERSION,
         KIND,
     )
 
 
 class JournalWriter:
-    """Makes the lines of one file. It keeps what it wrote last, which are the very objects that the
-    cache holds.
+    """Makes the lines of one file. It keeps the objects of the last lines, which are those of the
+    cache.
     """
 
     def __init__(self) -> None:
@@ -92,16 +92,16 @@ class JournalWriter:
         self._nodes: JsonTree = {}
         self._node_list: tuple[Node, ...] = ()
 
-    def line(self, told: Decided) -> tuple[bytes, bool]:
-        """The line, and whether it is the DaemonSet's first and so tells everything."""
-        seen, nodes = told.seen, self._nodes
+    def line(self, event: Decided) -> tuple[bytes, bool]:
+        """The line, and whether it is the DaemonSet's first and so complete."""
+        seen, nodes = event.seen, self._nodes
         if seen.nodes is not self._node_list:
             nodes = {node.name: node for node in seen.nodes}
-        last = self._last.get(told.daemonset)
+        last = self._last.get(event.daemonset)
         tree = _tree(seen, nodes)
         change = delta.between({**(last or _EMPTY), "nodes": self._nodes}, tree)
-        self._last[told.daemonset], self._nodes, self._node_list = tree, nodes, seen.nodes
-        line = _Line(told.at, told.daemonset, told.performed, change, encoded(told.decision))
+        self._last[event.daemonset], self._nodes, self._node_list = tree, nodes, seen.nodes
+        line = _Line(event.at, event.daemonset, event.performed, change, encoded(event.decision))
         return _encode(line) + b"\n", last is None
 
 
@@ -113,18 +113,18 @@ class Reader:
         self._nodes: JsonTree = {}
 
     def turn(self, line: bytes) -> Decided:
-        """What was decided, and everything seen. Raises Broken."""
+        """The decision and its observation. Raises Broken."""
         try:
-            told = _line(line)
+            read = _line(line)
             tree = delta.applied(
-                {**self._last.get(told.object, _EMPTY), "nodes": self._nodes}, _parsed(told.seen)
+                {**self._last.get(read.object, _EMPTY), "nodes": self._nodes}, _parsed(read.seen)
             )
             turn = Decided(
-                told.at, told.object, decoded(told.decided), told.performed, _observation(tree)
+                read.at, read.object, decoded(read.decided), read.performed, _observation(tree)
             )
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Broken(f"{type(error).__name__}: {error}") from error
-        self._last[told.object], self._nodes = tree, tree["nodes"]
+        self._last[read.object], self._nodes = tree, tree["nodes"]
         return turn
 
 
@@ -165,7 +165,7 @@ _PARSED: dict[str, type] = {
 
 
 def _parsed(change: TreeDelta) -> TreeDelta:
-    """The difference with values in place of the JSON of nodes, pods and back-offs."""
+    """The difference with parsed nodes, pods and back-offs."""
     below = dict(change.get("in", {}))
     for group, type in _PARSED.items():
         if put := below.get(group, {}).get("put"):
@@ -205,7 +205,7 @@ def _revision(raw: Body) -> Revision:
 
 
 def encoded(decision: Decision) -> dict[str, Any]:
-    """The decision as plain data; of the bodies of new pods, all but the first as the difference to
+    """The decision as plain data; the bodies of new pods, except the first, as the difference to
     that one.
     """
     first: list[Body] = []
@@ -220,32 +220,32 @@ def encoded(decision: Decision) -> dict[str, Any]:
 
 
 def _action(action: Action, first: list[Body]) -> dict[str, Any]:
-    told = {
+    data = {
         "do": type(action).__name__,
         **{field.name: getattr(action, field.name) for field in fields(action)},
     }
     if isinstance(action, model.CreatePod):
-        told["body"] = delta.between(first[0] if first else {}, action.body)
+        data["body"] = delta.between(first[0] if first else {}, action.body)
         first.append(action.body)
-    return told
+    return data
 
 
-def decoded(told: Mapping[str, Any]) -> Decision:
-    """The decision of plain data. Raises what msgspec and mappings raise."""
+def decoded(data: Mapping[str, Any]) -> Decision:
+    """The decision from plain data. Raises the errors of msgspec and of mappings."""
     first: list[Body] = []
     return Decision(
-        steps=tuple(tuple(_action_of(action, first) for action in step) for step in told["steps"]),
-        status=msgspec.convert(told["status"], StatusUpdate | None),
-        wake_after=msgspec.convert(told["wakeAfter"], float | None),
-        backoffs=msgspec.convert(told["backoffs"], dict[str, FailedPodBackoff]),
-        complaint=str(told["complaint"]),
-        unplaced=msgspec.convert(told.get("unplaced", {}), dict[str, str]),
+        steps=tuple(tuple(_action_of(action, first) for action in step) for step in data["steps"]),
+        status=msgspec.convert(data["status"], StatusUpdate | None),
+        wake_after=msgspec.convert(data["wakeAfter"], float | None),
+        backoffs=msgspec.convert(data["backoffs"], dict[str, FailedPodBackoff]),
+        complaint=str(data["complaint"]),
+        unplaced=msgspec.convert(data.get("unplaced", {}), dict[str, str]),
     )
 
 
-def _action_of(told: dict[str, Any], first: list[Body]) -> Action:
-    kind = _ACTIONS[told["do"]]
+def _action_of(data: dict[str, Any], first: list[Body]) -> Action:
+    kind = _ACTIONS[data["do"]]
     if kind is model.CreatePod:
-        told = {**told, "body": delta.applied(first[0] if first else {}, told["body"])}
-        first.append(told["body"])
-    return msgspec.convert(told, kind)
+        data = {**data, "body": delta.applied(first[0] if first else {}, data["body"])}
+        first.append(data["body"])
+    return msgspec.convert(data, kind)

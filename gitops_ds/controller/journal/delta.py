@@ -48,7 +48,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def applied(old: JsonTree, change: TreeDelta) -> dict[str, Any]:
-    """The new tree; `old` stays as it is. Raises KeyError when the difference is not one of `old`."""
+    """The new tree; `old` is unchanged. Raises KeyError if the difference is not one of `old`."""
     new = dict(old)
     for key in change.get("drop", ()):
         del new[key]

@@ -1,8 +1,8 @@
-"""The journal on disk: files of lines, one being written, the oldest removed.
+"""The journal on disk: files of lines; one is being written, the oldest are removed.
 
 A file ends when its differences have filled its share of the journal, or after a day; every process
-begins a new one. No trouble with the disk stops the work or is told twice: what failed is tried
-again later, in a new file.
+begins a new one. A disk error stops no reconciliation and is reported once: the next attempt is
+later, in a new file.
 """
 
 from __future__ import annotations
@@ -23,74 +23,74 @@ from gitops_ds.model.events.base import (
 
 PATTERN = "journal-*.jsonl"
 DAY = 86400.0  # seconds
-TRY_AGAIN = 30.0  # seconds
-SHARES = 8  # a full journal has about so many files
-MOST_FILES = 100  # a service that is started again and again writes many small ones
+RETRY_AFTER = 30.0  # seconds
+SHARES = 8  # the approximate number of files of a full journal
+MOST_FILES = 100  # a service that restarts repeatedly writes many small ones
 
 
 @dataclass(frozen=True, slots=True)
 class JournalLimits:
-    """How much is kept: bytes and days. The file being written always stays, whatever its size."""
+    """The limits of the journal: bytes and days. The file being written is kept, regardless of its
+    size.
+    """
 
     bytes: int = 256 * 2**20
     days: int = 7
 
 
 class Journal:
-    """Writes every turn that it hears of into `directory`; its own troubles go to `tell`.
+    """Writes every reconciliation into `directory`; errors of its own are emitted.
 
-    The files are for their owner alone, since a pod template can hold secrets. A line is handed to
-    the operating system before `hear` returns, so that a kill loses nothing.
+    The files are readable by their owner only, since a pod template can contain secrets. A line is
+    written to the operating system before `handle` returns, so that a kill loses nothing.
     """
 
-    def __init__(self, directory: Path, limits: JournalLimits, tell: Emit) -> None:
-        self._directory, self._limits, self._tell = directory, limits, tell
+    def __init__(self, directory: Path, limits: JournalLimits, emit: Emit) -> None:
+        self._directory, self._limits, self._emit = directory, limits, emit
         self._file: _File | None = None
         self._missing = 0
         self._failed_at = 0.0
 
-    def handle(self, told: Event) -> None:
-        """Writes a turn; every other record is passed over."""
-        if not isinstance(told, Decided):
+    def handle(self, event: Event) -> None:
+        """Writes a reconciliation; other events are ignored."""
+        if not isinstance(event, Decided):
             return
-        if self._missing and 0 <= told.at - self._failed_at < TRY_AGAIN:
+        if self._missing and 0 <= event.at - self._failed_at < RETRY_AFTER:
             self._missing += 1
             return
         try:
-            self._write(told)
+            self._write(event)
         except OSError as error:
             self.close()
             if not self._missing:
-                self._tell(JournalFailed(told.at, f"{self._directory}: {error.strerror or error}"))
+                self._emit(JournalFailed(event.at, f"{self._directory}: {error.strerror or error}"))
             self._missing += 1
-            self._failed_at = told.at
+            self._failed_at = event.at
         else:
             if self._missing:
-                self._tell(JournalRecovered(told.at, self._missing))
+                self._emit(JournalRecovered(event.at, self._missing))
             self._missing = 0
 
     def close(self) -> None:
-        """Ends the file; one without a whole turn goes."""
+        """Ends the file, and removes one without a complete reconciliation."""
         if self._file is not None:
             self._file.end()
             self._file = None
 
-    def _write(self, told: Decided) -> None:
+    def _write(self, event: Decided) -> None:
         file = self._file
         if file is not None and (
-            file.differences > self._limits.bytes / SHARES or not 0 <= told.at - file.begun < DAY
+            file.differences > self._limits.bytes / SHARES or not 0 <= event.at - file.begun < DAY
         ):
             self.close()
             file = None
         if file is None:
-            file = self._file = _begun(self._directory, told.at)
-            self._remove_oldest(told.at)
-        file.write(told)
+            file = self._file = _begun(self._directory, event.at)
+            self._remove_oldest(event.at)
+        file.write(event)
 
     def _remove_oldest(self, now: float) -> None:
-        """Keeps the newest files as far as the limits go, with room for what comes into the one
-        just begun.
-        """
+        """Keeps the newest files within the limits, with space for the file just begun."""
         left = self._limits.bytes * (1 - 1 / SHARES)
         for index, file in enumerate(reversed(files(self._directory))):
             with contextlib.suppress(OSError):
@@ -106,8 +106,8 @@ class Journal:
 
 @dataclass(slots=True)
 class _File:
-    """The file being written: since when, how many turns are whole in it, and how many bytes of it
-    are differences.
+    """The file being written: the time of its start, the number of complete reconciliations in it,
+    and the bytes of differences.
     """
 
     path: Path
@@ -117,8 +117,8 @@ class _File:
     turns: int = 0
     differences: int = 0
 
-    def write(self, told: Decided) -> None:
-        line, whole = self.writer.line(told)
+    def write(self, event: Decided) -> None:
+        line, whole = self.writer.line(event)
         _write_all(self.handle, line if self.turns else codec.head() + line)
         self.turns += 1
         if not whole:
@@ -142,7 +142,7 @@ def _number(file: Path) -> int:
 
 
 def _begun(directory: Path, now: float) -> _File:
-    """A new file under the next number; another process may have taken it just now."""
+    """A new file with the next number; another process may have taken that number."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     number = max(map(_number, files(directory)), default=0)
     while True:
@@ -153,6 +153,6 @@ def _begun(directory: Path, now: float) -> _File:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    """A disk that gets full takes a part first."""
+    """Writes all bytes; a disk that is almost full accepts a part first."""
     while data:
         data = data[os.write(handle, data) :]

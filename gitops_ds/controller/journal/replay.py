@@ -1,4 +1,4 @@
-"""Takes the decisions of a journal again, by this version, and says where they differ."""
+"""Repeats the decisions of a journal with this version, and reports differences."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class DecisionDifference:
-    """One thing that was decided otherwise: what then and what now, each `nothing` where it was not
-    decided.
+    """A difference of two decisions: the former and the present value, each `nothing` where it is
+    missing.
     """
 
     file: str
@@ -39,7 +39,7 @@ class DecisionDifference:
     now: str
 
     def __str__(self) -> str:
-        """For people, in one line."""
+        """One line of text."""
         return (
             f"{self.file}:{self.line}: {timestamps.text(self.at)} {self.daemonset}: then "
             f"{self.then}; now {self.now}"
@@ -58,13 +58,13 @@ class Unread:
     torn: bool = False
 
     def __str__(self) -> str:
-        """For people, in one line."""
+        """One line of text."""
         return f"{self.file}:{self.line}: {self.message}"
 
 
 @dataclass(slots=True)
 class Replay:
-    """What came of it. `turns` counts those that were taken again."""
+    """The result of a replay. `turns` counts the repeated reconciliations."""
 
     files: int = 0
     turns: int = 0
@@ -73,18 +73,16 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Whether all turns could be taken again, but for one that was being written when the
-        writer was killed.
-        """
+        """Whether all decisions are the same; a torn last line is permitted."""
         return not self.differences and all(unread.torn for unread in self.unread)
 
     def __str__(self) -> str:
-        """The summary for people."""
-        told = (
+        """The summary as text."""
+        summary = (
             f"{_count(self.turns, 'turn')} in {_count(self.files, 'file')}: "
             f"{_count(len(self.differences), 'difference')}"
         )
-        return f"{told}, {_count(len(self.unread), 'line')} not read" if self.unread else told
+        return f"{summary}, {_count(len(self.unread), 'line')} not read" if self.unread else summary
 
 
 def _count(number: int, what: str) -> str:
@@ -95,8 +93,8 @@ Decide = Callable[[Observation], Decision]
 
 
 def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
-    """Takes all turns of a file, or of the files of a directory. Raises UsageError where there is
-    no journal.
+    """Repeats all decisions of a file, or of the files of a directory. Raises UsageError without a
+    journal.
     """
     found = Replay()
     for file in _files(journal):
@@ -105,11 +103,11 @@ def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
             if isinstance(read, Unread):
                 found.unread.append(read)
                 continue
-            number, told = read
+            number, turn = read
             found.turns += 1
-            for then, now in compare(told.decision, decide(told.seen)):
+            for then, now in compare(turn.decision, decide(turn.seen)):
                 found.differences.append(
-                    DecisionDifference(str(file), number, told.at, told.daemonset, then, now)
+                    DecisionDifference(str(file), number, turn.at, turn.daemonset, then, now)
                 )
     return found
 
@@ -122,8 +120,8 @@ def _files(journal: Path) -> list[Path]:
 
 
 def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
-    """The turns of a file with their lines' numbers; it ends at a line that can't be read, since
-    later ones build on it.
+    """The reconciliations of a file with their line numbers; it ends at a line that can't be read,
+    since later ones depend on it.
     """
     reader, number = codec.Reader(), 1
     try:
@@ -147,7 +145,7 @@ def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
 
 
 def compare(then: Decision, now: Decision) -> Iterator[tuple[str, str]]:
-    """What was decided otherwise, each `nothing` where one of the two did not."""
+    """The differences of two decisions, each `nothing` where it is missing in one."""
     old, new = (_plain(decision) for decision in (then, now))
     if old == new:
         return
@@ -170,16 +168,16 @@ def compare(then: Decision, now: Decision) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it: whether a list was a tuple is no difference."""
+    """As JSON, in which a list equals a tuple."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _by_subject(actions: Iterable[Action]) -> dict[str, Action]:
-    """What is done, to what, by whom nothing else is done so."""
-    return {_said(action): action for action in actions}
+    """The actions by kind and target, which is unique."""
+    return {_subject(action): action for action in actions}
 
 
-def _said(action: Action) -> str:
+def _subject(action: Action) -> str:
     on = (
         f"on {action.node}"
         if isinstance(action, CreatePod)
@@ -203,7 +201,7 @@ def _fields(old: Any, new: Any, path: objects.Path) -> Iterator[tuple[objects.Pa
 
 
 def _shown(value: Any) -> str:
-    """A value in few words, without what looks secret."""
+    """A value in short, without secrets."""
     if value is _ABSENT or value is None:
         return NOTHING
     text = json.dumps(redaction_objects.value(value))

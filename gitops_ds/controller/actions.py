@@ -1,0 +1,255 @@
+"""The writes of one action: a pod or a revision created, patched or deleted. The present state of
+an object may refine an action, but decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gitops_ds.apimachinery import daemonsets, label_selector, pods, revisions
+from gitops_ds.daemonset import pod_factory
+from gitops_ds.errors import AlreadyExists, NotFound, StaleView
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.daemonset import DaemonSet, Owner
+from gitops_ds.model.decision import (
+    Action,
+    Adopt,
+    CreatePod,
+    CreateRevision,
+    DeletePod,
+    DeleteRevision,
+    LabelRevision,
+    RelabelPod,
+    Release,
+    RenumberRevision,
+)
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
+
+Remember = Callable[[Resource, Body], None]
+
+_Patched = Adopt | Release | RelabelPod | LabelRevision | RenumberRevision
+
+_NAMES_TO_TRY = 5
+
+
+class ActionWriter:
+    """Writes the actions of one decision for a DaemonSet; replies go to `remember`.
+
+    `wrote`: the next observation differs. `gone` are the actions whose object did not exist any
+    more.
+    """
+
+    def __init__(self, cluster: Cluster, remember: Remember, daemonset: DaemonSet) -> None:
+        self._cluster, self._remember, self._daemonset = cluster, remember, daemonset
+        self._namespace = daemonset.key.namespace
+        self._confirmed = False
+        self.wrote = False
+        self.gone: list[Action] = []
+
+    async def write(self, action: Action) -> Key | None:
+        """Writes one action; returns its object, None if nothing was left to do."""
+        match action:
+            case CreatePod():
+                return await self._create_pod(action)
+            case DeletePod(key=key, uid=uid):
+                return await self._delete(action, POD, key, uid)
+            case DeleteRevision(key=key, uid=uid):
+                return await self._delete(action, CONTROLLER_REVISION, key, uid)
+            case RelabelPod(uid=uid, hash=hash) | LabelRevision(uid=uid, hash=hash):
+                return await self._patch(action, _labelled(uid, hash), PatchType.MERGE)
+            case RenumberRevision(uid=uid, number=number):
+                return await self._patch(
+                    action, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE
+                )
+            case Adopt(uid=uid):
+                return await self._adopt(action, uid)
+            case Release(uid=uid):
+                return await self._release(action, uid)
+            case CreateRevision():
+                return await self._create_revision(action)
+
+    async def _create_pod(self, action: CreatePod) -> Key | None:
+        """A taken name may be our own pod, by a lost reply or an earlier leader: then nothing is
+        left to do.
+        """
+        for attempt in range(_NAMES_TO_TRY):
+            name = pod_factory.name(action.seed, attempt)
+            body = {**action.body, "metadata": {**action.body["metadata"], "name": name}}
+            try:
+                return self._keep(POD, await self._cluster.create(POD, body), action)
+            except AlreadyExists:
+                if await self._is_ours(name, action.node):
+                    return None
+        message = (
+            f"{_NAMES_TO_TRY} names for a pod of {self._daemonset.key} on {action.node} are taken "
+            "by others"
+        )
+        raise StaleView(message)
+
+    async def _is_ours(self, name: str, node: str) -> bool:
+        """Whether the pod is the one to create. A terminating one of ours means that the
+        observation is old: StaleView leads to a later retry.
+        """
+        try:
+            body = await self._cluster.get(POD, self._namespace, name)
+        except NotFound as error:
+            raise StaleView(f"the pod {self._namespace}/{name} just vanished") from error
+        pod = pods.pod_of(body)
+        if pod.owner is None or pod.owner.uid != self._daemonset.uid or pod.node != node:
+            return False
+        self._keep(POD, body)
+        if pod.terminating or pod.ended:
+            raise StaleView(f"the pod {self._namespace}/{name} is ending, which was not known yet")
+        return True
+
+    async def _delete(self, action: Action, resource: Resource, key: Key, uid: str) -> Key | None:
+        try:
+            reply = await self._cluster.delete(resource, key.namespace, key.name, uid=uid)
+        except NotFound:
+            self.gone.append(action)  # a conflict (another object has the name) is an error
+            return None
+        if reply.get("kind") == resource.kind:
+            self._keep(resource, _ending(reply))
+        return key  # a revision that went at once comes with its event, and nothing waits for that
+
+    async def _adopt(self, action: Adopt, uid: str) -> Key | None:
+        await self._confirm()
+        owner = {"ownerReferences": [revisions.owner_reference(self._daemonset)], "uid": uid}
+        return await self._patch(action, {"metadata": owner}, PatchType.STRATEGIC)
+
+    async def _release(self, action: Release, uid: str) -> Key | None:
+        references = [{"$patch": "delete", "uid": self._daemonset.uid}]
+        return await self._patch(
+            action, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC
+        )
+
+    async def _patch(self, action: _Patched, patch: Body, type: PatchType) -> Key | None:
+        """Patches a pod or a revision; the UID in the patch ensures that it is the observed object.
+
+        A missing object needs no release and no other label; an adoption or a revision, on which
+        decisions depend, is an error.
+        """
+        key = action.key
+        resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
+        try:
+            reply = await self._cluster.patch(resource, key.namespace, key.name, patch, type=type)
+        except NotFound:
+            if isinstance(action, Release | RelabelPod):
+                self.gone.append(action)
+                return None
+            raise
+        return self._keep(resource, reply, action)
+
+    async def _confirm(self) -> None:
+        """Checks before an adoption that the DaemonSet exists unchanged and is not being deleted:
+        one request for all adoptions.
+        """
+        if self._confirmed:
+            return
+        live = daemonsets.daemonset_of(
+            await self._cluster.get(DAEMONSET, self._namespace, self._daemonset.key.name)
+        )
+        if live.uid != self._daemonset.uid or live.deleting:
+            raise StaleView(
+                f"{self._daemonset.key} is being deleted, or is another one now: it adopts nothing"
+            )
+        self._confirmed = True
+
+    async def _create_revision(self, action: CreateRevision) -> Key | None:
+        """A taken name has the same template, and is used, or is a collision: the next
+        reconciliation hashes with a higher count.
+        """
+        try:
+            return self._keep(
+                CONTROLLER_REVISION,
+                await self._cluster.create(CONTROLLER_REVISION, action.body),
+                action,
+            )
+        except AlreadyExists:
+            body = await self._cluster.get(CONTROLLER_REVISION, self._namespace, action.key.name)
+            template = revisions.template_of(body)
+            if template is not None and revisions.same_template(template, self._daemonset.template):
+                self._remember(CONTROLLER_REVISION, body)
+                return None
+            await self._count_collision(action)
+            raise
+
+    async def _count_collision(self, action: CreateRevision) -> None:
+        live = daemonsets.daemonset_of(
+            await self._cluster.get(DAEMONSET, self._namespace, self._daemonset.key.name)
+        )
+        if live.uid == self._daemonset.uid and live.collision_count == action.collision_count:
+            await self.patch_status({"collisionCount": (action.collision_count or 0) + 1})
+
+    async def patch_status(self, fields: Body) -> None:
+        """Patches fields of the status of exactly this DaemonSet."""
+        patch = {"metadata": {"uid": self._daemonset.uid}, "status": fields}
+        name = self._daemonset.key.name
+        self._keep(
+            DAEMONSET,
+            await self._cluster.patch(
+                DAEMONSET, self._namespace, name, patch, subresource="status"
+            ),
+        )
+
+    def _keep(self, resource: Resource, reply: Body, action: Action | None = None) -> Key:
+        """Remembers a reply. Raises StaleView if it does not show the effect of the action: the
+        next reconciliation would repeat the action.
+        """
+        self._remember(resource, reply)
+        if action is not None and not _shows(action, reply, self._daemonset):
+            message = (
+                f"{self._daemonset.key}: the API server took a write and did not keep it: an "
+                "admission webhook may undo it"
+            )
+            raise StaleView(message)
+        self.wrote = True
+        return key_of(
+            {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "metadata": reply.get("metadata") or {},
+            }
+        )
+
+
+def _labelled(uid: str, hash: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "labels": {names.REVISION_HASH: hash}}}
+
+
+def _ending(pod: Body) -> Body:
+    """An object in the reply to its deletion; if it is gone at once, the reply may lack the time of
+    deletion.
+    """
+    metadata = pod.get("metadata") or {}
+    return {
+        **pod,
+        "metadata": {"deletionTimestamp": metadata.get("creationTimestamp", ""), **metadata},
+    }
+
+
+def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
+    """Whether the object in the reply shows the effect of the action."""
+    metadata = reply.get("metadata") or {}
+    labels, owner = metadata.get("labels") or {}, pods.controller_of(metadata)
+    match action:
+        case CreatePod():
+            return _owns(daemonset, owner) and label_selector.all_match(
+                daemonset.selector or (), labels
+            )
+        case Adopt() | CreateRevision():
+            return _owns(daemonset, owner)
+        case Release():
+            return not _owns(daemonset, owner)
+        case RelabelPod(hash=hash) | LabelRevision(hash=hash):
+            return bool(labels.get(names.REVISION_HASH) == hash)
+        case RenumberRevision(number=number):
+            return bool(reply.get("revision") == number)
+        case DeletePod() | DeleteRevision():
+            return "deletionTimestamp" in metadata
+
+
+def _owns(daemonset: DaemonSet, owner: Owner | None) -> bool:
+    return owner is not None and owner.uid == daemonset.uid
