@@ -1,4 +1,4 @@
-"""What a commit means for one cluster: manifests, and where each of their values was written."""
+"""The content of a commit for one cluster: manifests, and the source of each of their values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gitops_ds.model.skipped import DriftPolicy, Skipped
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A value in a file of the snapshot: which document of the file (from 0), and the way into it.
+    """A value in a file of the snapshot: the index of its document (from 0), and its path.
 
-    A position (line, column) is found again from the bytes when somebody asks; it is not kept. Only
-    in a chart's template, which is no YAML, it is the `line`.
+    The position (line, column) is not kept; it is computed from the bytes on demand. Only in a
+    chart's template, which is no YAML, it is the `line`.
     """
 
     file: str
@@ -52,11 +52,11 @@ class ManifestOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An object as it shall be in the cluster.
+    """The wanted state of an object.
 
-    `scope_unknown`: the kind is not known here and the object names no namespace; whether it needs
-    one (then `ClusterFacts.namespace`) only the cluster can tell. `holder` is None for what comes
-    from Git.
+    `scope_unknown`: the kind is unknown here and the object has no namespace; only the cluster
+    knows whether it needs one (then `ClusterFacts.namespace`). `holder` is None for an object from
+    Git.
     """
 
     key: Key
@@ -81,11 +81,11 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A named set of nodes: labels that all must match, and how many there are said to be (None:
-    not said).
+    """A named set of nodes: labels that all must match, and the declared number of nodes (None:
+    unknown).
 
-    What else is said of its nodes: labels, taints, and what they have for pods (in thousandths of a
-    resource's unit).
+    Also the declared labels and taints of its nodes, and their capacity for pods (in thousandths of
+    a resource's unit).
     """
 
     name: str
@@ -98,11 +98,11 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the repository says of a cluster (`clusters/NAME.yaml`); the empty name is a repository
+    """The repository's facts about a cluster (`clusters/NAME.yaml`); the empty name is a repository
     without any.
 
-    `namespace` is where objects go that name none: asked for on the command line, else the
-    cluster's, else the repository's.
+    `namespace` is the default for objects without one: the command line's, else the cluster's, else
+    the repository's.
     """
 
     name: str = ""
@@ -120,10 +120,10 @@ Alternatives = tuple[tuple[Requirement, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A rule of the repository's own (`custom:` of gitops-ds.yaml): what objects of these kinds
-    have to meet, as a JSON Schema.
+    """A rule of the repository's own (`custom:` of gitops-ds.yaml): the requirements for objects of
+    these kinds, as a JSON Schema.
 
-    `at` is where it is written; an empty `message` leaves the words to the schema.
+    `at` is its place in the file; with an empty `message` the message is the schema's.
     """
 
     name: str
@@ -136,15 +136,15 @@ class Custom:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Everything that one commit asks of one cluster, sorted by key.
+    """All objects of one commit for one cluster, sorted by key.
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are
     YAML and JSON files without any Kubernetes object. `profile` is the repository's: `default` or
-    `strict` (docs: checks); `rules` are those that it switches on (perhaps with settings) or off,
-    `custom` its own ones. `expected` holds by agent the nodes that it counts on (alternatives of
-    conditions), and those that are said to get no pod. `drift` is what is done about drift, of
-    agents that say so. `refusals` tell what was left out of a bundle made of many sources; of the
-    sources in `kept` (`configmap/NAMESPACE/NAME`) nothing is deleted.
+    `strict` (docs: checks); `rules` are those that it enables (possibly with settings) or disables,
+    `custom` its own ones. `expected` holds by agent the nodes that must get a pod (alternatives of
+    conditions), and those that must get none. `drift` is the drift policy of agents with one.
+    `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
+    (`configmap/NAMESPACE/NAME`) nothing is deleted.
     """
 
     commit: CommitId | None

@@ -1,5 +1,5 @@
-"""What earlier runs found out about files and objects, by their content: it spares work and changes
-no result.
+"""Results of earlier runs for files and objects, by their content: they save work and change no
+result.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from gitops_ds.model.objects import Digest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedResults:
-    """What the same version of gitops-ds found out; whoever brings it answers for it. Each is only
-    itself.
+    """Results of the same version of gitops-ds; the caller is responsible for them. Compared by
+    identity.
 
-    `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them:
-    files that it had nothing against. `clean` holds, by the circumstances of a check
-    (`validate.check.circumstances`), the objects that it had nothing against.
+    `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them, for
+    files without findings. `clean` holds, by the circumstances of a check
+    (`validate.check.circumstances`), the objects without findings.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an apply would do: changes, why some are refused, and what that means for the nodes."""
+"""The changes of an apply, the skipped objects, and the effect on nodes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What becomes of the pod template, compared with the live ControllerRevisions.
+    """The effect of a change on the pod template, compared with the live ControllerRevisions.
 
     `known_as` is the number of the revision that already holds the new template: equal to `current`
-    when nothing rolls, an earlier number on a way back, None for a template never seen. `becomes`
-    is the number that the template will have.
+    without a rollout, an earlier number for a rollback, None for a new template. `becomes` is the
+    number that the template will have.
     """
 
     old: Digest | None
@@ -61,7 +61,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One object's future. `manifest` is None for a delete."""
+    """The change of one object. `manifest` is None for a delete."""
 
     operation: Operation
     key: Key
@@ -73,8 +73,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A field manager that owns what differs; `at` is the time of its last write, in the API
-    server's words.
+    """A field manager that owns a differing field; `at` is the time of its last write, as the API
+    server writes it.
 
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
     """
@@ -87,11 +87,11 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """How a live object differs from the manifest as it was applied: of each field `old` is live,
-    `new` is Git's.
+    """The differences of a live object from the manifest that was applied: of each field `old` is
+    live, `new` is Git's.
 
-    Without fields the object itself is gone. `looks_like` says what was done: `kubectl set image`.
-    `contested`: it came back after each of the last corrections.
+    Without fields the object itself was deleted. `looks_like` is the likely command: `kubectl set
+    image`. `contested`: the drift returned after each of the last corrections.
     """
 
     fields: tuple[FieldChange, ...]
@@ -104,12 +104,12 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything an apply of one commit to one cluster would do, in the order it would be done.
+    """All changes of an apply of one commit to one cluster, in order.
 
-    `hash` names what comes of it: the objects as Git wants them, those that are deleted and how,
-    and after a dash the most nodes that may lose an agent. `drifted` are the objects that somebody
-    changed in the cluster, whatever is done about it; `approved` those whose end a person has
-    agreed to; `held` the changes that a guard holds back until the hash is approved.
+    `hash` identifies the result: the objects of Git, the deleted objects and how they are deleted,
+    and after a dash the maximum of nodes that may lose an agent. `drifted` are the objects that
+    were changed in the cluster, regardless of the drift policy; `approved` those whose deletion a
+    person has approved; `held` the changes that a guard holds back until the hash is approved.
     """
 
     commit: CommitId | None
@@ -129,7 +129,7 @@ class Plan:
     @property
     def unknown_nodes(self) -> Skipped | None:
         """Why the effect on nodes is unknown: then no change names nodes, and the plan is not
-        applied. None where it is known.
+        applied. None if it is known.
         """
         return next(
             (refusal for refusal in self.refusals if refusal.reason is SkipReason.UNKNOWN_NODES),

@@ -1,4 +1,4 @@
-"""A Helm chart as a source.yaml asks for it, and what helm made of it."""
+"""A Helm chart in a source.yaml, and its rendered manifests."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What `helm:` of a source.yaml says.
+    """The `helm:` part of a source.yaml.
 
-    `where` is a directory or an archive of the snapshot, or a chart elsewhere. `values` win over
-    those of `values_files`, of which the last wins. Empty texts are left to helm. With a refused
-    finding the chart is not to be rendered.
+    `where` is a directory or an archive of the snapshot, or a remote chart. `values` take
+    precedence over those of `values_files`, of which the last takes precedence. Empty strings are
+    left to helm. A chart with a blocking finding must not be rendered.
     """
 
     file: PurePosixPath
@@ -54,7 +54,7 @@ Places = Mapping[Path, tuple[Pointer, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RenderedChart:
-    """What helm wrote, and by the number of each of its documents the places of its values."""
+    """The output of helm, and by the number of each of its documents the sources of its values."""
 
     data: bytes
     places: Mapping[int, Places]

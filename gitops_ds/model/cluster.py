@@ -1,9 +1,8 @@
-"""The whole outside world of objects, as one protocol with two sides: a real API server, and the
-simulated cluster.
+"""The interface to a cluster, with two implementations: a real API server, and the simulated
+cluster.
 
 Every method is one request. They raise the `ClusterError`s of errors.py and nothing else. Bodies
-are plain JSON values; the caller must not change what it got, nor may the cluster change what it
-was given.
+are plain JSON values; neither the caller nor the cluster may change a body that it received.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gitops_ds.model.objects import Body, Resource
 
 
 class EventType(StrEnum):
-    """What a watch tells.
+    """The type of a watch event.
     https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
     """
 
@@ -28,7 +27,7 @@ class EventType(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What becomes of an object's dependents.
+    """The deletion propagation to an object's dependents.
     https://kubernetes.io/docs/concepts/architecture/garbage-collection/
     """
 
@@ -47,7 +46,7 @@ class PatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The objects of a list, whole (all its pages), and the version at which they were true."""
+    """The objects of a list, complete (all its pages), and its resource version."""
 
     items: tuple[Body, ...]
     version: str
@@ -64,11 +63,11 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: all, those of a namespace, those with labels (selector syntax),
-    those with fields.
+    """The selected objects of a resource: all, those of a namespace, those with labels (selector
+    syntax), those with fields.
 
-    `brief` asks for no more of a pod or a node than `apimachinery.field_projection` names; the rest
-    of the body may be missing.
+    `brief` requests only the fields of a pod or a node that `apimachinery.field_projection` names;
+    the rest of the body may be missing.
     """
 
     namespace: str = ""
@@ -90,8 +89,7 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """As whom a request is made, where not as ourselves. The user is never empty: that would be
-    ourselves again.
+    """The user of an impersonated request, never empty.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
     """
@@ -105,17 +103,17 @@ class Identity:
 
 
 class Cluster(Protocol):
-    """What we ask of a cluster."""
+    """The requests to a cluster."""
 
     def acting_as(self, who: Identity) -> Cluster:
-        """The same cluster, asked in the name of somebody else; whoever may not impersonate gets
-        Forbidden with each request.
+        """The same cluster, with impersonated requests; each raises Forbidden without the
+        permission to impersonate.
         """
         ...
 
     async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """What it serves, by (group, kind): the preferred version of each; as it was when first
-        requested, or as it is now (`refresh`).
+        """The served resources, by (group, kind): the preferred version of each; as of the first
+        request, or as of now (`refresh`).
         """
         ...
 
@@ -183,7 +181,5 @@ class Cluster(Protocol):
         uid: str = "",
         propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
-        """Asks for the end of the object (with that uid, where given); returns the reply: the
-        object, or a Status.
-        """
+        """Deletes the object (with that uid, if set); returns the reply: the object, or a Status."""
         ...

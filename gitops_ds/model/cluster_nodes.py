@@ -1,4 +1,4 @@
-"""What is known of a cluster's nodes, and whether anybody has seen them."""
+"""The nodes of a cluster, observed or declared."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gitops_ds.model.objects import Body
 class Census:
     """The nodes of a cluster, by name.
 
-    `pools` holds the pool of each node that is in one, `room` what a node has for pods (in
-    thousandths of a resource's unit) where that is known, `daemonsets` those that the cluster runs.
-    `declared`: the nodes are what the cluster's file says of its pools, nobody has seen them; of
-    their labels only the `keys` are known then.
+    `pools` holds the pool of each node that is in one, `room` a node's capacity for pods (in
+    thousandths of a resource's unit) if known, `daemonsets` those of the cluster. `declared`: the
+    nodes are those of the pools in the cluster's file, not observed ones; of their labels only the
+    `keys` are known then.
     """
 
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""Requests to the service from outside: annotations of the state, pushes."""
+"""Requests to the service: annotations of the state, and pushes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gitops_ds.model.objects import CommitId
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """The annotations of a state's ConfigMap that ask for something.
+    """The requests in the annotations of a state's ConfigMap.
 
-    `requested` is the value of a request that is not answered yet; `held` are commits that are not
-    to be applied, by their first seven or more digits; `approved` is the hash of a plan. `pushed`
-    is when another replica was told of a push, and of which commit.
+    `requested` is the value of a pending request; `held` are commits on hold, by their first seven
+    or more digits; `approved` is the hash of a plan. `pushed` is the time at which another replica
+    received a push, and its commit.
     """
 
     requested: str = ""
@@ -23,14 +23,14 @@ class Steering:
     pushed: str = ""
 
     def holds(self, commit: CommitId) -> bool:
-        """Whether the commit is not to be applied."""
+        """Whether the commit is on hold."""
         return any(commit.startswith(held) for held in self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What a delivery tells one repository: look now. `commit` is a hint for how long to look,
-    never for what to take.
+    """The notification of a push to one repository. `commit` only limits how long to look for it,
+    and never selects the revision.
     """
 
     commit: CommitId | None = None

@@ -1,5 +1,5 @@
-"""A DaemonSet and its pods, as the controller core sees them: parsed once, only what a decision
-needs.
+"""A DaemonSet and its pods for the controller's decisions: parsed once, with only the required
+fields.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single
     node.
 
-    `bound` tells whether `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the
-    last change of the condition Ready, None where the kubelet gave none. `trouble` is what hinders
-    it (`ImagePullBackOff`, `Unschedulable`), else empty. `crashed_at` is when one of its containers
-    last ended with an error.
+    `bound`: `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change
+    of the condition Ready, None if the kubelet set none. `trouble` is the reason why it does not
+    run (`ImagePullBackOff`, `Unschedulable`), else empty. `crashed_at` is when one of its
+    containers last ended with an error.
     """
 
     namespace: str
@@ -68,7 +68,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.phase is Phase.FAILED or self.phase is Phase.SUCCEEDED
 
     def available_at(self, min_ready_seconds: int) -> float | None:
-        """The time from which it counts as available, None while it is not ready or gives no time."""
+        """The time from which it counts as available; None if it is not ready or has no time."""
         if not self.ready:
             return None
         if min_ready_seconds == 0:
@@ -95,7 +95,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class RollingUpdate:
-    """Replaces pods by itself, at most so many away from available, or so many extra."""
+    """Replaces pods automatically, with a limit on unavailable or surplus pods."""
 
     max_unavailable: Share = Share(1)
     max_surge: Share = Share(0)
@@ -103,7 +103,7 @@ class RollingUpdate:
 
 @dataclass(frozen=True, slots=True)
 class OnDelete:
-    """Replaces a pod only after somebody deleted it."""
+    """Replaces a pod only after its deletion."""
 
 
 Strategy = RollingUpdate | OnDelete
@@ -128,11 +128,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DaemonSet:
-    """A DaemonSet; `raw` is the object as the server wrote it, for its bytes matter.
+    """A DaemonSet; `raw` is the object as the server wrote it, byte for byte.
 
-    `template_generation` is the text of its annotation where it is a number, else empty. `selector`
-    is None where it selects everything, which no controller may obey. `counts` and
-    `observed_generation` are what its status says.
+    `template_generation` is the text of its annotation if that is a number, else empty. `selector`
+    is None if it selects everything, which no controller may obey. `counts` and
+    `observed_generation` are those of its status.
     """
 
     key: Key

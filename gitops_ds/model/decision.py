@@ -1,4 +1,4 @@
-"""One turn of the controller core: everything it saw, and everything it wants done about it."""
+"""One reconciliation of the controller: the observation and the decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitops_ds.model.objects import Body, Key
 
 @dataclass(frozen=True, slots=True)
 class FailedPodBackoff:
-    """How long to leave a node alone after a pod failed there: `delay` seconds from `since`."""
+    """The delay after a pod failed on a node: `delay` seconds from `since`."""
 
     since: float
     delay: float
@@ -27,8 +27,8 @@ class FailedPodBackoff:
 
 
 class FreeCapacity(msgspec.Struct, frozen=True):
-    """What a node has left: amounts by resource, in thousandths of its unit, and the host ports
-    that are taken.
+    """The free capacity of a node: amounts by resource, in thousandths of its unit, and the used
+    host ports.
 
     `free` holds the resources that the node names; a port is a protocol, a host IP and a number.
     """
@@ -39,20 +39,16 @@ class FreeCapacity(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The whole input of a turn, looked at once.
+    """The complete input of a decision, read at one time.
 
-    `pods` and `revisions` are those that name the DaemonSet's UID as their controller, whatever
-    their labels, and the orphans of
-    its namespace that its selector matches; pods sorted by name, revisions by number and name,
-    `nodes` by name. `backoffs` are
-    those of failed pods, by node. `vanished` holds by node the UID of the last pod seen to vanish
-    there. `now` is in seconds since
-    1970. `rooms` is None where the scheduler places the pods; else we do, and it holds what each
-          node has left. `own_node` is where
-    we run ourselves, where that is known: it comes last in a rollout. `namesake` is a revision that
-    is not among `revisions` and
-    has the name that one of this template gets. `unshown` is how many pods we created that the
-    watch has not shown yet.
+    `pods` and `revisions` are those that name the DaemonSet's UID as their controller, regardless
+    of their labels, and the orphans of its namespace that its selector matches; pods sorted by
+    name, revisions by number and name, `nodes` by name. `backoffs` are those of failed pods, by
+    node. `vanished` holds by node the UID of the last pod that vanished there. `now` is in seconds
+    since 1970. `rooms` is None if the scheduler places the pods; else we do, and it holds the free
+    capacity of each node. `own_node` is our own node, if known: it is last in a rollout. `namesake`
+    is a revision that is not among `revisions` and has the name of this template's revision.
+    `unshown` is the number of created pods that the watch has not shown yet.
     """
 
     now: float
@@ -80,8 +76,8 @@ class DeleteCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A pod for a node. The name is made from `seed`, which tells what was seen there
-    (`gitops_ds.daemonset.pod_factory.name`).
+    """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
+    node (`gitops_ds.daemonset.pod_factory.name`).
     """
 
     node: str
@@ -92,7 +88,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """The end of exactly this pod."""
+    """The deletion of exactly this pod."""
 
     key: Key
     uid: str
@@ -163,7 +159,7 @@ class LabelRevision:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRevision:
-    """The end of exactly this revision."""
+    """The deletion of exactly this revision."""
 
     key: Key
     uid: str
@@ -185,7 +181,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
-    """What to write into the DaemonSet's status."""
+    """The new values of the DaemonSet's status."""
 
     counts: Counts
     observed_generation: int
@@ -193,13 +189,13 @@ class StatusUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, in steps that build on each other: a step with an error stops the later ones, not
-    the status.
+    """The actions, in steps that build on each other: a step with an error stops the later ones,
+    not the status.
 
-    `status` is None when nothing in it changed. `wake_after` is the number of seconds after which
-    time alone changes the answer, None if it never does. `backoffs` are to be remembered, by node.
-    `complaint` says why the DaemonSet can't be obeyed. `unplaced` says by node why a pod has no
-    room there.
+    `status` is None without a change. `wake_after` is the number of seconds after which the
+    decision changes without any event, None if it never does. `backoffs` are to be remembered, by
+    node. `complaint` is the reason why the DaemonSet can't be reconciled. `unplaced` holds by node
+    why a pod does not fit there.
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
@@ -227,10 +223,10 @@ class HealthState(StrEnum):
 
 
 class Blame(StrEnum):
-    """Whose fault it is that a node's agent is not well and of the wanted template.
+    """The cause of a node without a healthy agent of the wanted template.
 
-    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: somebody wants it so,
-    and it waits. UNKNOWN: it is on its way.
+    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: it waits, by the user's
+    settings. UNKNOWN: it is in progress.
     """
 
     TEMPLATE = "template"
@@ -242,7 +238,7 @@ class Blame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """A node whose agent is not well: the reason in one word, whose fault, and the message of the
+    """A node with an unhealthy agent: the reason in one word, the cause, and the message of the
     kubelet or scheduler.
     """
 
@@ -254,12 +250,12 @@ class NodeHealth:
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """The nodes that shall run an agent, each counted once.
+    """The nodes that need an agent, each counted once.
 
-    `updated` run the wanted template well, `starting` are about to, `old` run an earlier one till
-    their turn comes, `parked` by design; `joining` came after the change began and have no well one
-    yet. Of the others the name tells whose fault it is; `refused` are those whose pod a quota or
-    webhook did not let in.
+    `updated` run the wanted template and are healthy, `starting` are about to, `old` run an earlier
+    one until their replacement, `parked` by design; `joining` were added after the change began and
+    have no healthy agent yet. The other counters are named by the cause; `refused` are those whose
+    pod a quota or webhook refused.
     """
 
     updated: int = 0
@@ -274,10 +270,11 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a DaemonSet does: the state, a sentence for people, and the nodes that are not well,
-    sorted by name.
+    """The health of a DaemonSet: the state, a sentence for people, and the unhealthy nodes, sorted
+    by name.
 
-    `again` is when (seconds since 1970) time alone may change the answer, None if it never does.
+    `again` is when (seconds since 1970) the health may change without any event, None if it never
+    does.
     """
 
     state: HealthState

@@ -1,4 +1,4 @@
-"""The state of a deployer: what survives a restart and is neither in Git nor on the objects."""
+"""The state of a deployer that survives a restart and is neither in Git nor on the objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitops_ds.model.skipped import DriftPolicy
 
 @dataclass(frozen=True, slots=True)
 class HeldCommit:
-    """A commit that is not to be applied again, why, and since when (seconds since 1970)."""
+    """A commit on hold, the reason, and the start (seconds since 1970)."""
 
     commit: CommitId
     reason: str
@@ -20,8 +20,8 @@ class HeldCommit:
 
 @dataclass(frozen=True, slots=True)
 class KnownDrift:
-    """Drift that stands: what is done about it, since when (seconds since 1970), and what it is in
-    words.
+    """Uncorrected drift: its policy, the time of its detection (seconds since 1970), and its
+    description.
     """
 
     choice: DriftPolicy
@@ -34,7 +34,7 @@ class Generation:
     """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit
     that it carried then.
 
-    The API server raises the generation with every change of the spec, whoever makes it:
+    The API server increments the generation with every change of the spec, by any writer:
     https://kubernetes.io/docs/reference/using-api/api-concepts/ and apps/v1 DaemonSet's
     status.observedGeneration.
     """
@@ -45,15 +45,15 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class DeployerState:
-    """All that must survive a restart and is not in Git or on the objects themselves.
+    """The state that must survive a restart and is not in Git or on the objects themselves.
 
-    `inventory` names what was applied and not yet deleted, `agents` the agent of the repository
-    that an object of it came from; `digests` the manifest of each as it was last applied;
-    `revisions`, for each DaemonSet, the commit behind every revision number; `drift` is what
-    somebody changed and is left so; `approved` are the objects whose deletion a person agreed to,
-    until they are gone; `waiting` those that are left as they are because they, or the whole
-    repository, are suspended; `generations` those of the DaemonSets that were applied. `version` is
-    the resourceVersion that this was read at, empty for new.
+    `inventory` holds the objects that were applied and not yet deleted, `agents` the agent of the
+    repository of each of them; `digests` the manifest of each as it was last applied; `revisions`,
+    for each DaemonSet, the commit of every revision number; `drift` is the uncorrected drift;
+    `approved` are the objects whose deletion a person approved, until they are gone; `waiting`
+    those that are not written because they, or the whole repository, are suspended; `generations`
+    those of the DaemonSets that were applied. `version` is the resourceVersion of the stored state,
+    empty for a new one.
     """
 
     repository: str = ""

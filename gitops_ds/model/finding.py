@@ -1,4 +1,4 @@
-"""What is wrong with a repository's files: a value, never an exception."""
+"""Problems in a repository's files: values, never exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from gitops_ds.model.objects import Key, Path
 
 
 class Severity(StrEnum):
-    """How loud a finding is; says nothing of whether it stops a deploy (see `Finding.refused`)."""
+    """The severity of a finding, which does not decide whether it blocks the commit (see
+    `Finding.refused`).
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -32,8 +34,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One step of a fix, in the object: a value to put at a path, None to take it away; or another
-    `key` for what is there.
+    """One step of a fix, in the object: a value to set at a path, None to remove it; or another
+    `key` for the present one.
     """
 
     path: Path
@@ -43,8 +45,8 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """How a finding is mended, in words and in steps. `safe`: nothing else changes its meaning;
-    else it is a proposal.
+    """The fix of a finding, as text and as steps. `safe`: it changes nothing else; otherwise it is
+    a proposal.
     """
 
     words: str
@@ -54,12 +56,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One complaint: which rule, what is wrong and what to do, and where.
+    """One violation: the rule, the problem and its fix, and the place.
 
     `refused`: the API server, or the creation of every pod, would refuse it, or our own format is
-    broken. Only this makes a commit not deployable. `path` leads into `object`. `end` is the place
-    just after the last character, where it is known. `other` is a second object that the finding is
-    about, and where it is written, if it is.
+    broken. Only this blocks a commit. `path` leads into `object`. `end` is the place just after the
+    last character, if known. `other` is a second object of the finding, with its place.
     """
 
     rule: str
@@ -82,5 +83,5 @@ class Finding:
 def refusal(
     rule: str, message: str, place: Place | None = None, object: Key | None = None, path: Path = ()
 ) -> Finding:
-    """A finding that makes the commit not deployable."""
+    """A finding that blocks the commit."""
     return Finding(rule, Severity.ERROR, message, place, refused=True, object=object, path=path)

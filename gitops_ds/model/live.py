@@ -1,4 +1,4 @@
-"""What a cluster holds, parsed once from what it sent."""
+"""The state of a cluster, parsed once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The part of a node that decides whether an agent belongs on it, and whether it is well.
+    """The fields of a node for its eligibility and its health.
 
-    `created` is in seconds since 1970, 0 where nobody said. `troubles` are its conditions that
-    should not be: `DiskPressure`.
+    `created` is in seconds since 1970, 0 if unknown. `troubles` are its unhealthy conditions:
+    `DiskPressure`.
     """
 
     name: str
@@ -68,14 +68,14 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a plan is made against.
+    """The state of a cluster for a plan.
 
-    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None where
-    nobody looked or, for the reason `unlisted`, nobody may. `named_config_maps` are the ConfigMaps
-    (namespace, name) that pods name. `foresee` says, for a DaemonSet whose pods were listed, what
-    becomes of them with another body. `allocatable` is what nodes have for pods, in thousandths of
-    a resource's unit, where known. `contents` are those of Namespaces and
-    CustomResourceDefinitions, where they were listed.
+    `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None if they
+    were not listed, or may not be for the reason `unlisted`. `named_config_maps` are the ConfigMaps
+    (namespace, name) that pods name. `foresee` predicts, for a DaemonSet whose pods were listed,
+    the effect of another body on them. `allocatable` is the capacity of nodes for pods, in
+    thousandths of a resource's unit, if known. `contents` are those of Namespaces and
+    CustomResourceDefinitions that were listed.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)

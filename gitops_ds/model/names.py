@@ -1,4 +1,4 @@
-"""The labels, annotations and field manager of the contract (docs/command-line.md), each said once."""
+"""The labels, annotations and field manager of the contract (docs/command-line.md)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HOLD = f"{DOMAIN}/hold"
 APPROVE = f"{DOMAIN}/approve"
 CLASS = f"{DOMAIN}/class"
 IGNORE = f"{DOMAIN}/ignore"
-IGNORE_FIELDS = f"{DOMAIN}/ignore-fields"  # JSON pointers, by commas: what drift does not look at
+IGNORE_FIELDS = f"{DOMAIN}/ignore-fields"  # JSON pointers, separated by commas: ignored by drift
 TEMPLATE = f"{DOMAIN}/template"  # label: "true" on ConfigMaps and Secrets that hold templates
 TEMPLATE_UID = f"{DOMAIN}/template-uid"  # the uid of the object that a manifest was taken from
 VARIANT = f"{DOMAIN}/variant"  # on the pods, and in the selector, of every variant but `default`
 REQUESTED_AT = f"{DOMAIN}/requested-at"
 HANDLED_AT = f"{DOMAIN}/handled-at"
-# when, and what: by a replica that was told of a push and does not lead
+# the time and the commit of a push, from a replica that received it and does not lead
 PUSHED = f"{DOMAIN}/pushed"
-OUTCOME = f"{DOMAIN}/outcome"  # of the pass that was requested
+OUTCOME = f"{DOMAIN}/outcome"  # of the requested reconciliation
 # on ConfigMaps whose name ends in the hash of their content
 CONTENT_NAMED = f"{DOMAIN}/content-named"
 

@@ -1,5 +1,5 @@
-"""What an object is called: the kind that an API server serves, the key of one object, a way into
-its body.
+"""The names of objects: the kind that an API server serves, the key of one object, a path into its
+body.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class ListMember(str):
-    """In a path, the member of a list that has this key, where the position says nothing:
-    `containers[agent]`.
-    """
+    """In a path, the member of a list with this key, in place of its position: `containers[agent]`."""
 
     __slots__ = ()
 
@@ -35,7 +33,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """A kind as an API server serves it: where its objects live, and whether they have a namespace."""
+    """A kind that an API server serves: the path of its objects, and whether they have a namespace."""
 
     group: str
     version: str
@@ -61,7 +59,7 @@ class Key:
     name: str
 
     def __str__(self) -> str:
-        """As people say it: `DaemonSet logging/fluent-bit`."""
+        """As kubectl writes it, with the kind: `DaemonSet logging/fluent-bit`."""
         return (
             f"{self.kind} {self.namespace}/{self.name}"
             if self.namespace
@@ -70,12 +68,12 @@ class Key:
 
     @property
     def is_daemonset(self) -> bool:
-        """Whether the object makes a pod on every node that is meant."""
+        """Whether the object is a DaemonSet of the API group apps."""
         return (self.group, self.kind) == ("apps", "DaemonSet")
 
 
 def key_of(body: Body) -> Key:
-    """The key of an object by its own words; the namespace is empty where it has none."""
+    """The key of a body; the namespace is empty if it has none."""
     metadata = body.get("metadata") or {}
     return Key(
         group_of(body),
@@ -92,11 +90,9 @@ def group_of(body: Body) -> str:
 
 
 def short(commit: str | None) -> str:
-    """A commit as people read it: its first 12 characters; what stands for one where there is none,
-    whole.
-    """
-    said = commit or ""
-    return said if "@" in said else said[:12]
+    """A commit for people: its first 12 characters; a value in place of a commit is unchanged."""
+    text = commit or ""
+    return text if "@" in text else text[:12]
 
 
 def template_of(commit: str) -> str:
@@ -107,9 +103,7 @@ def template_of(commit: str) -> str:
 
 
 def show_path(path: Path) -> str:
-    """A path as people write it: `spec.template.spec.containers[0].image`; a key with a dot is
-    quoted.
-    """
+    """A path for people: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
     text = ""
     for step in path:
         if isinstance(step, int | ListMember):

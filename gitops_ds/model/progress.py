@@ -1,5 +1,5 @@
-"""Which file is looked at: for whoever has to say later where work was ended. Nobody listens unless
-told to.
+"""The file that is being processed, for the message when the work is interrupted. Without a
+listener, nothing is reported.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ listener: ContextVar[Callable[[str], None] | None] = ContextVar("progress", defa
 
 
 def at(file: str) -> None:
-    """The work comes to this file."""
-    if (heard := listener.get()) is not None:
-        heard(file)
+    """Reports the file that is processed next."""
+    if (report := listener.get()) is not None:
+        report(file)

@@ -1,4 +1,4 @@
-"""What a plan leaves out, and what happens to drift: known without the manifests of a commit."""
+"""The skipped parts of a plan, and the drift policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gitops_ds.model.skip_reasons import SkipReason
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A part of the plan that is not applied, its reason, and in the message what to do about it.
-    `key` is None for the plan as a whole; then `held` are the objects that wait.
+    """A part of the plan that is not applied, its reason, and a message with the advice. `key` is
+    None for the plan as a whole; then `held` are the objects that wait.
     """
 
     reason: SkipReason
@@ -22,9 +22,7 @@ class Skipped:
 
 
 class DriftPolicy(StrEnum):
-    """What is done about a change that somebody made in the cluster (annotation
-    `gitops-ds.io/drift`).
-    """
+    """The policy for a change that was made in the cluster (annotation `gitops-ds.io/drift`)."""
 
     CORRECT = "correct"
     REPORT = "report"

@@ -18,7 +18,7 @@ Files = Mapping[PurePosixPath, bytes]
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What Git says of a commit."""
+    """The metadata of a commit."""
 
     id: CommitId
     parents: tuple[CommitId, ...]
@@ -29,15 +29,14 @@ class CommitInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The files of one commit under the wanted path (names relative to it), and what could not be
-    taken. Each is only itself.
+    """The files of one commit under the wanted path (names relative to it), and the entries that
+    could not be read. Compared by identity.
 
-    `commit` is None for a work tree as it stands. `findings` name symlinks, submodules and other
-    entries that are refused. `expanded` holds, for a directory with a kustomization.yaml, the plain
-    manifests that kustomize made of it, and `placed` by the number of the document where its values
-    were written; `charts` holds, by its source.yaml, what helm made of a chart. The files that
-    these were taken from are in `consumed` and are not read again. `known` is what needs no second
-    look.
+    `commit` is None for a work tree. `findings` name symlinks, submodules and other entries that
+    are refused. `expanded` holds, for a directory with a kustomization.yaml, the plain manifests
+    that kustomize made of it, and `placed` by the number of the document the sources of its values;
+    `charts` holds, by its source.yaml, the output of helm. The source files of these are in
+    `consumed` and are not read again. `known` are results of earlier runs.
     """
 
     commit: CommitInfo | None
