@@ -27,8 +27,8 @@ _ALWAYS_THERE = frozenset(("cpu", "memory", "ephemeral-storage", "pods"))
 
 
 def requested(spec: Body) -> dict[str, int]:
-    """The resource requests of a pod: containers and sidecars together, or an init container with the sidecars
-    before it where that is more.
+    """The resource requests of a pod: containers and sidecars together, or an init container with
+    the sidecars before it where that is more.
 
     The overhead of its runtime class, and the pod itself (`pods`), are added.
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers

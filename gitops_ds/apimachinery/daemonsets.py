@@ -67,8 +67,8 @@ def changed_at(daemonset: DaemonSet) -> float | None:
 
 
 def counters(counts: Counts) -> dict[str, int]:
-    """The counters under the names of the API; zeros are included, except the two that the API server
-    leaves out, which go as 0 too.
+    """The counters under the names of the API; zeros are included, except the two that the API
+    server leaves out, which go as 0 too.
     """
     return {theirs: getattr(counts, ours) for ours, theirs in COUNTERS.items()}
 

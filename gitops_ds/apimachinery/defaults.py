@@ -2,8 +2,9 @@
 their one form.
 
 The rules are those of Kubernetes 1.37: the `+default` markers and the types of k8s.io/api
-(go_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here. tests/cluster
-compares them with a real API server. Objects of kinds outside the table are returned unchanged.
+(go_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here.
+tests/cluster compares them with a real API server. Objects of kinds outside the table are returned
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The supported versions of Kubernetes: the one list for checks, simulator, scripts, tests and pages.
+"""The supported versions of Kubernetes: the one list for checks, simulator, scripts, tests and
+pages.
 
 CONTRIBUTING.md, "A new Kubernetes version", names the files that follow this list.
 `scripts/modules.py` runs this file alone: it imports the standard library only.

@@ -21,8 +21,8 @@ _TAINTS_KEPT = 256
 
 
 class Placement(Enum):
-    """RUN: the node should have a pod. KEEP: none is created, an existing one stays. EVICT: none may
-    be there.
+    """RUN: the node should have a pod. KEEP: none is created, an existing one stays. EVICT: none
+    may be there.
     """
 
     RUN = "run"

@@ -85,8 +85,8 @@ def changed(value: Any, edits: Sequence[Edit]) -> Any:
 
 
 def _in_order(edits: Sequence[Edit]) -> list[Edit]:
-    """Values that are set or renamed first; then removals, entries of lists from the last, so that the
-    places of the others stay.
+    """Values that are set or renamed first; then removals, entries of lists from the last, so that
+    the places of the others stay.
     """
     coming = [edit for edit in edits if edit.value is not None or edit.key]
     going = [edit for edit in edits if edit.value is None and not edit.key]

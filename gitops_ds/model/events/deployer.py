@@ -374,8 +374,8 @@ class DriftPaused(DriftEvent):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled(Event):
-    """A completed reconciliation; `writes` counts written objects. `repeated`: it wrote nothing, and
-    the same refusals remain as after the previous one of the commit.
+    """A completed reconciliation; `writes` counts written objects. `repeated`: it wrote nothing,
+    and the same refusals remain as after the previous one of the commit.
     """
 
     definition = EventDefinition(

@@ -18,8 +18,8 @@ KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "K
 
 
 def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
-    """All sources of the value at `path`, the effective one first: those of the value or its nearest
-    parent, else the base.
+    """All sources of the value at `path`, the effective one first: those of the value or its
+    nearest parent, else the base.
     """
     for length in range(len(path), -1, -1):
         found = origin.set_by.get(path[:length])
