@@ -162,8 +162,8 @@ class ClusterError(GitopsError):
     """The API server refused a request, failed, or gave no answer.
 
     `status` is the HTTP status (0 without a reply), `reason` the reason of the Status object,
-    `causes` its `details.causes` as dictionaries. `server_message` is the API server's own message, without
-    advice of ours.
+    `causes` its `details.causes` as dictionaries. `server_message` is the API server's own message,
+    without advice of ours.
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
 

@@ -292,7 +292,9 @@ _PROPAGATION = {
 async def _delete(applier: Applier, change: Change, *, visibly: bool) -> AppliedObject:
     key, live = change.key, applier.live.objects[change.key]
     policy = prune.policy_of(
-        live, applier.context.options.guards.policy, live_words=applier.context.options.live_words
+        live,
+        applier.context.options.guards.policy,
+        live_annotations=applier.context.options.live_annotations,
     )
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
     if visibly and policy is prune.Policy.CASCADE:

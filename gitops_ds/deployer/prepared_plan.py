@@ -127,7 +127,9 @@ async def _plan(applier: Applier, bundle: Bundle) -> Plan:
 def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> Plan:
     """The plan without the changes of suspended objects, and with every refusal."""
     suspended = suspension.refusals(
-        plan.changes, applier.live.objects, live_words=applier.context.options.live_words
+        plan.changes,
+        applier.live.objects,
+        live_annotations=applier.context.options.live_annotations,
     )
     keys = {refusal.key for refusal in suspended}
     return replace(

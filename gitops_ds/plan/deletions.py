@@ -117,7 +117,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) ->
 
 def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
     policy = prune.policy_of(
-        body, context.options.guards.policy, live_words=context.options.live_words
+        body, context.options.guards.policy, live_annotations=context.options.live_annotations
     )
     if key.is_daemonset:
         # Pods that are orphaned stay on their nodes.

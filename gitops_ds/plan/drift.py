@@ -31,7 +31,7 @@ def policy(manifest: Manifest, live: Body | None, context: PlanContext) -> Drift
     The live annotation comes first, for `kubectl annotate` in an emergency, without a commit;
     unless the settings allow annotations from Git only.
     """
-    for body in ((live or {}) if context.options.live_words else {}, manifest.body):
+    for body in ((live or {}) if context.options.live_annotations else {}, manifest.body):
         word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
         if word in set(DriftPolicy):
             return DriftPolicy(word)

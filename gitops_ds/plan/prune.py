@@ -67,14 +67,16 @@ class Guards:
         return Limit(self.share, self.nodes)
 
 
-def policy_of(live: Body, otherwise: Policy = Policy.CASCADE, *, live_words: bool = True) -> Policy:
+def policy_of(
+    live: Body, otherwise: Policy = Policy.CASCADE, *, live_annotations: bool = True
+) -> Policy:
     """The policy in the object's annotation `gitops-ds.io/prune`, DISABLED for an unknown value;
     `otherwise` without one.
 
-    Without `live_words` an annotation that was written in the cluster is ignored.
+    Without `live_annotations` an annotation that was written in the cluster is ignored.
     """
     value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
-    if value is None or not (live_words or ownership.is_from_git(live, names.PRUNE)):
+    if value is None or not (live_annotations or ownership.is_from_git(live, names.PRUNE)):
         return otherwise
     return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
 

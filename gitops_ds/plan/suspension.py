@@ -18,19 +18,19 @@ from gitops_ds.plan import ownership
 
 
 def refusals(
-    changes: Iterable[Change], live: Mapping[Key, Body], *, live_words: bool = True
+    changes: Iterable[Change], live: Mapping[Key, Body], *, live_annotations: bool = True
 ) -> tuple[Skipped, ...]:
     """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the
     agent that it belongs to.
 
-    Without `live_words` only what a commit suspended is suspended.
+    Without `live_annotations` only what a commit suspended is suspended.
     """
     changes = tuple(changes)
     agents: dict[str, Key] = {}
     keys: set[Key] = set()
     for change in changes:
         if change.key.kind == "DaemonSet" and _suspended(
-            change, live.get(change.key), live_words=live_words
+            change, live.get(change.key), live_annotations=live_annotations
         ):
             keys.add(change.key)
             if change.manifest is not None and change.manifest.agent:
@@ -50,10 +50,10 @@ def refusals(
     return tuple(found)
 
 
-def _suspended(change: Change, live: Body | None, *, live_words: bool) -> bool:
+def _suspended(change: Change, live: Body | None, *, live_annotations: bool) -> bool:
     if live is None or _annotation(live) != "true":
         return False
-    if not live_words and not ownership.is_from_git(live, names.SUSPEND):
+    if not live_annotations and not ownership.is_from_git(live, names.SUSPEND):
         return False
     taken_back = change.manifest is not None and _annotation(change.manifest.body) != "true"
     return not (taken_back and ownership.is_from_git(live, names.SUSPEND))

@@ -1,4 +1,4 @@
-"""Notes on disk of unfinished work, so that work which ends the process is not repeated indefinitely.
+"""Notes on disk of unfinished work: work that ends the process is not repeated indefinitely.
 
 The directory is in the cache, which outlives a container but not its pod. It may disappear or fail
 at any time.

@@ -50,8 +50,8 @@ class Probes:
     readiness: Readiness = Readiness.STARTED
 
     def unready(self) -> str:
-        """Why the service is not ready; empty when it is. A standby replica is ready when its caches
-        are filled.
+        """Why the service is not ready; empty when it is. A standby replica is ready when its
+        caches are filled.
         """
         if started := "; ".join(part.unready for part in self.parts if part.unready):
             return started
@@ -154,12 +154,12 @@ async def page(
 
 
 def _hooks(
-    service: Service, tell: Emit, parts: Sequence[Runnable]
+    service: Service, emit: Emit, parts: Sequence[Runnable]
 ) -> Sequence[web.AbstractRouteDef]:
     if not service.repositories:
         return ()
     from gitops_ds.service import git_deployer, webhook
 
     return webhook.routes(
-        service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], tell
+        service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], emit
     )

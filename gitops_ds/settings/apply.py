@@ -232,7 +232,7 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
             adopt=self.adopt,
             allowed=(AllowSettings() if self.allow is UNSET else self.allow).allow_list(),
             drift=self.drift,
-            live_words=self.drift_from == "live",
+            live_annotations=self.drift_from == "live",
             patience=0.0,
             hold_for=self.hold_for,
             compare_every=self.compare_interval,

@@ -56,8 +56,8 @@ class PageSettings(SettingsGroup, frozen=True):
         access = self.access or ("token" if self.token_file or not alone else "open")
         if access == "open" and not alone:
             raise SettingsError(
-                f"listen.page.access: {address} would be open to every host: use token or proxy, or "
-                "listen on 127.0.0.1"
+                f"listen.page.access: {address} would be open to every host: use token or proxy, "
+                "or listen on 127.0.0.1"
             )
         if access == "token" and not self.token_file:
             raise SettingsError(

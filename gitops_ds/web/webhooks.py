@@ -73,23 +73,23 @@ class WebhookResponse:
 
 
 class Hooks:
-    """The webhook of all repositories. `targets` is called for each delivery; `clock` counts seconds
-    since 1970.
+    """The webhook of all repositories. `targets` is called for each delivery; `clock` returns
+    seconds since 1970.
     """
 
     def __init__(
         self,
         targets: Callable[[], Sequence[WebhookTarget]],
-        tell: Emit,
+        emit: Emit,
         clock: Callable[[], float],
         *,
         max_bytes: int = MAX_BYTES,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        self._targets, self._tell, self._clock = targets, tell, clock
+        self._targets, self._emit, self._clock = targets, emit, clock
         self._max_bytes, self._body_seconds = max_bytes, body_seconds
         self._memory = DeliveryLog()
-        # A client without a secret can empty the first bucket only; polling still finds pushes then.
+        # A client without a secret can empty only the first bucket; polls find pushes then.
         self._unauthenticated, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
         self._bytes = TokenBucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
@@ -104,7 +104,7 @@ class Hooks:
             response = await self._read(request)
         except _Refused as refused:
             response = refused.answer
-        self._tell(WebhookReceived(self._clock(), response.result, response.forge, response.woken))
+        self._emit(WebhookReceived(self._clock(), response.result, response.forge, response.woken))
         body = {
             "result": response.result.value,
             "message": response.words,

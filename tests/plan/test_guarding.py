@@ -198,7 +198,7 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
     None
 ):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
         await deployer.apply(FILES)
         marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
         containers = [{"name": "agent", "image": "evil:1"}]
@@ -222,7 +222,7 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
 
 def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_words=False)
+        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
         body = daemonset("agent")
         body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
         await deployer.apply({**KEPT, "agent.yaml": body})

@@ -81,8 +81,8 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
             metrics = reply.read().decode()
         assert (
-            f'gitopsds_coverage_lost_nodes{{cause="label",name="agent",namespace="{SPACE}",pool=""}} 1.0'
-            in metrics
+            "gitopsds_coverage_lost_nodes"
+            f'{{cause="label",name="agent",namespace="{SPACE}",pool=""}} 1.0' in metrics
         )
         assert (
             f'gitopsds_daemonset_nodes{{name="agent",namespace="{SPACE}",state="updated"}} 2.0'

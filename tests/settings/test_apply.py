@@ -125,9 +125,7 @@ def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...
     return tuple(found.apply_options_of(one) for one in found.repositories)
 
 
-def test_a_repository_has_its_own_account_lists_and_guards_and_the_common_ones_where_it_says_nothing() -> (
-    None
-):
+def test_a_repository_has_its_own_account_lists_and_guards_else_the_common_ones() -> None:
     own = {
         "prune": False,
         "guards": {"maxNodesLost": 1},
@@ -210,9 +208,9 @@ def test_one_repository_may_use_the_account_of_every_namespace() -> None:
 
 
 def test_git_alone_may_steer_objects() -> None:
-    assert options({}).live_words
-    assert options({"driftFrom": "live"}).live_words
-    assert not options({"driftFrom": "git"}).live_words
+    assert options({}).live_annotations
+    assert options({"driftFrom": "live"}).live_annotations
+    assert not options({"driftFrom": "git"}).live_annotations
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ def _why(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SenderContext:
-    """The context of all receivers: the cluster's name, where events go, and the time (seconds since
-    1970).
+    """The context of all receivers: the cluster's name, the emitter of events, and the time in
+    seconds since 1970.
     """
 
     cluster: str

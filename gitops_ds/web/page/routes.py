@@ -198,8 +198,8 @@ class _PageHandler:
 
 
 def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
-    """The changed pieces and cells; empty without changes, None for a page with another shape, which
-    is sent as a whole.
+    """The changed pieces and cells; empty without changes, None for a page with another shape,
+    which is sent as a whole.
     """
     if old.shape != new.shape:
         return None
