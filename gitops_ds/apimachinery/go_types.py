@@ -18,7 +18,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `type` is a scalar's name, a struct's name (`core/v1.Container`), `[]T` or `{}T`."""
+    """One field. `type` is a scalar, a struct (`core/v1.Container`), `[]T` or `{}T`."""
 
     type: str
     pointer: bool

@@ -34,7 +34,7 @@ def groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
 
 
 def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
-    """The nodes by what the template means for them; the groups know every label that it looks at."""
+    """The nodes by their placement; groups were made by every label that the template reads."""
     by_name = placer.node_name or any(term.names for term in placer.terms or ())
     found: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
     for group in groups:

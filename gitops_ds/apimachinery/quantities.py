@@ -23,7 +23,7 @@ _QUANTITY = re.compile(
 
 
 def parse(text: str | int | float) -> Fraction:
-    """The exact amount, in units (cores, bytes, pieces). Raises ValueError for what is no quantity."""
+    """The exact amount, in units (cores, bytes, pieces). Raises ValueError for an invalid one."""
     return _parse(str(text).strip())[0]
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=8192)
 def seconds(text: str) -> float | None:
-    """Seconds since 1970; None for a text that is no time. A time without a zone is taken as UTC."""
+    """Seconds since 1970; None for an invalid time. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

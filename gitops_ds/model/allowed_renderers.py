@@ -1,4 +1,4 @@
-"""Which programs may run on the files of a repository, and whether one of them may fetch a chart."""
+"""The programs that may run on the files of a repository, and whether one may fetch a chart."""
 
 from __future__ import annotations
 

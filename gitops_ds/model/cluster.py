@@ -181,5 +181,5 @@ class Cluster(Protocol):
         uid: str = "",
         propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
-        """Deletes the object (with that uid, if set); returns the reply: the object, or a Status."""
+        """Deletes the object (with that uid, if set); returns the object or a Status."""
         ...

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 
 class CpuLimitExceeded(BaseException):
-    """The time is used up. Not an Exception: code that isolates a failing rule must not catch it."""
+    """The CPU time is used up. No Exception: the isolation of failing rules must not catch it."""
 
 
 limiter: ContextVar[Callable[[], AbstractContextManager[None]] | None] = ContextVar(

@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class ListMember(str):
-    """In a path, the member of a list with this key, in place of its position: `containers[agent]`."""
+    """In a path, the member of a list by its key, in place of an index: `containers[agent]`."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """A kind that an API server serves: the path of its objects, and whether they have a namespace."""
+    """A kind that an API server serves: its path, and whether its objects have a namespace."""
 
     group: str
     version: str

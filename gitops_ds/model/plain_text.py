@@ -1,4 +1,4 @@
-"""Text of others as one line that a terminal, an event or a table takes for nothing but text. Pure."""
+"""Text of other sources as one plain line, without effect on a terminal, event or table. Pure."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def _rolled_by(before: Body, after: Body) -> Iterator[str]:
 
 
 def _readers(sides: ChangeSides) -> Mapping[tuple[str, str, str], list[Key]]:
-    """By kind, namespace and name of ConfigMaps and Secrets, the DaemonSets whose pods read them."""
+    """The DaemonSets by the ConfigMaps and Secrets of their pods (kind, namespace and name)."""
     found: dict[tuple[str, str, str], list[Key]] = {}
     for manifest in sides.after.daemonsets:
         for _, kind, name in dict.fromkeys(references.of(pod(manifest.body))):

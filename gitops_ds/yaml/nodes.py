@@ -64,7 +64,7 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
         self.nodes = 0
 
     def close(self) -> None:
-        """Breaks the reference cycle, which would keep a file's memory until the next collection."""
+        """Breaks the reference cycle, which would keep memory until the next garbage collection."""
         self._parser = self._composer = None
 
     # Called for every node: functions in C take a third of the time of methods.

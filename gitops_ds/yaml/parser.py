@@ -238,7 +238,8 @@ class _Build:
             self.refuse(SYNTAX, f"the key {text or '(empty)'} is not a string: quote it", node)
         elif name != text:
             self.warn(
-                f'the key {text} is "{name}" in kubectl and differs in other YAML parsers: quote it',
+                f'the key {text} is "{name}" in kubectl and differs in other YAML parsers: '
+                "quote it",
                 node,
             )
         elif len(_SEEN_KEYS) < _SEEN_AT_MOST and len(text) <= 64 and text != "<<":
@@ -272,7 +273,8 @@ class _Build:
         if tag is None or not isinstance(node, kinds[tag]):
             self.refuse(
                 SYNTAX,
-                f"the tag {syntax_errors.shorten(str(node.tag))} is not supported: use !!str, !!map or !!seq",
+                f"the tag {syntax_errors.shorten(str(node.tag))} is not supported: "
+                "use !!str, !!map or !!seq",
                 node,
             )
             return None

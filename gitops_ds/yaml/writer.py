@@ -39,7 +39,10 @@ _WORDS = frozenset(
 )
 # What YAML calls printable, without the line breaks that only YAML 1.1 knows (U+0085, U+2028,
 # U+2029) and the byte order mark.
-_UNPRINTABLE = "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]"
+_UNPRINTABLE = (
+    "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd"
+    "\\U00010000-\\U0010ffff]"
+)
 
 
 def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:

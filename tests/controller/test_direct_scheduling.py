@@ -102,9 +102,7 @@ def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_wh
     stand.play(scene)
 
 
-def test_an_update_in_place_of_a_pod_with_a_host_port_waits_for_the_port_and_with_surge_says_that_it_never_comes() -> (
-    None
-):
+def test_a_replacement_in_place_waits_for_a_host_port_and_with_surge_reports_no_room() -> None:
     async def scene() -> None:
         async with stand.stand(2, asking("100m", port=9100)) as there:
             there.begin(direct=True)

@@ -282,7 +282,7 @@ def test_a_revision_that_is_in_the_way_makes_no_flood_and_restarts_no_pod(
 
 @contextlib.asynccontextmanager
 async def news(there: Stand) -> AsyncIterator[None]:
-    """A label of the pods changes all the time, which would bring the DaemonSet a turn every 0.2 s."""
+    """A label of the pods changes constantly: without a delay, a reconciliation every 0.2 s."""
 
     async def come() -> None:
         for number in itertools.count():

@@ -301,9 +301,7 @@ def test_a_daemonset_made_again_under_its_name_starts_clean() -> None:
     play(scene)
 
 
-def test_a_daemonset_that_is_being_deleted_adopts_nothing_although_its_watch_does_not_tell_yet() -> (
-    None
-):
+def test_a_daemonset_in_deletion_adopts_nothing_before_its_watch_shows_the_deletion() -> None:
     async def scene() -> None:
         async with stand(1, None, BAD_IMAGE) as there:
             there.begin()

@@ -1,4 +1,4 @@
-"""Revisions: numbers on the way forward and back, duplicates, orphans, and what may be forgotten."""
+"""Revisions: numbers of rollouts and rollbacks, duplicates, orphans, and the history limit."""
 
 from __future__ import annotations
 
@@ -167,9 +167,7 @@ def test_the_newest_revision_deleted_by_hand_comes_again_and_no_older_one_is_tak
     assert world.numbers() == [1, 2, 3]
 
 
-def test_a_revision_that_a_finalizer_holds_is_deleted_once_and_neither_counts_nor_stays_the_current_one() -> (
-    None
-):
+def test_a_revision_with_a_finalizer_is_deleted_once_and_neither_counted_nor_current() -> None:
     world = settled(revisionHistoryLimit=1)
     roll(world, "agent:2", "agent:3")
     oldest = min(world.revisions.values(), key=lambda body: body["revision"])

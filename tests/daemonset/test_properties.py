@@ -1,4 +1,4 @@
-"""What holds for every cluster that can be drawn: any nodes, any pods in any state, any strategy."""
+"""Properties of every generated cluster: any nodes, any pods in any state, any strategy."""
 
 from __future__ import annotations
 

@@ -95,9 +95,7 @@ def test_with_surge_two_new_pods_come_first() -> None:
     story.turns((0, 1), (0, 0))
 
 
-def test_with_surge_a_node_that_is_no_longer_wanted_gives_up_its_pod_when_enough_are_available() -> (
-    None
-):
+def test_with_surge_an_unwanted_node_gives_up_its_pod_when_enough_are_available() -> None:
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     nodes = [node(f"node-{i}", taints=[taint] if i == 0 else None) for i in range(5)]
     story = Story([], rolling(0, 1))
@@ -137,7 +135,7 @@ def test_a_second_edit_replaces_the_pods_that_never_got_ready_and_leaves_the_oth
 
 
 @pytest.mark.parametrize("most", range(1, 12))
-def test_of_twenty_ten_that_are_not_ready_are_replaced_and_of_the_others_what_the_budget_still_leaves(
+def test_ten_pods_of_twenty_that_are_not_ready_are_replaced_and_others_within_the_budget(
     most: int,
 ) -> None:
     story = Story(20, rolling(most))
@@ -164,7 +162,7 @@ def test_old_pods_that_are_not_ready_all_go_at_once() -> None:
     story.turns((0, 5), (5, 0), (0, 0))
 
 
-def test_with_surge_old_pods_that_are_not_ready_all_get_a_successor_and_then_the_limit_counts_again() -> (
+def test_with_surge_all_old_pods_that_are_not_ready_get_a_successor_and_then_the_limit_counts() -> (
     None
 ):
     story = Story(5, rolling(0, 3), ready=False)

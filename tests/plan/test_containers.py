@@ -67,7 +67,7 @@ async def spaces(cluster: simulator.SimulatedCluster) -> set[str]:
     } & {"tools"}
 
 
-def test_a_namespace_with_an_agent_that_git_still_names_is_kept_also_when_the_plan_is_approved() -> (
+def test_a_namespace_with_an_agent_that_is_still_in_git_is_kept_even_if_the_plan_is_approved() -> (
     None
 ):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:

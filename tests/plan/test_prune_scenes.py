@@ -89,7 +89,7 @@ def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no
     play(scene)
 
 
-def test_of_several_agents_one_after_the_other_empties_the_nodes_and_the_next_waits_for_its_pods() -> (
+def test_of_several_agents_one_empties_the_nodes_at_a_time_and_the_next_waits_for_its_pods() -> (
     None
 ):
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:

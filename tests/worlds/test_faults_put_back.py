@@ -18,12 +18,14 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "adoption ends nothing": {
         "gitops_ds.daemonset.claims": (
             (
-                'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n '
-                "   return False"
+                "actions.append("
+                'Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n'
+                "    return False"
             ),
             (
-                'actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n '
-                "   return True"
+                "actions.append("
+                'Adopt(key, it.uid, "it has no owner, and the selector matches it"))\n'
+                "    return True"
             ),
         ),
         "gitops_ds.daemonset.decide": ("if claim.adopts:", "if False:"),
@@ -72,8 +74,8 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "what carries the owner's label is deleted, whoever wrote it": {
         "gitops_ds.plan.inventory": (
             (
-                "mark_of(live) not in (None, mark(owner, key)):\n        return False\n    return key "
-                "in inventory"
+                "mark_of(live) not in (None, mark(owner, key)):\n        return False\n"
+                "    return key in inventory"
             ),
             "False:\n        return False\n    return True or key in inventory",
         ),

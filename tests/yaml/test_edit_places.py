@@ -78,8 +78,9 @@ def gone(*lines: str) -> str:
             (*POD, "tolerations", 1),
             [
                 (
-                    "              - key: node.kubernetes.io/not-ready   # added by the controller\n  "
-                    "              operator: Exists"
+                    "              - key: node.kubernetes.io/not-ready"
+                    "   # added by the controller\n"
+                    "                operator: Exists"
                 ),
             ],
         ),

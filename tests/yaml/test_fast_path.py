@@ -36,8 +36,8 @@ def told(data: bytes) -> str:
         "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n",
         "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
         (
-            "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\nargs:\n  - --a=b\n  - -c\n  - "
-            "$(NODE):http://x/?y=z&q\nf: 10%\n"
+            "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\n"
+            "args:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n"
         ),
         "a: b c  d   \nb:   x\n",
     ],

@@ -36,8 +36,10 @@ def told(template: str, value: Any, path: Path) -> str:
         ("k: {{ add .Values.a 1 }}\n", {"k": 3}, ("k",), "1"),
         ("k: x-{{ .Values.a }}\n", {"k": "x-2"}, ("k",), "1"),
         ("k: {{ .Values.no | default 5 }}\n", {"k": 5}, ("k",), "1"),
-        ("k:\n  {{- toYaml .Values.deep | nindent 2 }}\n", {"k": VALUES["deep"]}, ("k", "on"), "values.yaml:deep.on"),
-        ("k: {{ toJson .Values.deep }}\n", {"k": VALUES["deep"]}, ("k", "list", 0, "x"), "values.yaml:deep.list.0.x"),
+        ("k:\n  {{- toYaml .Values.deep | nindent 2 }}\n",
+         {"k": VALUES["deep"]}, ("k", "on"), "values.yaml:deep.on"),
+        ("k: {{ toJson .Values.deep }}\n",
+         {"k": VALUES["deep"]}, ("k", "list", 0, "x"), "values.yaml:deep.list.0.x"),
         (("k:\n  {{- toYaml .Values.deep.list | nindent 2 "
          "}}\n"), {"k": [{"x": "y"}]}, ("k", 0, "x"), "values.yaml:deep.list.0.x"),
         (("{{ with .Values.deep }}\nk:\n  {{ toYaml . | indent 2 }}\n{{ end "
@@ -51,7 +53,8 @@ def told(template: str, value: Any, path: Path) -> str:
         (("z: 1\nm:\n{{ if .x }}\n  k: {{ .b }}\n{{ else }}\n  k: {{ .c }}\n{{ end "
          "}}\n"), {"z": 1, "m": {"k": 5}}, ("m", "k"), "2"),
         # A list's item by its name, or by its number where nothing can be missing.
-        ("l:\n- name: a\n  v: 1\n- name: b\n  v: 2\n", {"l": [{"name": "b", "v": 2}]}, ("l", 0, "v"), "5"),
+        ("l:\n- name: a\n  v: 1\n- name: b\n  v: 2\n",
+         {"l": [{"name": "b", "v": 2}]}, ("l", 0, "v"), "5"),
         ("l:\n  - 1\n  - 2\n", {"l": [1, 2]}, ("l", 1), "3"),
         ("l:\n  - 1\n{{ if .x }}\n  - 2\n{{ end }}\n  - 3\n", {"l": [1, 3]}, ("l", 1), "1"),
         (("l:\n{{ range .Values.deep.list }}\n- k: {{ .x }}\n{{ end "

@@ -549,7 +549,7 @@ class ReconcileTimed(Timed):
 
 @dataclass(frozen=True, slots=True)
 class GitTimed(Timed):
-    """The duration of a request to the Git server: the tip of a branch, or the files of a commit."""
+    """The duration of a request to the Git server: the tip of a branch or the files of a commit."""
 
     definition = EventDefinition("", metric="gitopsds_git_fetch_duration_seconds")
 

@@ -81,7 +81,10 @@ class CommitHeld(RequestEvent):
 
     def text(self) -> str:
         """The line in the log."""
-        return f"commit {self.commit[:12]} is on hold ({self.reason}); the last good commit stays applied"
+        return (
+            f"commit {self.commit[:12]} is on hold ({self.reason}); the last good commit stays "
+            "applied"
+        )
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""

@@ -118,7 +118,7 @@ def places(
 
 
 def _outlines(template: str) -> Iterator[_TemplateLine]:
-    """The documents of a template, each as a tree of its lines; those without any key are left out."""
+    """The documents of a template, each as a tree of its lines, except documents without keys."""
     reader = _Reader()
     for number, line in enumerate(template.split("\n"), 1):
         if line.startswith("---"):
@@ -206,7 +206,7 @@ class _Reader:
             )
 
     def _add(self, node: _TemplateLine, *, same: bool = False, action: bool = False) -> None:
-        """Below the last line with less indentation; a list may stand as deep as its key (`same`)."""
+        """Below the last line with less indentation; a list may be as deep as its key (`same`)."""
         while len(self._open) > 1 and not (
             self._open[-1].indent < node.indent
             or (

@@ -76,7 +76,7 @@ def _read(file: PurePosixPath, files: Files) -> list[_Written]:
 
 
 def _same_object(value: Any, among: Sequence[_Written]) -> list[_Written]:
-    """Those of the same kind whose name is a part of this one's: names get prefixes and suffixes."""
+    """Those of the same kind whose name is a part of this one's, as with prefixes and suffixes."""
     if not isinstance(value, Mapping):
         return []
     return [

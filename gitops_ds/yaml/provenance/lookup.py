@@ -64,6 +64,6 @@ def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Pl
 
 
 def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:
-    """The files for places. Output of kustomize is excluded: its place is the kustomization.yaml."""
+    """The files for places. Output of kustomize is excluded, in favor of the kustomization.yaml."""
     written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
     return {path: data for path, data in snapshot.files.items() if path not in written}
