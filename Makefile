@@ -35,7 +35,7 @@ controlplane: $(STAMP) ## a real API server, etcd, scheduler and kwok from Go mo
 gitea: $(STAMP) ## a real forge from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea
 
-check: $(STAMP) ## format, lint, types, layers: the same at a desk, in pre-commit and in CI
+check: $(STAMP) ## format, lint, types, layers, language: as in pre-commit and in CI
 	@scripts/check
 
 renderers: $(STAMP) ## helm and kustomize from Go modules, into a cache
