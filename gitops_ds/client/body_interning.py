@@ -15,13 +15,13 @@ class _Held(dict[str, Any]):
 
 
 class BodyCache:
-    """The bodies that are still referenced. They are never mutated: a new version is another body."""
+    """The bodies that are still referenced, never mutated: a new version is another body."""
 
     def __init__(self) -> None:
         self._held: WeakValueDictionary[tuple[str, str, str], _Held] = WeakValueDictionary()
 
     def intern(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The cached body of the same version of the object and the same API version, or this one."""
+        """The cached body of the same object, version and API version, or this one."""
         metadata = body.get("metadata")
         if (
             not isinstance(metadata, dict)

@@ -45,7 +45,9 @@ class Fence:
         return self._until - self._clock()
 
     def move(self, until: float) -> None:
-        """Sets the end of the time, for pending writes as well; an end in the past closes the fence."""
+        """Sets the end of the time, for pending writes as well; an end in the past closes the
+        fence.
+        """
         self._until = until
         when = (
             asyncio.get_running_loop().time() + self.left
@@ -66,7 +68,7 @@ class Fence:
 
     @contextlib.asynccontextmanager
     async def passing(self) -> AsyncIterator[None]:
-        """A context around one write. Raises NotLeading before it is sent, or when the time ends."""
+        """The context of a write. Raises NotLeading before it is sent, or when the time ends."""
         self.check()
         try:
             async with asyncio.timeout(None if self._until == math.inf else self.left) as limit:

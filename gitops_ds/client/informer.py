@@ -1,4 +1,5 @@
-"""An informer: lists and watches one kind of object indefinitely, across failures of the connection.
+"""An informer: lists and watches one kind of object indefinitely, across failures of the
+connection.
 
 A state and an input give the next state and the event to publish (`step`); a small driver sends the
 requests. Every failure leads to a state. A list is published as a whole, so that a store can swap

@@ -36,7 +36,7 @@ _RELEASED = 1  # the duration that a released lease is left with, as client-go d
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """The timing of a lease in seconds, as client-go's LeaseDuration, RenewDeadline, RetryPeriod."""
+    """Seconds, as client-go's LeaseDuration, RenewDeadline and RetryPeriod."""
 
     duration: float = 10.0
     renew_deadline: float = 7.0
@@ -96,7 +96,7 @@ def took(candidate: Candidate, seconds: float) -> Candidate:
 
 
 def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
-    """The candidate after a read of the lease; None: not found. Another holder ends its leadership."""
+    """The candidate after a read of the lease, None if not found. Another holder ends its lead."""
     if body is None:
         # The holder may not have noticed and keeps leading, so others wait as after a renewal. The
         # same holds for a lease that was missing before and not read for a while: it may have
@@ -112,7 +112,7 @@ def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
 
 
 def wrote(candidate: Candidate, body: Body, sent: float, now: float) -> Candidate:
-    """The candidate after an accepted write, sent at `sent`: it holds the lease for its duration."""
+    """The candidate after an accepted write, sent at `sent`: it holds the lease."""
     timing, duration = candidate.timing, min(_spec(body).get("leaseDurationSeconds") or 0, LONGEST)
     quiet_until = now + duration if candidate.body is None else candidate.quiet_until
     until = (

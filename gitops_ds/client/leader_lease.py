@@ -192,7 +192,7 @@ class Election:
         self._holder = candidate.holder
 
     async def _release(self) -> None:
-        """Releases the lease, so that another candidate acquires it at once. No write is pending."""
+        """Releases the lease, so that another candidate acquires it at once."""
         self._on_change(False)
         if self.leads:
             with contextlib.suppress(errors.ClusterError, TimeoutError):

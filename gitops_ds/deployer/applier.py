@@ -264,7 +264,7 @@ async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResul
 
 
 async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
-    """Transfers the fields of `kubectl apply` to our field manager, at the version that was read."""
+    """Transfers the fields of `kubectl apply` to our manager, at the version that was read."""
     metadata = live["metadata"]
     patch = [
         {"op": "replace", "path": "/metadata/managedFields", "value": ownership.migrated(live)},

@@ -1,4 +1,4 @@
-"""Dry runs: the API server's answer to an apply, with the same conflicts and refusals as a write."""
+"""Dry runs: an apply without a write, with the same conflicts and refusals."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Loop:
 
     @property
     def manifests(self) -> Mapping[Key, Manifest]:
-        """The manifests of the commit that is kept applied; none before the first reconciliation."""
+        """The manifests of the applied commit; none before the first reconciliation."""
         prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
         return prepared.bundle.manifests if prepared else {}
 

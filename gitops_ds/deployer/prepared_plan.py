@@ -1,4 +1,4 @@
-"""Prepares the plan of one reconciliation: reads the cluster, sends the dry runs, makes the plan."""
+"""The plan of one reconciliation, from the live objects and the dry runs."""
 
 from __future__ import annotations
 

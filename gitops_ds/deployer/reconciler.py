@@ -1,5 +1,5 @@
-"""One reconciliation of a repository with a cluster: read the tip, select the revision, plan, apply,
-record the status, answer the request. A standby prefetches what a reconciliation reads.
+"""One reconciliation of a repository with a cluster: read the tip, select the revision, plan,
+apply, record the status, answer the request. A standby prefetches what a reconciliation reads.
 
 When each of them runs is decided by `loop_state`; they report their course to it.
 """

@@ -1,5 +1,5 @@
-"""Publishes the events of a deployer without repetitions: a suspension with its pending changes, and
-skipped changes.
+"""Publishes the events of a deployer without repetitions: a suspension with its pending changes,
+and skipped changes.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class RevisionSelector:
         return await self._kept(known.last_good, choice)
 
     async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
-        """The choice with a commit that was applied before, if it is still trusted and deployable."""
+        """The choice with an applied commit, if it is still trusted and deployable."""
         found = await self._source.verify_kept(commit)
         # the stored state names it as good, and every writer of ConfigMaps can change that state
         if isinstance(found, Unverified):
@@ -232,7 +232,9 @@ class RevisionSelector:
             )
         if movement is BranchMovement.REWRITTEN and not self._source.follows_rewrites:
             # No signature names a branch or a repository: a signed commit may be from another one.
-            rewritten = f"the branch was rewritten from {last} to {tip[:12]}, which does not descend from it"
+            rewritten = (
+                f"the branch was rewritten from {last} to {tip[:12]}, which is not a descendant"
+            )
             advice = (
                 f"until the branch descends from {last}, {approval} (repository.verify.forcePush: "
                 "follow)"

@@ -41,7 +41,7 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
 
 
 async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
-    """The stored state, or an empty one. Raises ClusterError, also for a state that can't be read."""
+    """The stored state, or an empty one. Raises ClusterError, also for an unreadable state."""
     name = config_map_name(id)
     try:
         first = await cluster.get(CONFIG_MAP, namespace, name)

@@ -1,4 +1,5 @@
-"""The objects that a plan reads, kept current by watches: an unchanged cluster receives no requests.
+"""The objects that a plan reads, kept current by watches: an unchanged cluster receives no
+requests.
 
 DaemonSets, their revisions and nodes are watched whole; every other kind only by our owner label.
 """

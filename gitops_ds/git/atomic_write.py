@@ -114,7 +114,9 @@ def _target(root: Path, name: PurePosixPath, known: bytes) -> Path:
 
 
 def _beside(target: Path, data: bytes) -> Path:
-    """A new file in the same directory, synced to disk, with the target's mode, ready to replace it."""
+    """A new file in the same directory, synced to disk, with the target's mode, ready to replace
+    it.
+    """
     made = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
     _written(made, data, 0o666)
     try:

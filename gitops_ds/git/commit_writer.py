@@ -82,12 +82,14 @@ def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitRe
     if isinstance(merged, list):
         names = ", ".join(merged)
         raise errors.Refused(
-            f"reverting {commit[:12]} ({commit_info.subject}) conflicts with later changes in {names}; "
+            f"reverting {commit[:12]} ({commit_info.subject}) conflicts with later changes in "
+            f"{names}; "
             "revert the later commits too, or restore the files to an older commit"
         )
     if merged == _tree(bare, tip):
         raise errors.Refused(
-            f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already reverted"
+            f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already "
+            "reverted"
         )
     message = f'Revert "{commit_info.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
     return _commit(bare, merged, tip, message, why.by)

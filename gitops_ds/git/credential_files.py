@@ -48,7 +48,7 @@ _SSH = (
 
 @dataclass(frozen=True, slots=True)
 class GitCredentials:
-    """Environment variables and configuration pairs for git, and the values to redact in messages."""
+    """Environment variables and configuration for git, and the values to redact in messages."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -102,7 +102,8 @@ def _https(address: Address, login: object, own: Credentials, directory: Path) -
             pass
         case _:
             raise errors.UsageError(
-                f"{address.display} is an https URL: give a user and password or a token, no ssh key"
+                f"{address.display} is an https URL: give a user and password or a token, no ssh "
+                "key"
             )
     return GitCredentials(environment, tuple(config), secrets)
 

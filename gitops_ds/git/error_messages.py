@@ -69,8 +69,8 @@ _RULES: tuple[_Rule, ...] = (
         r"(?:Load key .*|Couldn't load public key .*): ([^\n\r]*)",
         errors.SourceDenied,
         (
-            "the ssh key can't be read ({0}): provide a private key in OpenSSH or PEM format, without a "
-            "passphrase"
+            "the ssh key can't be read ({0}): provide a private key in OpenSSH or PEM format, "
+            "without a passphrase"
         ),
     ),
     (
@@ -87,8 +87,8 @@ _RULES: tuple[_Rule, ...] = (
         r"unable to update url base from redirection|returned error: 30\d",
         errors.SourceDenied,
         (
-            "the server redirects to another address, and credentials are not sent after a redirect; "
-            "use the new URL"
+            "the server redirects to another address, and credentials are not sent after a "
+            "redirect; use the new URL"
         ),
     ),
     (
@@ -132,8 +132,8 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         (
-            r"returned error: 403|Write access to repository not granted|access denied|not allowed to "
-            r"(?:push|upload)"
+            r"returned error: 403|Write access to repository not granted|access denied|not allowed "
+            r"to (?:push|upload)"
         ),
         errors.SourceDenied,
         ("the credentials lack the permission for this (403); grant it to the token or key"),
@@ -194,8 +194,8 @@ _RULES: tuple[_Rule, ...] = (
         ),
         errors.SourceUnreachable,
         (
-            "the server is unreachable or closed the connection ({summary}); check the URL and the network, then "
-            "try again"
+            "the server is unreachable or closed the connection ({summary}); check the URL and the "
+            "network, then try again"
         ),
     ),
 )

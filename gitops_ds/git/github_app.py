@@ -1,5 +1,5 @@
-"""Credentials of a GitHub App: an installation token for one repository, valid for an hour, renewed before
-it ends.
+"""Credentials of a GitHub App: an installation token for one repository, valid for an hour, renewed
+before it ends.
 
 https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/generating-an-installation-access-token-for-a-github-app
 """
@@ -176,7 +176,8 @@ async def _post(
                 return reply.status, None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise errors.SourceUnreachable(
-            f"{subject}: connection failed ({type(error).__name__}); check the network, then try again"
+            f"{subject}: connection failed ({type(error).__name__}); check the network, then try "
+            "again"
         ) from None
 
 

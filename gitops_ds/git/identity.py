@@ -25,8 +25,8 @@ _SIGNING = (
 def name_and_mail(directory: Path | None) -> tuple[str, str]:
     """The name and the address that `git commit` would use there.
 
-    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL take precedence over the configuration. Raises UsageError if
-    either is missing.
+    GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL take precedence over the configuration. Raises UsageError
+    if either is missing.
     """
     name, mail = os.environ.get("GIT_AUTHOR_NAME") or "", os.environ.get("GIT_AUTHOR_EMAIL") or ""
     if not (name and mail):

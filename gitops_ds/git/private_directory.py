@@ -56,6 +56,6 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 def _lock(number: int, how: int) -> None:
-    """Without locks on directories in the file system nothing is swept, as sweeping needs the lock."""
+    """Without locks on directories nothing is swept, as sweeping requires the lock."""
     with contextlib.suppress(OSError):
         fcntl.flock(number, how)

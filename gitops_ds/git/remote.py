@@ -174,7 +174,8 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
     revision.check_ref_name(branch)
     if expect is not None and not object_reader.is_ancestor(bare, expect, commit):
         raise errors.Refused(
-            f"the commit {commit[:12]} is not a descendant of {expect[:12]}; only fast-forward pushes are allowed"
+            f"the commit {commit[:12]} is not a descendant of {expect[:12]}; only fast-forward "
+            "pushes are allowed"
         )
     ref = f"refs/heads/{branch}"
     options = (

@@ -93,8 +93,8 @@ class Repository:
     async def verify(
         self, revision: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
     ) -> Verified | Unverified:
-        """Whether the fetched tip of the revision, and with Mode.ALL every commit after `since`, has
-        a trusted signature.
+        """Whether the fetched tip of the revision, and with Mode.ALL every commit after `since`,
+        has a trusted signature.
         """
         if trust.mode is not Mode.TAG:
             return await self._run_remote(signatures.verify, revision, tip, since, trust)
@@ -177,8 +177,8 @@ class Repository:
     async def push_with_retry(
         self, build: Callable[[CommitId], Awaitable[CommitId]], branch: str, attempts: int = 5
     ) -> CommitId:
-        """Builds a commit on the branch's tip and pushes it; if the branch has moved, builds again on
-        the new tip.
+        """Builds a commit on the branch's tip and pushes it; if the branch has moved, builds again
+        on the new tip.
 
         Returns the pushed commit. Raises PushRejected after `attempts` attempts.
         """

@@ -227,7 +227,7 @@ def resolve(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> CommitId | 
 
 
 def tag(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> str | None:
-    """The name of the tag that a revision means among a server's refs; None where it means no tag."""
+    """The name of a revision's tag among a server's refs; None for another kind of revision."""
     match revision:
         case Tag(name):
             return name

@@ -174,8 +174,8 @@ def _write(path: Path, content: bytes) -> Path:
 def _commits(
     bare: BareRepository, commits: Sequence[CommitId], keys: _Keys
 ) -> Verified | Unverified:
-    """The first of the list is the tip. Commits are verified in batches; one by one only to find the
-    failed one.
+    """The first of the list is the tip. Commits are verified in batches; one by one only to find
+    the failed one.
     """
     output = _check(bare, keys.config, keys, "commit", commits[:1])
     if output is None:
@@ -298,8 +298,8 @@ def _tag_named(
     if id is None or commit is None:
         return Unverified(
             tip,
-            f"the tag {name} is a lightweight tag without a signature: create a signed one (`git tag -s "
-            f"{name}`)",
+            f"the tag {name} is a lightweight tag without a signature: create a signed one (`git "
+            f"tag -s {name}`)",
         )
     remote.fetch_tag(bare, name)
     return _tag_object(bare, (name, id), tip, keys)

@@ -167,7 +167,8 @@ def directory(path: str) -> str:
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
         raise errors.UsageError(
-            f"the path {path!r} must be a directory inside the repository, without a leading / or .."
+            f"the path {path!r} must be a directory inside the repository, without a leading / or "
+            ".."
         )
     return "/".join(parts)
 

@@ -1,4 +1,4 @@
-"""Keys for gpg and ssh-keygen in a directory of ours: owner-only, for one use, and gone after it."""
+"""Keys for gpg and ssh-keygen in a private directory, removed after one use."""
 
 from __future__ import annotations
 

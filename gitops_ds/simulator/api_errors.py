@@ -109,7 +109,7 @@ def other_uid(resource: Resource, name: str, expected: str, found: str) -> error
 
 
 def replaced_uid(resource: Resource, name: str, new: str, found: str) -> errors.Conflict:
-    """A replacement of an object that has another UID; only in a patch that is an immutable field."""
+    """A replacement of an object with another UID; in a patch it is an immutable field."""
     return conflict(
         resource,
         name,

@@ -240,7 +240,8 @@ class Client:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Silence | None:
-        """Counts the request for the object at `where` (namespace and name) and raises the next fault.
+        """Counts the request for the object at `where` (namespace and name) and raises the next
+        fault.
 
         The silence of a watch, and of a request that is carried out all the same, is returned: it
         comes at the end.
@@ -320,8 +321,8 @@ class _Stream:
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
-    """The event of a selective watch: an object that begins to match is added, one that ceases to is
-    deleted.
+    """The event of a selective watch: an object that begins to match is added, one that ceases to
+    is deleted.
     """
     was = change.before is not None and matches(change.before)
     now = change.type is not EventType.DELETED and matches(change.body)

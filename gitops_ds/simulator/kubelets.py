@@ -264,7 +264,8 @@ class Kubelets:
         if phase == "Running" and "podIP" not in status:
             self._addresses += 1
             status["podIP"] = (
-                f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}"
+                f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}."
+                f"{self._addresses & 255}"
             )
         run.body = self.server.put(POD, body, status=status) or body
 

@@ -92,7 +92,7 @@ def read(body: Body) -> dict[Manager, ManagerEntry]:
 
 
 def show(managers: Managers) -> list[dict[str, Any]]:
-    """The managedFields of an object: appliers first, then by time, as the API server orders them."""
+    """The managedFields of an object in the API server's order: appliers first, then by time."""
     order = sorted(
         managers.items(),
         key=lambda m: (m[0].operation, m[1].time, m[0].name, m[0].api_version, m[0].subresource),
@@ -137,9 +137,9 @@ def after_apply(
 ) -> dict[str, Any]:
     """`live` with `config` applied by the writer, and its new managedFields.
 
-    Fields that the writer owned, no longer states, and that have no other owner, are removed. Raises
-    Conflict, one cause a field, where another manager owns a field with another value and `force`
-    is not set; KeyMissing for a list item without its key.
+    Fields that the writer owned, no longer states, and that have no other owner, are removed.
+    Raises Conflict, one cause a field, where another manager owns a field with another value and
+    `force` is not set; KeyMissing for a list item without its key.
     """
     managers = read(live)
     before = _plain(live)

@@ -80,7 +80,7 @@ def on_create(resource: Resource, body: Body, has_status: bool, now: str) -> dic
 def on_update(
     resource: Resource, old: Body, new: Body, has_status: bool, subresource: str
 ) -> dict[str, Any]:
-    """The object as it is stored in place of `old`: spec and status each change by their own road."""
+    """The object to store in place of `old`: spec and status have separate endpoints."""
     made = dict(new)
     if subresource:
         made = {**{k: v for k, v in old.items() if k != "status"}, "metadata": new["metadata"]}

@@ -30,7 +30,7 @@ class Deadlock(RuntimeError):
 
 
 class _Selector:
-    """The loop's selector: it never sleeps past what `wait` allows; the rest goes to the real one."""
+    """The loop's selector: sleeps as long as `wait` allows, and delegates to the real one."""
 
     def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Any]) -> None:
         self._real, self._wait = selectors.DefaultSelector(), wait

@@ -175,7 +175,9 @@ def config(
     file = directory / name
     file.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": name,
-        "clusters": [{"name": name, "cluster": {"server": f"http://{name}.example:80/", **(cluster or {})}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": f"http://{name}.example:80/", **(cluster or {})}}
+        ],
         "users": [{"name": name, "user": user or {}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
     }))  # fmt: skip
@@ -318,8 +320,8 @@ def test_a_pod_without_its_authority_is_told(tmp_path: Path) -> None:
     output = script(OPEN.partition("found =")[0] + caught, str(tmp_path), **there)
     assert output == [
         (
-            "the pod's service account: Service certification file does not exist.; `kubectl config "
-            "view` shows what is in it"
+            "the pod's service account: Service certification file does not exist.; `kubectl "
+            "config view` shows what is in it"
         )
     ]
 
@@ -542,9 +544,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     ]
     for name in ("server", "client"):
         commands += [
-            ("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"),
-            ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-             "-extfile", "names", "-out", f"{name}.pem"),
+            ("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key",
+             "-out", f"{name}.csr"),
+            ("x509", "-req", "-in", f"{name}.csr",
+             "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+             "-days", "2", "-extfile", "names", "-out", f"{name}.pem"),
         ]  # fmt: skip
     for words in commands:
         subprocess.run(("openssl", *words), cwd=where, capture_output=True, check=True)

@@ -143,9 +143,7 @@ def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:
     assert informer.step(Watching("7"), WatchEnded(600), 0.5).wait == 0
 
 
-def test_a_version_that_a_restarted_server_forgot_is_listed_at_once_and_one_that_is_always_too_old_is_not() -> (
-    None
-):
+def test_a_version_that_a_restarted_server_lost_is_listed_at_once_and_a_second_time_later() -> None:
     resumed = informer.step(Returning("7", 5), WorldVersion("9"), 0.0).state
     assert informer.step(resumed, WatchEnded(0.1, GONE), 0.0).wait == 0
     listed = informer.step(Start(6), LISTING, 0.0).state

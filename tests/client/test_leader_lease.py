@@ -136,8 +136,8 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
 
 def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
     async def then(there: Stand, first: One, second: One) -> None:
-        # An annotation of another client has the same effect on the version as a renewal whose reply was
-        # lost.
+        # An annotation of another client has the same effect on the version as a renewal whose
+        # reply was lost.
         await there.people.patch(
             LEASE, "default", "lease", {"metadata": {"annotations": {"seen": "yes"}}}
         )

@@ -1,5 +1,5 @@
-"""Attacks of a repository on the cluster and the service: each attempt is refused and published, and
-the rest is applied.
+"""Attacks of a repository on the cluster and the service: each attempt is refused and published,
+and the rest is applied.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def test_a_forged_owner_is_written_over_and_objects_of_others_stay_theirs() -> N
             CONFIG_MAP,
             {**theirs, "metadata": {"name": "theirs", "namespace": "default", "labels": labels}},
         )
-        mine = f"{theirs | {'data': {'a': 'mine'}, 'metadata': {'name': 'theirs', 'namespace': 'default', 'labels': labels}}}"
+        metadata = {"name": "theirs", "namespace": "default", "labels": labels}
+        mine = f"{theirs | {'data': {'a': 'mine'}, 'metadata': metadata}}"
         scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{mine}")
         await scene.settle()
         assert ("owned-by-other", "ConfigMap default/theirs") in withheld(scene)

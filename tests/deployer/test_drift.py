@@ -1,4 +1,4 @@
-"""Drift as the loop of the service sees it: by its watches, at an interval, and when a hold ends."""
+"""Drift in the loop of the service: by its watches, at an interval, and when a hold ends."""
 
 from __future__ import annotations
 

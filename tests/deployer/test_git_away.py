@@ -1,4 +1,4 @@
-"""Git and the cluster are looked at apart: one that is away or slow holds up nothing of the other."""
+"""Git and the cluster are independent: one that is unreachable or slow does not block the other."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
 def begun_anew(
     scene: Scene, signed: Signed | None = None
 ) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
-    """As after a restart of the service: another loop on the same cluster, which knows nothing yet."""
+    """As after a restart of the service: a new loop on the same cluster."""
     history = scene.history
     source = revision_selector.RevisionSource(
         history.tip,

@@ -388,9 +388,7 @@ def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_
     play(script)
 
 
-def test_a_kind_that_may_not_be_listed_is_told_once_and_holds_nobody_up_when_it_is_gone_from_git_or_granted() -> (
-    None
-):
+def test_a_kind_that_may_not_be_listed_fails_once_until_it_leaves_git_or_is_granted() -> None:
     secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
 
     def refused(request: SimulatedRequest) -> errors.ClusterError | None:

@@ -102,8 +102,8 @@ def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
             counted.handle(record)
         text = counted.text().decode()
         assert (
-            f'gitopsds_source_condition{{condition="{condition}",repository="{shown.repository}"}} 1.0'
-            in text
+            f'gitopsds_source_condition{{condition="{condition}",'
+            f'repository="{shown.repository}"}} 1.0' in text
         )
         assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, (
             "only what was applied as a whole"

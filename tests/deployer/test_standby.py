@@ -1,5 +1,5 @@
-"""A standby deployer prefetches everything, writes nothing, publishes no commit, and continues at once
-as leader.
+"""A standby deployer prefetches everything, writes nothing, publishes no commit, and continues at
+once as leader.
 """
 
 from __future__ import annotations

@@ -198,9 +198,7 @@ def following(scene: Scene, claims: Claims, options: ApplyOptions) -> deployer_l
     return loop
 
 
-def test_a_template_is_rolled_out_when_it_comes_and_when_it_changes_and_notes_the_version_of_its_object() -> (
-    None
-):
+def test_a_new_or_changed_template_is_rolled_out_with_the_version_of_its_object() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("agents", {"agent.yaml": agent()})
         assert await scene.image() == "agent:1"

@@ -169,7 +169,8 @@ from gitops_ds.git.revision import Head
 
 async def main():
     authority = Path("ca.pem").read_bytes()
-    async with Repository(address.parse(sys.argv[1]), Path("cache"), Credentials(None, authority)) as repository:
+    own = Credentials(None, authority)
+    async with Repository(address.parse(sys.argv[1]), Path("cache"), own) as repository:
         try:
             print(await repository.tip(Head()))
         except errors.SourceDenied:

@@ -542,10 +542,12 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 
 async def main():
-    async with Repository(address.parse(sys.argv[1], allow_local=True), Path(sys.argv[2])) as repository:
+    where = address.parse(sys.argv[1], allow_local=True)
+    async with Repository(where, Path(sys.argv[2])) as repository:
         commit = await repository.tip(Branch("main"))
         await repository.fetch(commit)
-        print(commit, *(await repository.snapshot(commit)).files, *(await repository.info(commit)).parents)
+        info = await repository.info(commit)
+        print(commit, *(await repository.snapshot(commit)).files, *info.parents)
     print(*worktree.snapshot(Path(sys.argv[3])).files)
 
 asyncio.run(main())

@@ -1,5 +1,5 @@
-"""Signed commits and tags, by real ssh and OpenPGP keys: the trusted signers, and the messages about
-the others.
+"""Signed commits and tags, by real ssh and OpenPGP keys: the trusted signers, and the messages
+about the others.
 """
 
 from __future__ import annotations

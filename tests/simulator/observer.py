@@ -1,9 +1,9 @@
 """Watches a DaemonSet's pods on the server itself, and says when a controller does what it must
 never do.
 
-It knows nothing of the controller but the pods that it deleted_by_controller to delete, and judges by what was true
-on the server. A controller may be late: what it could not know yet is not held against it. So a pod
-is only protected after it was ready for `LATE` seconds.
+It knows nothing of the controller but the pods that it deleted, and judges by what was true on the
+server. A controller may be late: what it could not know yet is not held against it. So a pod is
+only protected after it was ready for `LATE` seconds.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ async def _end_all_trouble(life: Life) -> None:
 
 
 async def _comes_right(life: Life) -> list[str]:
-    """Waits for the expected end, and then a while to see that it lasts and that no client writes."""
+    """Waits for the expected end, and then a while: it must last, and no client may write."""
     waited = 0.0
     while (wrong := outcome.wrong(life.there.cluster.server.store)) and waited < PATIENCE:
         await asyncio.sleep(20)

@@ -1,5 +1,5 @@
-"""Permanent failures: no crash, no flood of requests, always a message with the reason, and recovery
-at the end of the failure.
+"""Permanent failures: no crash, no flood of requests, always a message with the reason, and
+recovery at the end of the failure.
 
 The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled
 up to 12 s, and up to twice that by chance: after a minute each of the four kinds asks at most five
