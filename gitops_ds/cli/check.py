@@ -65,7 +65,8 @@ class CheckArgs(
     alias="--inventory",
     multiple=True,
     metavar="[CLUSTER=]FILE",
-    help="A cluster snapshot: nodes and objects, from `gitops-ds snapshot` or `kubectl get -o json`.",
+    help="A cluster snapshot: nodes and objects, from `gitops-ds snapshot` or "
+    "`kubectl get -o json`.",
 )
 @options.option("--live", is_flag=True, help="Read the clusters; by default no cluster is read.")
 @options.option(

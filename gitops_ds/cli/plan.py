@@ -33,7 +33,8 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
     "--snapshot",
     alias="--inventory",
     metavar="FILE",
-    help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or `kubectl get -o json`.",
+    help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or "
+    "`kubectl get -o json`.",
 )
 @options.option(
     "--simulate", type=click.IntRange(0), help="Generated nodes instead of a cluster: their number."

@@ -1,4 +1,6 @@
-"""`gitops-ds rollback`: a commit that restores an earlier pod template. Git is the only way back."""
+"""`gitops-ds rollback`: a commit that restores an earlier pod template. Git is the only way
+back.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class RollbackArgs(
 @options.common
 @arguments.typed(RollbackArgs)
 def rollback(args: RollbackArgs) -> int:
-    """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push or
-    --pull-request print it only.
+    """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push
+    or --pull-request print it only.
     """
     if args.to_revision is not None and args.to_commit is not None:
         raise click.UsageError("--to-revision and --to-commit exclude each other")

@@ -22,7 +22,8 @@ service = options.together(
         "-C",
         "--repository",
         "directory",
-        help="The repository of the service; default: the Git work tree around the current directory.",
+        help="The repository of the service; default: the Git work tree around the current "
+        "directory.",
     ),
     options.option(
         "--id",
@@ -46,7 +47,9 @@ class ServiceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 async def ask(args: ServiceArgs, work: Work) -> Body:
-    """Runs the work on the selected state, and prints its message, or with `-o json` the requests."""
+    """Runs the work on the selected state, and prints its message, or with `-o json` the
+    requests.
+    """
     from gitops_ds.commands import service_requests
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)

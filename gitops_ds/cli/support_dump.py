@@ -76,7 +76,8 @@ async def _support_dump(args: SupportDumpArgs) -> int:
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=args.quiet)
     click.echo(
-        f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; review it before "
+        f"{file}: {counted(len(dump.parts), 'part')}, {len(data) / 1024:,.0f} KiB; "
+        "review it before "
         "you send it"
     )
     return 0

@@ -89,7 +89,8 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
         options.say(f"{key}: the cluster no longer serves this kind")
     for key, owner in what.elsewhere.items():
         options.say(
-            f"{key} is kept: it belongs to {owner}, which has no state here; --owner {owner} hands back "
+            f"{key} is kept: it belongs to {owner}, which has no state here; "
+            f"--owner {owner} hands back "
             "the objects with its label"
         )
     if not args.dry_run:

@@ -74,7 +74,9 @@ _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The files of the repository by their paths, and what a person has to know: a sentence each."""
+    """The files of the repository by their paths, and what a person has to know: a sentence
+    each.
+    """
 
     files: Mapping[PurePosixPath, str]
     daemonsets: tuple[Key, ...]
@@ -172,7 +174,9 @@ def _ways(value: Any, way: tuple[str | int, ...]) -> Iterator[tuple[str | int, .
 
 
 def _without(value: Any, way: tuple[str | int, ...]) -> Any:
-    """The value without what stands at the end of the way; a mapping that this leaves empty stays."""
+    """The value without what stands at the end of the way; a mapping that this leaves empty
+    stays.
+    """
     first, *rest = way
     if isinstance(value, list):
         return [
@@ -241,7 +245,9 @@ def _as_asked(service: dict[str, Any]) -> dict[str, Any]:
 
 
 def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
-    """What the DaemonSet's pods name, the rights of their account, the Services that lead to them."""
+    """What the DaemonSet's pods name, the rights of their account, the Services that lead to
+    them.
+    """
     key, spec = key_of(body), pod(body)
     labels = section(section(template(body).get("metadata")).get("labels"))
     account = str(spec.get("serviceAccountName") or "default")

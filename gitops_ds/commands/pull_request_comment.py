@@ -196,7 +196,8 @@ async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
         return (
             task,
             (
-                f"no status is set: of the commit {task.page.head} only the beginning is known; --sha "
+                f"no status is set: of the commit {task.page.head} "
+                "only the beginning is known; --sha "
                 "names it"
             ),
         )

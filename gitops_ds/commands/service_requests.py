@@ -132,7 +132,8 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
                     return body
                 if annotations.get(names.REQUESTED_AT) != value:
                     raise errors.TimedOut(
-                        "another reconciliation was requested meanwhile, which replaces this request"
+                        "another reconciliation was requested meanwhile, "
+                        "which replaces this request"
                     )
                 await asyncio.sleep(ASK_SECONDS)
     except TimeoutError:

@@ -99,7 +99,9 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
 
 
 async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
-    """Raises Refused while a service renews its lease there: it would put everything back at once."""
+    """Raises Refused while a service renews its lease there: it would put everything back at
+    once.
+    """
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
         spec = lease.get("spec") or {}
         name = str(lease["metadata"]["name"])
@@ -117,7 +119,9 @@ async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
 async def hand_back(
     cluster: Cluster, namespace: str, what: Handover, say: Callable[[str], None]
 ) -> int:
-    """Hands the objects back, reports each and returns their number. Deleted objects are skipped."""
+    """Hands the objects back, reports each and returns their number. Deleted objects are
+    skipped.
+    """
     changed = 0
     for key, resource in what.objects.items():
         if await _released(cluster, resource, key):

@@ -113,7 +113,9 @@ async def _wait_by_status(
 
 @dataclass(frozen=True, slots=True)
 class WatchedAgents:
-    """The status of all agents, kept current by watches; `failure` gets the error that ends them."""
+    """The status of all agents, kept current by watches; `failure` gets the error that ends
+    them.
+    """
 
     tracker: StatusTracker
     controller: Controller
@@ -313,8 +315,8 @@ async def _rolled_out(
         report(f"{agent.health.state}: {agent.health.message}")
         if agent.health.state is HealthState.FAILED:
             raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
-        # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the last of
-        # them.
+        # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the last
+        # of them.
         updated = agent.counts.updated >= agent.counts.desired or not options.commit
         if agent.health.state is HealthState.HEALTHY and updated:
             return agent

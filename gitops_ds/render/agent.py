@@ -136,7 +136,9 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
 def scope(
     agent: AgentFolder, around: RenderContext, variant: Variant | None, result: Rendered
 ) -> PlaceholderScope:
-    """The names that the agent's templates may reference, for one variant (None: for its companions)."""
+    """The names that the agent's templates may reference, for one variant (None: for its
+    companions).
+    """
     found, facts = around.layout, around.facts
     stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
@@ -254,8 +256,8 @@ def _templates(
 
 
 def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
-    """Whether the rendered output of the agent's source is missing; a finding of the snapshot has the
-    reason.
+    """Whether the rendered output of the agent's source is missing; a finding of the snapshot has
+    the reason.
     """
     snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
     if agent.source.section("helm"):
@@ -302,8 +304,8 @@ def _is_ours(path: PurePosixPath) -> bool:
 
 
 def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
-    """The body with resolved references; a chart's is literal: `${HOME}` belongs to a shell there, and
-    can't be escaped.
+    """The body with resolved references; a chart's is literal: `${HOME}` belongs to a shell there,
+    and can't be escaped.
     """
     tree = traced_values.trace(draft.body, draft.base, draft.set_by)
     return tree if draft.literal else own.resolve(tree)
@@ -387,8 +389,8 @@ def _bind(
 def _set(
     tree: TracedTree, path: tuple[str | int, ...], value: TracedTree, at: Pointer
 ) -> TracedTree:
-    """The tree with the value at the path; the origins of the previous value follow those of the new
-    one.
+    """The tree with the value at the path; the origins of the previous value follow those of the
+    new one.
     """
     if not path:
         old = tree.set_by if isinstance(tree, traced_values.TracedScalar) else ()
@@ -434,7 +436,9 @@ def _name(tree: TracedTree) -> str:
 
 
 def _file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
-    """Unreadable files of our format, and values or patches for unknown environments and clusters."""
+    """Unreadable files of our format, and values or patches for unknown environments and
+    clusters.
+    """
     found = around.layout
     for path in agent.paths:
         if (

@@ -91,7 +91,8 @@ def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> I
                 hint = layout.did_you_mean(other, agents)
                 yield refusal(
                     "DS803",
-                    f"agent {name} waits for {other}, which is not an agent of this repository{hint}",
+                    f"agent {name} waits for {other}, which is not an agent "
+                    f"of this repository{hint}",
                     place,
                 )
             elif (circle := _way(agents, other, name)) is not None:

@@ -103,7 +103,9 @@ def agents(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def ignored(snapshot: Snapshot) -> Callable[[PurePosixPath], bool]:
-    """Whether a file is excluded by .gitopsdsignore or `ignore:`, for the preparation of a snapshot."""
+    """Whether a file is excluded by .gitopsdsignore or `ignore:`, for the preparation of a
+    snapshot.
+    """
     return layout.read(snapshot).ignored.take
 
 

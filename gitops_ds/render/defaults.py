@@ -1,4 +1,6 @@
-"""From drafts to manifests: namespaces, the repository's labels and classes, and no object twice."""
+"""From drafts to manifests: namespaces, the repository's labels and classes, and no object
+twice.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -
 
 
 def _as_tree(manifest: Manifest) -> TracedTree:
-    """The body as a tree again: what has no pointers of its own stands at its path under the base."""
+    """The body as a tree again: what has no pointers of its own stands at its path under the
+    base.
+    """
     origin = manifest.origin
 
     def setters(path: Path) -> tuple[Pointer, ...]:

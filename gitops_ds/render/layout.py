@@ -68,8 +68,8 @@ class Layout:
     """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked
     for.
 
-    `ours`: the repository has files of our format; otherwise every file is a plain manifest. `found`
-    are the objects of files that were read.
+    `ours`: the repository has files of our format; otherwise every file is a plain manifest.
+    `found` are the objects of files that were read.
     """
 
     snapshot: Snapshot

@@ -155,7 +155,9 @@ def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -
 
 
 def is_object(value: Any) -> bool:
-    """Whether a document is a Kubernetes object. A kustomization is not: no API server takes one."""
+    """Whether a document is a Kubernetes object. A kustomization is not: no API server takes
+    one.
+    """
     return (
         isinstance(value, Mapping)
         and isinstance(value.get("apiVersion"), str)
@@ -273,7 +275,8 @@ def _fragment(value: Any, place: Place) -> Finding:
     fields = ", ".join(map(str, list(value)[:3]))
     advice = "complete it, or exclude the file with .gitopsdsignore"
     message = (
-        f"this is a fragment of an object ({fields}) without apiVersion and kind, and is not applied: "
+        f"this is a fragment of an object ({fields}) without apiVersion and kind, "
+        "and is not applied: "
         f"{advice}"
     )
     return Finding("DS016", Severity.WARNING, message, place)

@@ -85,7 +85,9 @@ def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
 
 
 def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, Finding | None]:
-    """The traced object after the patch; as it was, with a finding, where the patch can't be done."""
+    """The traced object after the patch; as it was, with a finding, where the patch can't be
+    done.
+    """
     if isinstance(patch.change, dict):
         patched = strategic_merge.apply(tree, patch.change, patch.kind)
         return (

@@ -10,8 +10,8 @@ from gitops_ds.render.parameter_schema import Definition
 
 
 def of(versions: Sequence[str]) -> Definition:
-    """The definitions of the oldest supported one of these versions, so that a value is valid in all
-    of them; else of the newest.
+    """The definitions of the oldest supported one of these versions, so that a value is valid in
+    all of them; else of the newest.
     """
 
     def definition(name: str) -> Mapping[str, Any] | None:

@@ -228,7 +228,9 @@ def _negated(requirement: Requirement) -> Requirement:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What a key may be: these values or (`cofinite`) any but these, and whether it may be absent."""
+    """What a key may be: these values or (`cofinite`) any but these, and whether it may be
+    absent.
+    """
 
     values: frozenset[str]
     cofinite: bool
@@ -300,7 +302,9 @@ def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
 
 
 def _before(i: int, j: int, terms: list[dict[str, _Values]]) -> bool:
-    """Whether term j may push out term i: any other, but of two that say the same the first stays."""
+    """Whether term j may push out term i: any other, but of two that say the same the first
+    stays.
+    """
     return i != j and (terms[i] != terms[j] or j < i)
 
 

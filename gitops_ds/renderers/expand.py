@@ -44,8 +44,8 @@ ALL = Which()
 
 
 async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means()) -> Snapshot:  # noqa: B008  frozen
-    """The snapshot with `expanded` for each top-level kustomization, `charts`, and `consumed`, their
-    input files.
+    """The snapshot with `expanded` for each top-level kustomization, `charts`, and the input files
+    of both as `consumed`.
 
     An error is a blocking finding at the file of the kustomization or chart; its input files count
     as consumed. Raises ExpansionFailed if the copy can't be written.

@@ -41,7 +41,10 @@ def findings(stderr: str, chart: Chart, files: Files, root: str) -> tuple[Findin
         return tuple(found[:_SEVERAL])
     if made := _NO_YAML.search(words):
         file = helm.file_of(chart, made[1], files)
-        message = f"the output of {made[1]} is invalid YAML: {_plain(made[2])}; helm template --debug shows it"
+        message = (
+            f"the output of {made[1]} is invalid YAML: {_plain(made[2])}; "
+            "helm template --debug shows it"
+        )
         return (refusal(RULE, message, Place(str(file)) if file else _at_chart(chart, files)),)
     if missing := _MISSING.search(words):
         message = (

@@ -94,8 +94,14 @@ def of(report: Report, about: ReportContext) -> dict[str, Any]:
 
 def _group(group: ReportedChange) -> _Group:
     return _Group(
-        list(group.clusters), list(group.objects), group.gained, group.lost, group.restarted, group.time, group.cost
-    )  # fmt: skip
+        list(group.clusters),
+        list(group.objects),
+        group.gained,
+        group.lost,
+        group.restarted,
+        group.time,
+        group.cost,
+    )
 
 
 def rendered(data: bytes, version: str) -> str:

@@ -1,4 +1,6 @@
-"""Findings in the format of compilers: the place first, the source line with a caret below. Pure."""
+"""Findings in the format of compilers: the place first, the source line with a caret below.
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What certainly fails when the pod runs is an error without a class and without a strict profile."""
+"""What certainly fails when the pod runs is an error without a class and without a strict
+profile.
+"""
 
 from __future__ import annotations
 

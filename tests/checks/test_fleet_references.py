@@ -223,8 +223,8 @@ def test_the_namespace_says_which_level_it_enforces() -> None:
     (violation,) = cluster_rules.admitted(of(wanting, space))
     message = violation.message
     assert (
-        message
-        == "the namespace enforces the level baseline, so that no pod can be created; violations: hostPID"
+        message == "the namespace enforces the level baseline, so that no pod can be created; "
+        "violations: hostPID"
     )
 
 

@@ -116,7 +116,8 @@ TEAM = {
             {"schema": {"$ref": "#"}},
             [
                 (
-                    ": team: the schema can't be followed: its $ref lead in circles, or it is nested "
+                    ": team: the schema can't be followed: its $ref lead in circles, "
+                    "or it is nested "
                     "too deeply"
                 )
             ],

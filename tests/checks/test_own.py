@@ -55,7 +55,8 @@ expect: {coverage: all-linux-nodes}
     "agents/nvidia/variants.yaml": "variants: [{name: default, nodes: {pool: [gpu]}}]\nexpect: "
     "{coverage: {pool: [gpu]}}\n",
     "agents/nvidia/source.yaml": """
-helm: {chart: oci://registry.example.com/charts/plugin, version: 0.17.1, values: {gfd: {enabled: true}}}
+helm:
+  {chart: oci://registry.example.com/charts/plugin, version: 0.17.1, values: {gfd: {enabled: true}}}
 bind:
   migStrategy: {kind: DaemonSet, path: "spec.template.spec.containers[ctr].env[MIG_STRATEGY].value"}
 """,
@@ -75,8 +76,15 @@ stages:
   - name: batch
     where: {pool: [batch, spot]}
     pace: {start: 1, factor: 2, max: 10%, every: 60s}
-  - {name: general, where: {pool: [general]}, oneAtATime: topology.kubernetes.io/zone, soakBetween: 1h}
-  - {name: gpu, where: {pool: [gpu]}, windows: [gpu-night], nodesWhen: idle-or-24h, approval: {from: [team-gpu]}}
+  - name: general
+    where: {pool: [general]}
+    oneAtATime: topology.kubernetes.io/zone
+    soakBetween: 1h
+  - name: gpu
+    where: {pool: [gpu]}
+    windows: [gpu-night]
+    nodesWhen: idle-or-24h
+    approval: {from: [team-gpu]}
   - rest
 limits:
   atRisk: {cluster: 5%, perZone: 15%, perVariant: 25%, nodes: 200}
@@ -89,7 +97,8 @@ gates:
     conditions: [Ready, "!MemoryPressure"]
     neighbours: {newlyUnready: 0, newRestarts: 1}
   api-server: {prometheus: 'apiserver_current_inflight_requests', compare: {before: +30%}}
-  logs-flow: {prometheus: 'sum(x{node=~"$nodes"})', compare: {control: -20%}, noData: hold, for: 10m}
+  logs-flow:
+    {prometheus: 'sum(x{node=~"$nodes"})', compare: {control: -20%}, noData: hold, for: 10m}
 onFailure: {halt: at-once, scope: agent, revert: {after: 2m, how: commit}}
 progress: {deadline: 6h, perNode: 10m}
 newNodes: {get: stable, until: every-variant-proved}
@@ -108,7 +117,10 @@ DEPLOY = 'variants[0].deploy is the string "Never", not always or never: did you
 SOAK = (
     'stages[1].soak is the string "5 minutes": write a duration such as 30s, 5m, 2h, 14d or 1h30m'
 )
-AT_RISK = 'limits.atRisk.cluster is the string "lots": write a whole number from 0, or per cent such as 5%'
+AT_RISK = (
+    'limits.atRisk.cluster is the string "lots": '
+    "write a whole number from 0, or per cent such as 5%"
+)
 
 
 def findings(file: str, text: str) -> list[str]:
@@ -152,7 +164,8 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
             "pools:\n  gpu:\n    match: [{key: a, inn: [b]}]\n",
             [
                 (
-                    'DS003 clusters/a.yaml:3:22 unknown key "inn" in pools.gpu.match[0]: did you mean '
+                    'DS003 clusters/a.yaml:3:22 unknown key "inn" in pools.gpu.match[0]: '
+                    "did you mean "
                     '"in"?'
                 )
             ],

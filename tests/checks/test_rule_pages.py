@@ -30,7 +30,10 @@ kind: DaemonSet
 metadata:
   name: agent
   namespace: logging
-  labels: {app.kubernetes.io/name: agent, app.kubernetes.io/part-of: logging, app.kubernetes.io/managed-by: gitops-ds}
+  labels:
+    app.kubernetes.io/name: agent
+    app.kubernetes.io/part-of: logging
+    app.kubernetes.io/managed-by: gitops-ds
 spec:
   selector: {matchLabels: {app.kubernetes.io/name: agent}}
   minReadySeconds: 10
@@ -42,16 +45,21 @@ spec:
       serviceAccountName: agent
       automountServiceAccountToken: false
       nodeSelector: {kubernetes.io/os: linux}
-      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+      tolerations:
+        - {key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}
       securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
       containers:
         - name: agent
-          image: registry.example.com/agent:1.2.3@sha256:0000000000000000000000000000000000000000000000000000000000000000
+          image: "registry.example.com/agent:1.2.3@sha256:\
+            0000000000000000000000000000000000000000000000000000000000000000"
           ports: [{name: metrics, containerPort: 9100}]
           resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 128Mi}}
           readinessProbe: {httpGet: {path: /ready, port: metrics}}
           livenessProbe: {exec: {command: [/bin/alive]}}
-          securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
 """
 
 

@@ -26,7 +26,10 @@ kind: DaemonSet
 metadata:
   name: agent
   namespace: logging
-  labels: {app.kubernetes.io/name: agent, app.kubernetes.io/part-of: logging, app.kubernetes.io/managed-by: gitops-ds}
+  labels:
+    app.kubernetes.io/name: agent
+    app.kubernetes.io/part-of: logging
+    app.kubernetes.io/managed-by: gitops-ds
   annotations: {%(annotations)s}
 spec:
   minReadySeconds: 10
@@ -35,7 +38,8 @@ spec:
     metadata: {labels: {app.kubernetes.io/name: agent}}
     spec:
       priorityClassName: system-node-critical
-      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]
+      tolerations:
+        - {key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}
       dnsPolicy: Default
       hostNetwork: true%(comment)s
 %(above)s
@@ -177,7 +181,10 @@ def test_an_exception_is_for_what_meets_its_conditions(
 def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
     patch = """
 - target: {kind: DaemonSet, name: agent}
-  patch: [{op: add, path: /metadata/annotations, value: {gitops-ds.io/ignore: "DS502=it listens there"}}]
+  patch:
+    - op: add
+      path: /metadata/annotations
+      value: {gitops-ds.io/ignore: "DS502=it listens there"}
 """
     agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
     found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
@@ -216,10 +223,10 @@ def test_what_is_left_alone_is_kept_with_its_reason() -> None:
 def test_the_place_of_a_fault_is_where_it_is_written() -> None:
     annotated = checked({"a.yaml": agent("DS501=it was privileged")})
     assert messages(annotated) == [
-        "a.yaml:7:38: the suppression of DS501 matches no finding: remove it"
+        "a.yaml:10:38: the suppression of DS501 matches no finding: remove it"
     ]
     commented = checked({"a.yaml": agent(comment=" # gitops-ds: ignore DS504")})
-    assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:17:25"]
+    assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:21:25"]
 
 
 def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> None:

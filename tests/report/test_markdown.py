@@ -119,7 +119,8 @@ def test_a_finding_is_linked_to_its_line_and_told_once_for_clusters_that_share_i
     page = markdown.as_page(report, made.about(permalink="https://github.com/o/r/blob/abc"))
     assert (
         "- [`fl "
-        "eet/agents/agent/daemonset.yaml:3`](https://github.com/o/r/blob/abc/fl%20eet/agents/agent/daemonset.yaml#L3) "
+        "eet/agents/agent/daemonset.yaml:3`]"
+        "(https://github.com/o/r/blob/abc/fl%20eet/agents/agent/daemonset.yaml#L3) "
         "**DS202** `DaemonSet logging/agent`: two budgets (on `east`, `west`)\n"
     ) in page
     assert "| east | 0 | 1 | 0 | 0 |\n| west | 0 | 1 | 0 | 0 |\n" in page

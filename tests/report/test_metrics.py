@@ -67,7 +67,10 @@ def test_how_agents_stand_is_told() -> None:
     lines = scraped(agent()).splitlines()
     which = 'name="agent",namespace="logging"'
     for line in (
-        f'gitopsds_resource_info{{health="Degraded",{which},ready="false",revision="{COMMIT}",suspended="true",sync="Synced"}} 1.0',
+        (
+            f'gitopsds_resource_info{{health="Degraded",{which},ready="false",revision="{COMMIT}",'
+            'suspended="true",sync="Synced"} 1.0'
+        ),
         f'gitopsds_daemonset_nodes{{{which},state="updated"}} 5.0',
         f'gitopsds_daemonset_nodes{{{which},state="node_fault"}} 1.0',
         f'gitopsds_coverage_lost_nodes{{cause="label",{which},pool="gpu"}} 2.0',

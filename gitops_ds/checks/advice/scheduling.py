@@ -130,7 +130,9 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS303: `master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25 (taint)."""
+    """DS303: `master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25
+    (taint).
+    """
     pod_tolerations = items(pod.get("tolerations"))
     old = next(
         (index for index, one in enumerate(pod_tolerations) if one.get("key") == _MASTER), None

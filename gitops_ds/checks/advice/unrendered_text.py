@@ -65,7 +65,9 @@ _SERVERS_ANNOTATIONS: Final = (
 
 
 def only_what_is_wanted(body: Body) -> Iterator[Violation]:
-    """DS013: fields that the API server writes. Empty ones, as generators leave them, are ignored."""
+    """DS013: fields that the API server writes. Empty ones, as generators leave them, are
+    ignored.
+    """
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
         if metadata.get(field):

@@ -1,4 +1,6 @@
-"""Rules about the nodes of an agent: how many are updated at once, and which have no agent or two."""
+"""Rules about the nodes of an agent: how many are updated at once, and which have no agent or
+two.
+"""
 
 from __future__ import annotations
 

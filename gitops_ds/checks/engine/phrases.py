@@ -8,7 +8,9 @@ from typing import Any
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The most similar known word: equal but for case, otherwise similar enough; None without one."""
+    """The most similar known word: equal but for case, otherwise similar enough; None without
+    one.
+    """
     words = sorted(set(known))
     same = [one for one in words if one.lower() == word.lower()]
     if same:

@@ -45,10 +45,10 @@ class Rule(Generic[Context]):
     """A rule over a context: an object's body, a cluster, a change, or a change over clusters.
 
     `refused`: blocking, since the object cannot be rendered, or the API server or the creation of
-    every pod refuses it. `certain`: the object is accepted and fails in every pod, so the severity is the
-    same for every agent. `on`: enabled by default. `classes` holds the severities of agents of a
-    class, where they differ. `from_settings` builds the check from the repository's settings, for
-    rules that take any.
+    every pod refuses it. `certain`: the object is accepted and fails in every pod, so the severity
+    is the same for every agent. `on`: enabled by default. `classes`: the severities of agent
+    classes that differ. `from_settings` builds the check of a rule with settings from those of
+    the repository.
     """
 
     id: str

@@ -63,7 +63,9 @@ class Checks:
         return self._compiled[name](value)
 
     def passes(self, schema: Mapping[str, Any], value: Any) -> bool:
-        """Whether a value is certainly valid for a schema that belongs to one of the definitions."""
+        """Whether a value is certainly valid for a schema that belongs to one of the
+        definitions.
+        """
         return self._compile(schema)(value)
 
     def _compile(self, schema: Mapping[str, Any]) -> SchemaPredicate:

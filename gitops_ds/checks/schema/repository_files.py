@@ -190,7 +190,9 @@ def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
 
 
 def _nearest(error: Any) -> Any:
-    """The alternative that the value matches best: the same type first, then the deepest violation."""
+    """The alternative that the value matches best: the same type first, then the deepest
+    violation.
+    """
     return max(
         error.context,
         key=lambda one: (

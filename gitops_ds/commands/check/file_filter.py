@@ -48,7 +48,9 @@ def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
 
 
 def only(checked: CheckResult, names: frozenset[str]) -> CheckResult:
-    """The check with nothing but what is at a place in these files; all of it where none is named."""
+    """The check with nothing but what is at a place in these files; all of it where none is
+    named.
+    """
     if not names:
         return checked
     return replace(

@@ -99,7 +99,9 @@ class CheckInput:
         return self.live.get(cluster) or self.live.get("") or Live()
 
     def with_head(self, head: Snapshot) -> CheckInput:
-        """The same for other files; what charts and kustomizations were made to is as it was read."""
+        """The same for other files; what charts and kustomizations were made to is as it was
+        read.
+        """
         return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
 
 

@@ -40,7 +40,9 @@ V = TypeVar("V")
 
 @contextlib.contextmanager
 def shared(sides: CheckInput, wanted: CheckOptions) -> Iterator[CheckInput]:
-    """The same sides, where another process judges the later files meanwhile, if that is worth it."""
+    """The same sides, where another process judges the later files meanwhile, if that is worth
+    it.
+    """
     head = sides.head
     if not (_FEW <= len(head.files) <= _MOST and _is_plain(sides) and _can_fork()):
         yield sides

@@ -155,7 +155,8 @@ def notes(checked: CheckResult) -> list[str]:
         notes.append(f"{_nodes_in(seen)} from the cluster snapshot")
     if declared:
         notes.append(
-            f"{_nodes_in(declared)} from the pools declared in the cluster's file, not from the cluster"
+            f"{_nodes_in(declared)} from the pools declared in the cluster's file, "
+            "not from the cluster"
         )
     unplaced = sorted({key.name for one in declared for key in one.fleet.unknown})
     if unplaced:

@@ -29,7 +29,9 @@ class Sources:
         self._values: dict[str, dict[int, Any]] = {}
 
     def value(self, pointer: Pointer) -> Any:
-        """What is written at a place; `MISSING` where nothing is, or no file that could be written."""
+        """What is written at a place; `MISSING` where nothing is, or no file that could be
+        written.
+        """
         if pointer.file not in self._values:
             data = self._files.get(PurePosixPath(pointer.file), b"")
             self._values[pointer.file] = {

@@ -90,7 +90,9 @@ class _Followed:
     service: Service
 
     async def trusted(self) -> AsyncIterator[Line]:
-        """Its credentials and keys as they are now, and whether its tip is signed as it has to be."""
+        """Its credentials and keys as they are now, and whether its tip is signed as it has to
+        be.
+        """
         display, now = self.own.where.display, time.time()
         if self.settings.credentials:
             well = f"those for {display} can be read"
