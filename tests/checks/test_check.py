@@ -37,7 +37,7 @@ def checked(data: bytes, versions: tuple[str, ...] = (), file: str = "input.yaml
 
 
 def line(finding: Finding) -> str:
-    weight = "refused" if finding.refused else finding.severity.value
+    weight = "blocking" if finding.refused else finding.severity.value
     return f"{finding.place} {finding.rule} {weight}: {finding.message}\n"
 
 
@@ -59,7 +59,7 @@ def test_every_rule_of_the_api_server_has_a_case() -> None:
     assert [
         rule.id
         for rule in rule_table.RULES
-        if rule.on and rule.refused and f" {rule.id} refused" not in told
+        if rule.on and rule.refused and f" {rule.id} blocking" not in told
     ] == []
 
 
