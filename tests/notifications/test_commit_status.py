@@ -84,6 +84,7 @@ def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None
                 StatusRepository("fleet", address.parse("https://example.com/x/y"), forge),
                 told.append,
                 0.05,
+                0.05,
             )
             commits.followed = lambda: FollowedCommits("fleet", "eu-1", {KEY})
             fleet = Fleet()

@@ -76,7 +76,11 @@ class CommitStatusPublisher:
     """Publishes the stages of one repository's commits while `run` runs."""
 
     def __init__(
-        self, repository: StatusRepository, emit: Emit, retry: float = BACKOFF.first
+        self,
+        repository: StatusRepository,
+        emit: Emit,
+        retry: float = BACKOFF.first,
+        gather: float = GATHER,
     ) -> None:
         """`retry` is in seconds, and doubles each time. Raises SettingsError if the address of the
         forge does not follow from the settings.
@@ -87,7 +91,7 @@ class CommitStatusPublisher:
         self._commits: CommitTracker | None = None
         self._changed = asyncio.Event()
         self._last_failure, self._failures = "", 0
-        self._backoff = replace(BACKOFF, first=retry)
+        self._backoff, self._gather = replace(BACKOFF, first=retry), gather
         self.followed: Callable[[], FollowedCommits | None] = lambda: None
 
     def handle(self, event: Event) -> None:
@@ -103,7 +107,7 @@ class CommitStatusPublisher:
             group.create_task(self._wake(tracker))
             while True:
                 await self._changed.wait()
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(self._gather)
                 self._changed.clear()
                 while self._pending:
                     commits.handle(self._pending.popleft())
