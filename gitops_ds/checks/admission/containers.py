@@ -1,4 +1,4 @@
-"""Validation of containers by the API server: variables, probes, hooks, mounts, privileges.
+"""Validation of containers by the API server: probes, hooks, mounts, privileges.
 
 Source: validateContainerCommon in pkg/apis/core/validation/validation.go of Kubernetes. An empty
 string is an absent field, and so is a 0 for which a default exists.
@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from gitops_ds.apimachinery import quantities
-from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.admission import environment, object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS: Final = ("postStart", "preStop")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _COUNTS: Final = (
     "initialDelaySeconds",
     "timeoutSeconds",
@@ -36,7 +34,7 @@ def missing(body: Body) -> Iterator[Violation]:
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
                 yield Violation((*way, field), f"{field} of the container is required")
         if "env" in container or "envFrom" in container:
-            yield from _missing_of_variables(way, container)
+            yield from environment.missing(way, container)
         for place, handler in _handlers(way, container):
             if not any(handler.get(one) is not None for one in _HANDLERS):
                 yield Violation(
@@ -51,36 +49,6 @@ def missing(body: Body) -> Iterator[Violation]:
         if context := container.get("securityContext"):
             for field in ("seccompProfile", "appArmorProfile"):
                 yield from missing_of_profile((*way, "securityContext"), context, field)
-
-
-def _missing_of_variables(way: Path, container: Spec) -> Iterator[Violation]:
-    for index, one in enumerate(items(container.get("env"))):
-        if one.get("name") == "":
-            yield Violation((*way, "env", index, "name"), "the name of the variable is required")
-        source = one.get("valueFrom")
-        if source is None:
-            continue
-        place = (*way, "env", index, "valueFrom")
-        if not any(source.get(field) is not None for field in _SOURCES):
-            yield Violation(place, f"valueFrom has no source: set one of {', '.join(_SOURCES[:4])}")
-        for field, keys in (
-            ("configMapKeyRef", ("name", "key")),
-            ("secretKeyRef", ("name", "key")),
-            ("fieldRef", ("fieldPath",)),
-            ("resourceFieldRef", ("resource",)),
-        ):
-            if (reference := source.get(field)) is not None:
-                for key in keys:
-                    if not reference.get(key):
-                        yield Violation((*place, field), f"{field} requires a {key}")
-    for index, one in enumerate(items(container.get("envFrom"))):
-        place = (*way, "envFrom", index)
-        named = [field for field in ("configMapRef", "secretRef") if one.get(field) is not None]
-        if not named:
-            yield Violation(place, "envFrom has no source: set configMapRef or secretRef")
-        for field in named:
-            if not one[field].get("name"):
-                yield Violation((*place, field), f"{field} requires a name")
 
 
 def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
@@ -117,8 +85,8 @@ def values(body: Body) -> Iterator[Violation]:
         for way, container in containers(body):
             # Most containers lack most of these fields: an absent field costs no check.
             if "env" in container or "envFrom" in container:
-                yield from _variables(way, container)
-                yield from _files_of_variables(way, container, spec)
+                yield from environment.values(way, container)
+                yield from environment.files(way, container, spec)
             for place, handler in _handlers(way, container):
                 yield from _handler(place, handler)
             if way[-2] == "initContainers":
@@ -138,125 +106,11 @@ def values(body: Body) -> Iterator[Violation]:
                     yield from _not_of_windows(place, context)
 
 
-def _variables(way: Path, container: Spec) -> Iterator[Violation]:
-    for index, one in enumerate(items(container.get("env"))):
-        source = one.get("valueFrom")
-        if source is None:
-            continue
-        place = (*way, "env", index, "valueFrom")
-        sources = [field for field in _SOURCES if source.get(field) is not None]
-        if sources and one.get("value"):
-            yield Violation(place, "a variable must have either value or valueFrom, not both")
-        elif len(sources) > 1:
-            yield Violation(place, f"valueFrom has {' and '.join(sources)}: only one is allowed")
-        if reference := source.get("fieldRef"):
-            yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
-        if reference := source.get("resourceFieldRef"):
-            yield from resource_of_container((*place, "resourceFieldRef"), reference)
-    for index, one in enumerate(items(container.get("envFrom"))):
-        if one.get("configMapRef") is not None and one.get("secretRef") is not None:
-            yield Violation(
-                (*way, "envFrom", index),
-                "envFrom has configMapRef and secretRef: only one is allowed",
-            )
-
-
-_FIELDS_OF_VARIABLES: Final = frozenset(
-    (
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.host",  # the old name of nodeName
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    )
-)
-FIELDS_OF_FILES: Final = frozenset(
-    (
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "metadata.labels",
-        "metadata.annotations",
-    )
-)
-_SUBSCRIPT: Final = re.compile(r"(.+?)\['(.*)'\]\Z", re.DOTALL)
-_OF_CONTAINERS: Final = frozenset(
-    f"{kind}.{name}"
-    for kind in ("limits", "requests")
-    for name in ("cpu", "memory", "ephemeral-storage")
-)
-_DIVISORS: Final = frozenset(
-    (
-        "1",
-        *(
-            f"1{unit}"
-            for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-        ),
-    )
-)
-
-
-def field_of_pod(place: Path, reference: Spec, fields: Iterable[str]) -> Iterator[Violation]:
-    """Violations of a fieldRef. Source:
-    https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
-    """
-    path = str(reference.get("fieldPath") or "")
-    if (reference.get("apiVersion") or "v1") != "v1":
-        yield Violation(
-            (*place, "apiVersion"),
-            f'apiVersion of a fieldRef must be v1, not "{reference["apiVersion"]}"',
-        )
-    elif part := _SUBSCRIPT.match(path):
-        key = part[2].lower() if part[1] == "metadata.annotations" else part[2]
-        if part[1] not in ("metadata.labels", "metadata.annotations") or not object_names.qualified(
-            key
-        ):
-            yield Violation(
-                (*place, "fieldPath"),
-                f"\"{path}\" is not a field: use metadata.labels['KEY'] or "
-                "metadata.annotations['KEY']",
-            )
-    elif path and path not in fields:
-        yield Violation(
-            (*place, "fieldPath"),
-            f'"{path}" is not available here: use one of {", ".join(sorted(fields))}',
-        )
-
-
-def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
-    """Violations of a resourceFieldRef."""
-    resource = str(reference.get("resource") or "")
-    if (
-        resource
-        and resource not in _OF_CONTAINERS
-        and not resource.startswith(("limits.hugepages-", "requests.hugepages-"))
-    ):
-        yield Violation(
-            (*place, "resource"),
-            f'"{resource}" is not a container resource: use limits.cpu, requests.memory and so on',
-        )
-    try:
-        divisor = quantities.canonical(reference.get("divisor") or 0)
-    except ValueError as wrong:
-        yield Violation((*place, "divisor"), str(wrong))
-        return
-    if divisor != "0" and divisor not in (("1", "1m") if resource.endswith(".cpu") else _DIVISORS):
-        known = "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
-        yield Violation(
-            (*place, "divisor"), f"the divisor of {resource} must be {known}, not {divisor}"
-        )
-
-
 def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
     name = str(place[-1])
-    sources = [one for one in _HANDLERS if handler.get(one) is not None]
-    if len(sources) > 1:
-        yield Violation(place, f"{name} has {' and '.join(sources)}: only one is allowed")
+    types = [one for one in _HANDLERS if handler.get(one) is not None]
+    if len(types) > 1:
+        yield Violation(place, f"{name} has {' and '.join(types)}: only one is allowed")
     for one in ("httpGet", "tcpSocket", "grpc"):
         port = section(handler.get(one)).get("port")
         if port is not None and (problem := wrong_port(port, named=one != "grpc")):
@@ -480,19 +334,3 @@ def _not_of_windows(place: Path, context: Spec) -> Iterator[Violation]:
     for field in _NOT_OF_WINDOWS:
         if context.get(field) is not None:
             yield Violation((*place, field), f"{field} must not be set in a pod for Windows")
-
-
-def _files_of_variables(way: Path, container: Spec, spec: Spec) -> Iterator[Violation]:
-    """Violations of a variable from a file: the file must be in an emptyDir of the pod."""
-    for index, one in enumerate(items(container.get("env"))):
-        reference = (one.get("valueFrom") or {}).get("fileKeyRef")
-        if reference is not None:
-            name = reference.get("volumeName")
-            volumes = (
-                volume for volume in items(spec.get("volumes")) if volume.get("name") == name
-            )
-            if next((volume.get("emptyDir") for volume in volumes), None) is None:
-                yield Violation(
-                    (*way, "env", index, "valueFrom", "fileKeyRef", "volumeName"),
-                    f'"{name}" is not an emptyDir volume of the pod',
-                )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.checks.admission import containers, object_names
+from gitops_ds.checks.admission import containers, environment, object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, items, pod_specs, section
 from gitops_ds.model.objects import Body, Path
 
@@ -218,9 +218,11 @@ def _file(where: Path, kind: str, item: Spec) -> Iterator[Violation]:
     if field is not None and resource is not None:
         yield Violation(where, "a file must have either fieldRef or resourceFieldRef, not both")
     elif field is not None:
-        yield from containers.field_of_pod((*where, "fieldRef"), field, containers.FIELDS_OF_FILES)
+        yield from environment.field_of_pod(
+            (*where, "fieldRef"), field, environment.FIELDS_OF_FILES
+        )
     elif resource is not None:
-        yield from containers.resource_of_container((*where, "resourceFieldRef"), resource)
+        yield from environment.resource_of_container((*where, "resourceFieldRef"), resource)
 
 
 def _local(where: Path, path: str) -> Iterator[Violation]:
