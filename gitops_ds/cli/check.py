@@ -14,7 +14,7 @@ from gitops_ds.cli import arguments, check_output, options
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult
     from gitops_ds.commands.check.result_cache import ResultCache
-    from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.model.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.report.findings import Report
 
@@ -206,7 +206,7 @@ class _CheckRequest:
     today: date
     baseline: frozenset[str]
     cache: ResultCache | None
-    work_tree: Snapshot | None
+    work_tree: SourceTree | None
 
     @property
     def fix(self) -> bool:
@@ -233,7 +233,7 @@ class _CheckRequest:
         return (*map(repr, inputs), self.today.isoformat())
 
 
-async def _evaluate(request: _CheckRequest) -> tuple[Report, Snapshot, list[str]]:
+async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[str]]:
     """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
     from gitops_ds.commands.check.model import CheckOptions
@@ -252,7 +252,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, Snapshot, list[str]
     )
     sides = await run.sides(request.repository, args.revision, check_options, request.work_tree)
 
-    def evaluate(head: Snapshot) -> CheckResult:
+    def evaluate(head: SourceTree) -> CheckResult:
         result = run.of(sides.with_head(head), check_options)
         return file_filter.only(
             suppress.without(result, request.today, request.baseline), request.names
@@ -279,7 +279,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, Snapshot, list[str]
 
 
 def _fix(
-    request: _CheckRequest, checked: CheckResult, evaluate: Callable[[Snapshot], CheckResult]
+    request: _CheckRequest, checked: CheckResult, evaluate: Callable[[SourceTree], CheckResult]
 ) -> CheckResult:
     """The check of the fixed files."""
     from gitops_ds.commands.check import autofix

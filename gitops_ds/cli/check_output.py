@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult, ClusterChange
     from gitops_ds.model.finding import Finding
     from gitops_ds.model.impact import NodeImpact
-    from gitops_ds.model.snapshot import Snapshot
+    from gitops_ds.model.source_tree import SourceTree
     from gitops_ds.redaction.report import ReportSecrets
     from gitops_ds.report.findings import (
         Replacement,
@@ -228,7 +228,7 @@ class ReportArgs:
     output: tuple[tuple[str, str], ...]
 
 
-def report_context(args: ReportArgs, snapshot: Snapshot, root: str) -> ReportContext:
+def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportContext:
     """Versions, commit, and the links of the CI to files and logs."""
     from gitops_ds import __version__
     from gitops_ds.model.finding import Severity

@@ -21,7 +21,7 @@ from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import Key, short
 from gitops_ds.model.plural import counted
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import inventory as plan_inventory
@@ -47,7 +47,7 @@ class ApplyTarget:
     force_local: bool = False
 
 
-def prepared(snapshot: Snapshot, target: ApplyTarget) -> Prepared:
+def prepared(snapshot: SourceTree, target: ApplyTarget) -> Prepared:
     """The bundle for the target's cluster with its findings."""
     return prepare.prepare(snapshot, cluster=target.cluster, namespace=target.namespace)
 
@@ -67,7 +67,7 @@ def deployable(found: Prepared) -> Prepared:
 def _with_content(
     found: Prepared,
     repository: open_repository.RepositoryRef,
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     options: ApplyOptions,
 ) -> Prepared:
     """The same; raises UsageError where there is nothing, unless that may mean to delete what was
@@ -88,7 +88,7 @@ def owner_of(found: Prepared, repository: open_repository.RepositoryRef) -> str:
 @asynccontextmanager
 async def drafted(
     repository: open_repository.RepositoryRef,
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     target: ApplyTarget,
     options: ApplyOptions,
 ) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
@@ -105,7 +105,7 @@ async def drafted(
 
 async def plan(
     repository: open_repository.RepositoryRef,
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     target: ApplyTarget,
     options: ApplyOptions,
 ) -> Plan:
@@ -133,7 +133,7 @@ async def plan(
 
 async def apply(
     repository: open_repository.RepositoryRef,
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     target: ApplyTarget,
     options: ApplyOptions,
     emit: Emit,
@@ -159,7 +159,7 @@ def applied(plan: Plan) -> list[Key]:
     ]
 
 
-async def refuse_beside_a_service(place: DeployTarget, snapshot: Snapshot) -> None:
+async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> None:
     """Raises Refused where a running service would take the commit back: it follows the repository
     and wants another commit.
 

@@ -15,7 +15,7 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, Key, ListMember, Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit
@@ -39,7 +39,7 @@ class BackportOptions:
     namespace: str = ""
 
 
-def files(snapshot: Snapshot, wanted: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
+def files(snapshot: SourceTree, wanted: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
     """The changed files; None where a difference is more than a value written in one place."""
     manifest = rendering.render(
         snapshot, cluster=wanted.cluster, namespace=wanted.namespace
@@ -55,7 +55,7 @@ def files(snapshot: Snapshot, wanted: BackportOptions) -> Mapping[PurePosixPath,
 
 
 def edited(
-    snapshot: Snapshot, manifest: Manifest, changes: Iterable[FieldChange]
+    snapshot: SourceTree, manifest: Manifest, changes: Iterable[FieldChange]
 ) -> Mapping[PurePosixPath, bytes] | None:
     """The files in which the manifest says what is `new` in these changes; None where a value has
     no single place.
@@ -84,7 +84,7 @@ def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
 
 
 def _edit(
-    snapshot: Snapshot, manifest: Manifest, change: FieldChange
+    snapshot: SourceTree, manifest: Manifest, change: FieldChange
 ) -> tuple[PurePosixPath, Edit] | None:
     path = _indices(manifest.body, change.path)
     if path is None or isinstance(change.new, Mapping):

@@ -15,7 +15,7 @@ from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
@@ -69,7 +69,7 @@ async def take(
 
 
 def _edited(
-    snapshot: Snapshot, key: Key, changes: tuple[FieldChange, ...], target: ApplyTarget
+    snapshot: SourceTree, key: Key, changes: tuple[FieldChange, ...], target: ApplyTarget
 ) -> Mapping[PurePosixPath, bytes]:
     manifest = _find(snapshot, key, target)
     files = backport.edited(snapshot, manifest, changes)
@@ -87,7 +87,7 @@ def _edited(
     return files
 
 
-def _find(snapshot: Snapshot, key: Key, target: ApplyTarget) -> Manifest:
+def _find(snapshot: SourceTree, key: Key, target: ApplyTarget) -> Manifest:
     found = rendering.render(
         snapshot, cluster=target.cluster, namespace=target.namespace
     ).manifests.get(key)

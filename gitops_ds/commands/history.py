@@ -19,7 +19,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, show_path, template_of
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
@@ -173,7 +173,7 @@ async def _by_history(
     return RestoringCommit(commit, single, None if single else target)
 
 
-def _folder(snapshot: Snapshot, wanted: BackportOptions) -> PurePosixPath:
+def _folder(snapshot: SourceTree, wanted: BackportOptions) -> PurePosixPath:
     """What belongs to the agent: its folder under agents/, else the one file that holds it."""
     manifest = rendering.render(
         snapshot, cluster=wanted.cluster, namespace=wanted.namespace
@@ -188,7 +188,7 @@ def _folder(snapshot: Snapshot, wanted: BackportOptions) -> PurePosixPath:
     )
 
 
-def _changed(then: Snapshot, now: Snapshot, folder: PurePosixPath) -> list[PurePosixPath]:
+def _changed(then: SourceTree, now: SourceTree, folder: PurePosixPath) -> list[PurePosixPath]:
     paths = {
         path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)
     }

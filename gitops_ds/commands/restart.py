@@ -17,7 +17,7 @@ from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
 from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit
@@ -67,7 +67,7 @@ async def restart(
         return await git_commit.propose(repository, options.proposal, build), keys[-1]
 
 
-def _find(snapshot: Snapshot, options: RestartOptions) -> Manifest:
+def _find(snapshot: SourceTree, options: RestartOptions) -> Manifest:
     name = agents.name_of(options.name)
     manifests = rendering.render(
         snapshot, cluster=options.cluster, namespace=options.namespace
@@ -87,7 +87,9 @@ def _find(snapshot: Snapshot, options: RestartOptions) -> Manifest:
     return found[0]
 
 
-def _edited(snapshot: Snapshot, manifest: Manifest, now: datetime) -> Mapping[PurePosixPath, bytes]:
+def _edited(
+    snapshot: SourceTree, manifest: Manifest, now: datetime
+) -> Mapping[PurePosixPath, bytes]:
     """The file of the template with the annotation in it."""
     pointer = lookup.pointers(manifest.origin, _WHERE)[0]
     file = PurePosixPath(pointer.file)
@@ -106,7 +108,7 @@ def _edited(snapshot: Snapshot, manifest: Manifest, now: datetime) -> Mapping[Pu
 
 
 def _verify(
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     edited: Mapping[PurePosixPath, bytes],
     manifest: Manifest,
     options: RestartOptions,

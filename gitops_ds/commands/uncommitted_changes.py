@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 
 _SHOWN = 3
@@ -30,7 +30,7 @@ class Uncommitted:
         )
 
 
-async def of(repository: open_repository.RepositoryRef, side: Snapshot) -> Uncommitted | None:
+async def of(repository: open_repository.RepositoryRef, side: SourceTree) -> Uncommitted | None:
     """How the work tree and the commit that `apply` takes differ; None where they don't, or there
     is no work tree of Git.
 

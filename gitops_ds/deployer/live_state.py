@@ -39,7 +39,7 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.plan import prune
 
 AT_ONCE = 16

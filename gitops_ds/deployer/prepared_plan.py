@@ -14,7 +14,7 @@ from gitops_ds.model.change import Plan
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, Resource
-from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.plan import deletions, ignore_differences, planner, suspension
 from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.tracking_labels import Stamp

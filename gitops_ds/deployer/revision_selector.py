@@ -24,7 +24,7 @@ from gitops_ds.model.events.deployer import (
 from gitops_ds.model.events.requests import CommitHeld
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.signatures import Unverified, Verified
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction import report
 
@@ -34,11 +34,11 @@ async def no_verification(tip: CommitId, since: CommitId | None) -> None:
 
 
 def prepare_directly(
-    prepare: Callable[[Snapshot], Prepared],
-) -> Callable[[Snapshot], Awaitable[Prepared]]:
+    prepare: Callable[[SourceTree], Prepared],
+) -> Callable[[SourceTree], Awaitable[Prepared]]:
     """For a source with small commits: prepares them in this process."""
 
-    async def prepared(snapshot: Snapshot) -> Prepared:
+    async def prepared(snapshot: SourceTree) -> Prepared:
         return prepare(snapshot)
 
     return prepared
@@ -61,9 +61,9 @@ class RevisionSource:
     """
 
     tip: Callable[[], Awaitable[CommitId]]
-    snapshot: Callable[[CommitId], Awaitable[Snapshot]]
+    snapshot: Callable[[CommitId], Awaitable[SourceTree]]
     movement: Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
-    prepare: Callable[[Snapshot], Awaitable[Prepared]]
+    prepare: Callable[[SourceTree], Awaitable[Prepared]]
     verify: Callable[[CommitId, CommitId | None], Awaitable[Verified | Unverified | None]] = (
         no_verification
     )
@@ -88,7 +88,7 @@ class SelectedRevision:
 
     tip: CommitId
     prepared: Prepared | None = None
-    snapshot: Snapshot | None = None
+    snapshot: SourceTree | None = None
     trusted: bool = True
     held: str = ""
     blocked: errors.SourceError | None = None
@@ -199,7 +199,11 @@ class RevisionSelector:
         self._unverified |= {found.message}
 
     def _report(
-        self, snapshot: Snapshot, movement: BranchMovement, known: DeployerState, prepared: Prepared
+        self,
+        snapshot: SourceTree,
+        movement: BranchMovement,
+        known: DeployerState,
+        prepared: Prepared,
     ) -> None:
         """Publishes a commit once, also when the reconciliation failed later and is repeated."""
         info = snapshot.commit

@@ -17,7 +17,7 @@ from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CONFIG_MAP, SECRET, Body, CommitId, Key, Resource
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 
 OWNER = "templates-in-cluster"
@@ -137,7 +137,7 @@ def render(held: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
     the object's own.
     """
     named = {_as_yaml(path): str(path) for path in held.files}
-    snapshot = Snapshot(None, {_as_yaml(path): data for path, data in held.files.items()})
+    snapshot = SourceTree(None, {_as_yaml(path): data for path, data in held.files.items()})
     prepared = prepare.prepare(snapshot, namespace=held.namespace, advice=False)
     broken = tuple(
         _placed(finding, named, secret=held.secret)

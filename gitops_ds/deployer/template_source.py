@@ -29,7 +29,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction.events import RedactingEmit
 
@@ -110,13 +110,13 @@ class Templates:
         }
         return _tip(self._held.values())
 
-    async def snapshot(self, tip: CommitId) -> Snapshot:
+    async def snapshot(self, tip: CommitId) -> SourceTree:
         """The keys as files, at the tip that was requested last: older versions are not stored."""
         now = frozenset(held.commit for held in self._held.values())
         self._subject = self._changes(now) or self._subject
         self._before = now
         info = CommitInfo(tip, (), datetime.fromtimestamp(self._clock(), UTC), "", self._subject)
-        return Snapshot(
+        return SourceTree(
             info, {path: data for held in self._held.values() for path, data in held.files.items()}
         )
 
@@ -124,7 +124,7 @@ class Templates:
         """Always forward: an object that was reverted has a new version."""
         return BranchMovement.FORWARD
 
-    async def prepare(self, snapshot: Snapshot) -> Prepared:
+    async def prepare(self, snapshot: SourceTree) -> Prepared:
         """The bundle of all objects; those with a mistake are left out, and published once."""
         known = self._rendered
         eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))
@@ -140,7 +140,7 @@ class Templates:
         )
 
     def _merged(
-        self, snapshot: Snapshot, all_taken: list[tuple[TemplateObject, RenderedTemplates]]
+        self, snapshot: SourceTree, all_taken: list[tuple[TemplateObject, RenderedTemplates]]
     ) -> Prepared:
         manifests: dict[Key, Manifest] = {}
         refusals: list[Skipped] = []

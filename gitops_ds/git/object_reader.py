@@ -17,7 +17,7 @@ from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
 from gitops_ds.model.finding import refusal
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 
 N = TypeVar("N")
 _PIECE: Final = 65_536
@@ -48,7 +48,7 @@ def snapshot(
     commit: CommitId,
     path: str,
     choice: file_selection.FileChoice = file_selection.manifests,
-) -> Snapshot:
+) -> SourceTree:
     """The commit's files under the path, within the limits of `tree`; `choice` selects them."""
     prefix = tree.directory(path)
     if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
@@ -62,14 +62,14 @@ def snapshot(
             f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory "
             "(repository.path)"
         )
-        return Snapshot(info(bare, commit), {}, (refusal("SRC005", message),))
+        return SourceTree(info(bare, commit), {}, (refusal("SRC005", message),))
     sifted = tree.sift(
         found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links]))
     )
     files, findings = file_selection.files(
         sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice
     )
-    return Snapshot(info(bare, commit), files, findings)
+    return SourceTree(info(bare, commit), files, findings)
 
 
 def _entries(bare: BareRepository, tree_ish: str) -> list[TreeEntry]:

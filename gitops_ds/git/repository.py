@@ -26,7 +26,7 @@ from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Repository:
         """Whether a commit was fetched, also by an earlier process; without a request."""
         return await self._run(object_reader.has, commit)
 
-    async def snapshot(self, commit: CommitId, path: str = "") -> Snapshot:
+    async def snapshot(self, commit: CommitId, path: str = "") -> SourceTree:
         """The files of a fetched commit under a directory, names relative to it; see `tree` for
         the limits.
         """

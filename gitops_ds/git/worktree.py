@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.git import file_selection, tree
 from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 
 
 def find_work_tree(path: Path) -> Path | None:
@@ -33,7 +33,7 @@ def tracks(root: Path, directory: Path) -> bool:
     return bool(_ls_files(root, "--cached", "--", directory.relative_to(root).as_posix()))
 
 
-def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
+def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> SourceTree:
     """The files under `path` of the directory as they are now; blocking.
 
     Raises SourceError if the directory can't be read. A file that is deleted meanwhile is omitted.
@@ -59,7 +59,7 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
         raise errors.SourceError(
             f"{error.filename or root} can't be read: {error.strerror}"
         ) from None
-    return Snapshot(None, files, findings)
+    return SourceTree(None, files, findings)
 
 
 def _file(base: bytes, entry: TreeEntry) -> bytes:

@@ -14,7 +14,7 @@ from gitops_ds import errors
 from gitops_ds.git import address, worktree
 from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 if TYPE_CHECKING:  # a work tree is checked without any of it
@@ -143,14 +143,14 @@ async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
         yield found
 
 
-async def commit_snapshot(repository: Repository, at: str | None, path: str) -> Snapshot:
+async def commit_snapshot(repository: Repository, at: str | None, path: str) -> SourceTree:
     """The snapshot of a revision (None: the default branch), its kustomizations and charts
     expanded.
     """
     return await expanded(await unexpanded(repository, at, path), repository.allowed)
 
 
-async def unexpanded(repository: Repository, at: str | None, path: str) -> Snapshot:
+async def unexpanded(repository: Repository, at: str | None, path: str) -> SourceTree:
     """The snapshot of a revision (None: the default branch), nothing expanded."""
     from gitops_ds.git import revision
 
@@ -159,13 +159,13 @@ async def unexpanded(repository: Repository, at: str | None, path: str) -> Snaps
     return await repository.snapshot(tip, path)
 
 
-async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> Snapshot:
+async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> SourceTree:
     """The snapshot of a commit, its kustomizations and charts expanded."""
     await repository.fetch(commit)
     return await expanded(await repository.snapshot(commit, path), repository.allowed)
 
 
-def standing(repository: RepositoryRef) -> Snapshot:
+def standing(repository: RepositoryRef) -> SourceTree:
     """A local repository's work tree, nothing expanded. Raises UsageError for one that
     is elsewhere.
     """
@@ -176,7 +176,7 @@ def standing(repository: RepositoryRef) -> Snapshot:
 
 async def snapshot(
     repository: RepositoryRef, at: str | None, *, committed: bool = False
-) -> Snapshot:
+) -> SourceTree:
     """What a command works on: the files of the work tree, or with `at`, a URL or `committed` a
     commit.
     """
@@ -188,7 +188,7 @@ async def snapshot(
 
 async def base_snapshot(
     repository: RepositoryRef, base: str, at: str | None, server: str = ""
-) -> Snapshot:
+) -> SourceTree:
     """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no
     news, as in a pull request.
 
@@ -224,7 +224,7 @@ async def commit_named(text: str, directory: str | None) -> str:
         return await found.tip(wanted)
 
 
-async def expanded(found: Snapshot, allowed: AllowedRenderers) -> Snapshot:
+async def expanded(found: SourceTree, allowed: AllowedRenderers) -> SourceTree:
     """The snapshot with its kustomizations and charts, as far as programs may run."""
     from gitops_ds.render import bundle, charts
 

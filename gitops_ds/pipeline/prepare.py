@@ -15,7 +15,7 @@ from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
 
@@ -49,7 +49,7 @@ class Prepared:
 
 
 def prepare(
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     *,
     cluster: str = "",
     namespace: str = "",
@@ -88,7 +88,7 @@ def prepare(
     return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)
 
 
-def compared(sides: ChangeSides, head: Prepared, snapshot: Snapshot) -> Prepared:
+def compared(sides: ChangeSides, head: Prepared, snapshot: SourceTree) -> Prepared:
     """The head with the findings about the change."""
     found = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
     return replace(head, findings=tuple(sorted(found, key=_order)))

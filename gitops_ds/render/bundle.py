@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from gitops_ds.errors import UsageError
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render import (
@@ -33,7 +33,7 @@ class _Gathered:
     skipped: list[str] = field(default_factory=list)
 
 
-def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bundle:
+def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> Bundle:
     """The bundle of a snapshot for one of its clusters.
 
     `cluster` is optional if the repository has at most one. `namespace` is for objects without one,
@@ -73,43 +73,43 @@ def render(snapshot: Snapshot, *, cluster: str = "", namespace: str = "") -> Bun
     )
 
 
-def clusters(snapshot: Snapshot) -> tuple[str, ...]:
+def clusters(snapshot: SourceTree) -> tuple[str, ...]:
     """The names of the repository's clusters, sorted."""
     return tuple(layout.read(snapshot).clusters)
 
 
-def objects(snapshot: Snapshot) -> Mapping[PurePosixPath, Objects]:
+def objects(snapshot: SourceTree) -> Mapping[PurePosixPath, Objects]:
     """The parsed objects of the snapshot's files."""
     return layout.read(snapshot).found
 
 
-def facts(snapshot: Snapshot, cluster: str) -> ClusterFacts:
+def facts(snapshot: SourceTree, cluster: str) -> ClusterFacts:
     """The facts of one of the repository's clusters. Raises UsageError for an unknown one."""
     return facts_of(layout.read(snapshot), cluster)
 
 
-def is_ours(snapshot: Snapshot) -> bool:
+def is_ours(snapshot: SourceTree) -> bool:
     """Whether the repository has a file of our format: gitops-ds.yaml, or one in clusters/,
     environments/ or agents/.
     """
     return layout.read(snapshot).ours
 
 
-def agents(snapshot: Snapshot) -> tuple[str, ...]:
+def agents(snapshot: SourceTree) -> tuple[str, ...]:
     """The names of the agents under agents/, sorted. A plain DaemonSet becomes an agent when it is
     rendered.
     """
     return tuple(layout.read(snapshot).agents)
 
 
-def ignored(snapshot: Snapshot) -> Callable[[PurePosixPath], bool]:
+def ignored(snapshot: SourceTree) -> Callable[[PurePosixPath], bool]:
     """Whether a file is excluded by .gitopsdsignore or `ignore:`, for the preparation of a
     snapshot.
     """
     return layout.read(snapshot).ignored.take
 
 
-def kustomizations(snapshot: Snapshot) -> frozenset[PurePosixPath]:
+def kustomizations(snapshot: SourceTree) -> frozenset[PurePosixPath]:
     """The kustomization folders in source.yaml files, to be expanded even if they are bases of
     others.
     """

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import layout
 from gitops_ds.render.layout import File, Layout
 
@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NEAR = frozenset(["localhost", "127.0.0.1", "::1"])
 
 
-def charts(snapshot: Snapshot) -> tuple[Chart, ...]:
+def charts(snapshot: SourceTree) -> tuple[Chart, ...]:
     """The charts of all agents; an invalid one has a finding."""
     found = layout.read(snapshot)
     sources = [

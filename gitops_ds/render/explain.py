@@ -10,7 +10,7 @@ from gitops_ds.errors import UsageError
 from gitops_ds.model.bundle import Bundle, Manifest, Pointer
 from gitops_ds.model.finding import Place
 from gitops_ds.model.objects import Key, Path, show_path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import agent as one
 from gitops_ds.render import bundle as bundles
 from gitops_ds.render import (
@@ -49,7 +49,7 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     agent: str,
     path: str = "",
     *,

@@ -19,7 +19,7 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import ignore, parsed_objects
 from gitops_ds.render.parsed_objects import Objects
 from gitops_ds.yaml import parser
@@ -72,7 +72,7 @@ class Layout:
     `found` are the objects of files that were read.
     """
 
-    snapshot: Snapshot
+    snapshot: SourceTree
     files: Mapping[PurePosixPath, bytes]
     settings: File
     ours: bool
@@ -167,7 +167,7 @@ class Layout:
 
 
 @lru_cache(maxsize=4)  # for each cluster: base and head, and candidates of a fix
-def read(snapshot: Snapshot) -> Layout:
+def read(snapshot: SourceTree) -> Layout:
     """The layout of a snapshot, without ignored files."""
     settings_path = PurePosixPath(SETTINGS)
     lines: list[str] = []

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from gitops_ds import errors
 from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached
 from gitops_ds.renderers import disk_cache, helm, kustomize_error_messages, process
@@ -43,7 +43,7 @@ class Which:
 ALL = Which()
 
 
-async def expand(snapshot: Snapshot, which: Which = ALL, means: Means = Means()) -> Snapshot:  # noqa: B008  frozen
+async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means()) -> SourceTree:  # noqa: B008  frozen
     """The snapshot with `expanded` for each top-level kustomization, `charts`, and the input files
     of both as `consumed`.
 

@@ -22,7 +22,7 @@ from gitops_ds.model import objects
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.repository_limits import MIB
-from gitops_ds.model.snapshot import Files, Snapshot
+from gitops_ds.model.source_tree import Files, SourceTree
 from gitops_ds.renderers import disk_cache, helm_error_messages, process
 from gitops_ds.renderers.helm_error_messages import RULE
 from gitops_ds.renderers.process import Means
@@ -37,7 +37,7 @@ _FETCHED = 64 * MIB
 _DIGEST = re.compile(r"^Digest:\s*(sha256:[0-9a-f]{64})\s*$", re.MULTILINE)
 
 
-async def expand(snapshot: Snapshot, charts: Sequence[Chart], means: Means) -> Snapshot:
+async def expand(snapshot: SourceTree, charts: Sequence[Chart], means: Means) -> SourceTree:
     """The snapshot with `charts` for each chart that could be rendered, a finding for each other,
     and their files consumed.
 

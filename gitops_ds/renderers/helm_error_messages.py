@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Files
+from gitops_ds.model.source_tree import Files
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 

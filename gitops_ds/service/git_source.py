@@ -16,7 +16,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Unverified, Verified
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.service import git_auth, prepare_process
@@ -115,14 +115,14 @@ class GitSource:
             return newest
         raise errors.SourceUntrusted(f"{self.repository.address.display}: {result.message}")
 
-    async def _snapshot(self, commit: CommitId) -> Snapshot:
+    async def _snapshot(self, commit: CommitId) -> SourceTree:
         """The metadata of a commit, fetched if necessary. Its files are read by the process that
         prepares it.
         """
         await self.repository.fetch(commit)
-        return Snapshot(await self.repository.info(commit), {})
+        return SourceTree(await self.repository.info(commit), {})
 
-    async def _prepared(self, snapshot: Snapshot) -> Prepared:
+    async def _prepared(self, snapshot: SourceTree) -> Prepared:
         """The prepared commit. Objects without findings in an earlier commit are not checked again
         while they are the same.
         """

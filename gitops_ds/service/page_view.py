@@ -18,8 +18,8 @@ from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import Body, CommitId, Key
-from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken

@@ -13,7 +13,7 @@ from gitops_ds.checks.engine import rule_table
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Digest, key_of
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from tests import goldens
 
@@ -32,7 +32,7 @@ def checked(data: bytes, versions: tuple[str, ...] = (), file: str = "input.yaml
     bundle = Bundle(None, ClusterFacts(kubernetes=versions), manifests)
     return [
         *parsed.findings,
-        *validation.check(bundle, Snapshot(None, {PurePosixPath(file): data})),
+        *validation.check(bundle, SourceTree(None, {PurePosixPath(file): data})),
     ]
 
 
@@ -100,7 +100,7 @@ def test_the_place_is_the_line_that_set_the_value() -> None:
         PurePosixPath("agents/a/values/p.yaml"): VALUES,
     }
     bundle = Bundle(None, ClusterFacts("eu-1"), {key: Manifest(key, body, Digest(""), origin)})
-    (finding,) = (one for one in validation.check(bundle, Snapshot(None, files)) if one.refused)
+    (finding,) = (one for one in validation.check(bundle, SourceTree(None, files)) if one.refused)
     assert str(finding.place) == "agents/a/values/p.yaml:5:10"
     assert str(finding.end) == "agents/a/values/p.yaml:5:17"
     assert (finding.rule, finding.object, finding.cluster) == ("DS010", key, "eu-1")
@@ -112,7 +112,7 @@ def test_what_kustomize_wrote_is_placed_at_its_kustomization() -> None:
     manifest = Manifest(
         key_of(body), body, Digest(""), Origin(Pointer("k/kustomization.yaml", 0, ()))
     )
-    snapshot = Snapshot(
+    snapshot = SourceTree(
         None,
         {PurePosixPath("k/kustomization.yaml"): b"resources: [a.yaml]\n"},
         expanded={PurePosixPath("k"): data},

@@ -26,7 +26,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD, over, parsed
 from tests.plan import world
 
@@ -84,7 +84,7 @@ def read(text: str) -> Example:
     return example
 
 
-def snapshot(files: dict[str, Any], rule: str) -> Snapshot:
+def snapshot(files: dict[str, Any], rule: str) -> SourceTree:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
     settings = {
         **own,

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -124,7 +124,7 @@ AT_RISK = (
 
 
 def findings(file: str, text: str) -> list[str]:
-    snapshot = Snapshot(
+    snapshot = SourceTree(
         None,
         {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
     )
@@ -208,7 +208,7 @@ def test_a_slip_is_told_at_its_line(file: str, text: str, expected: list[str]) -
 
 def test_a_repository_of_plain_manifests_has_no_files_of_ours() -> None:
     manifest = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
-    snapshot = Snapshot(
+    snapshot = SourceTree(
         None,
         {
             PurePosixPath("clusters/config.yaml"): manifest,
@@ -261,7 +261,7 @@ def test_schemas_are_valid_closed_and_described(file: Path) -> None:
 def test_what_is_not_implemented_yet_is_refused_at_its_line(
     file: str, text: str, line: int
 ) -> None:
-    snapshot = Snapshot(
+    snapshot = SourceTree(
         None,
         {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
     )

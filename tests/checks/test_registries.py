@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.agent_manifest import agent
 
@@ -19,7 +19,9 @@ def told(switch: str, image: str) -> list[tuple[str, str]]:
         "gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n",
         "agent.yaml": agent(image=image),
     }
-    snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
+    snapshot = SourceTree(
+        None, {PurePosixPath(name): text.encode() for name, text in files.items()}
+    )
     found = prepare.prepare(snapshot).findings
     return [
         (one.rule, one.message)

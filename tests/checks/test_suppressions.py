@@ -13,7 +13,7 @@ import pytest
 from gitops_ds.commands.check import suppress
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report
@@ -60,7 +60,9 @@ def agent(annotation: str = "", comment: str = "", above: str = "", more: str = 
 
 
 def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResult:
-    snapshot = Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
+    snapshot = SourceTree(
+        None, {PurePosixPath(name): text.encode() for name, text in files.items()}
+    )
     names = clusters or rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names)
     one = len(prepared) == 1

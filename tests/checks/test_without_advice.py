@@ -13,13 +13,13 @@ import pytest
 
 from gitops_ds.checks.engine import check
 from gitops_ds.model.cached_results import CachedResults
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.truth import bases, mutations
 
 
-def snapshot(*bodies: bases.Body) -> Snapshot:
-    return Snapshot(
+def snapshot(*bodies: bases.Body) -> SourceTree:
+    return SourceTree(
         None,
         {
             PurePosixPath(f"{number}.json"): json.dumps(body).encode()

@@ -18,7 +18,7 @@ from gitops_ds.checks.engine import rule_table
 from gitops_ds.commands.check import autofix, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser, writer
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest
@@ -47,10 +47,10 @@ def commented(body: dict[str, Any]) -> str:
 def looked_at(rule: str, text: str) -> CheckResult:
     settings = f"version: v1\nmanifests: [agent.yaml]\nrules: {{{rule}: true}}\n"
     files = {PurePosixPath("gitops-ds.yaml"): settings.encode(), FILE: text.encode()}
-    return look(Snapshot(None, files))
+    return look(SourceTree(None, files))
 
 
-def look(snapshot: Snapshot) -> CheckResult:
+def look(snapshot: SourceTree) -> CheckResult:
     return run.of(CheckInput(snapshot, None, {}), CheckOptions(namespace="logging"))
 
 
@@ -100,7 +100,7 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
     )
 
 
-def _look_again(sides: CheckInput, snapshot: Snapshot) -> CheckResult:
+def _look_again(sides: CheckInput, snapshot: SourceTree) -> CheckResult:
     return run.of(replace(sides, head=snapshot), CheckOptions())
 
 

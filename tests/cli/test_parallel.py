@@ -19,7 +19,7 @@ import pytest
 from gitops_ds.commands.check import parallel, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.cached_results import CachedResults
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD
 
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
@@ -43,7 +43,7 @@ def files(count: int = MANY) -> dict[PurePosixPath, bytes]:
 
 
 def sides(**more: Any) -> CheckInput:
-    return CheckInput(Snapshot(None, files(), **more), None, {})
+    return CheckInput(SourceTree(None, files(), **more), None, {})
 
 
 def outcome(checked: CheckResult) -> Any:
@@ -112,8 +112,8 @@ def an_other_whose_work_fails() -> None:
 
 def where_it_is_not_worth_it() -> None:
     for one in (
-        CheckInput(Snapshot(None, dict(list(files().items())[:100])), None, {}),
-        replace(sides(), base=Snapshot(None, {})),
+        CheckInput(SourceTree(None, dict(list(files().items())[:100])), None, {}),
+        replace(sides(), base=SourceTree(None, {})),
         sides(known=CachedResults({"a": b"b"})),
         sides(consumed=frozenset([PurePosixPath("000.yaml")])),
     ):

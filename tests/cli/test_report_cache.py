@@ -19,7 +19,7 @@ from gitops_ds.commands.check.report_cache import CachedReport
 from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.model.objects import Key, ListMember
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import CheckedObject, Report
@@ -48,7 +48,7 @@ REPORT = Report(
     fixable=(1, 2),
     notes=("no nodes",),
 )
-FILES = Snapshot(None, {PurePosixPath("a.yaml"): b"a: b\n"})
+FILES = SourceTree(None, {PurePosixPath("a.yaml"): b"a: b\n"})
 
 
 @pytest.fixture
@@ -69,15 +69,15 @@ def test_a_report_is_given_back_as_it_was(question: CachedReport) -> None:
     [
         lambda asked: replace(asked, inputs=("eu-2",)),
         lambda asked: replace(
-            asked, work_tree=Snapshot(None, {PurePosixPath("a.yaml"): b"a: c\n"})
+            asked, work_tree=SourceTree(None, {PurePosixPath("a.yaml"): b"a: c\n"})
         ),
         lambda asked: replace(
-            asked, work_tree=Snapshot(None, {PurePosixPath("b.yaml"): b"a: b\n"})
+            asked, work_tree=SourceTree(None, {PurePosixPath("b.yaml"): b"a: b\n"})
         ),
         lambda asked: replace(
-            asked, work_tree=Snapshot(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
+            asked, work_tree=SourceTree(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
         ),
-        lambda asked: replace(asked, work_tree=Snapshot(None, FILES.files, (FINDING,))),
+        lambda asked: replace(asked, work_tree=SourceTree(None, FILES.files, (FINDING,))),
         lambda asked: replace(asked, cache=replace(asked.cache, secret=b"another")),
         lambda asked: replace(asked, cache=replace(asked.cache, name="another")),
     ],
@@ -118,7 +118,7 @@ def test_another_question_has_no_answer(
     ],
 )
 def test_what_could_be_told_otherwise_or_to_others_is_not_kept(
-    question: CachedReport, report: Report, seen: Snapshot
+    question: CachedReport, report: Report, seen: SourceTree
 ) -> None:
     question.save(report, seen)
     assert question.load() is None

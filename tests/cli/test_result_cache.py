@@ -25,7 +25,7 @@ from gitops_ds.commands.check import run as check_run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.cached_results import NOTHING, CachedResults
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
 from tests import profiles
@@ -38,7 +38,9 @@ TESTS = Path(__file__).parents[1]
 SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 
-def judged(snapshot: Snapshot, known: CachedResults = NOTHING, namespace: str = "") -> CheckResult:
+def judged(
+    snapshot: SourceTree, known: CachedResults = NOTHING, namespace: str = ""
+) -> CheckResult:
     return check_run.of(
         CheckInput(replace(snapshot, known=known), None, {}),
         CheckOptions(namespace=namespace),
@@ -58,7 +60,7 @@ def outcome(checked: CheckResult) -> tuple[object, ...]:
 
 
 @cache
-def repositories() -> dict[str, Snapshot]:
+def repositories() -> dict[str, SourceTree]:
     """Manifests of all sorts, each as a repository."""
     cases = [path / "repo" for path in sorted((TESTS / "render/cases").iterdir())]
     found = {
@@ -82,13 +84,13 @@ def repositories() -> dict[str, Snapshot]:
         **found,
         "good": fleet_of(3),
         **{
-            name: Snapshot(None, files)
+            name: SourceTree(None, files)
             for name, files in {"cases": inputs, "pages": pages, "real": real}.items()
         },
     }
 
 
-def fleet_of(number: int) -> Snapshot:
+def fleet_of(number: int) -> SourceTree:
     texts = {f"{n}.yaml": GOOD.replace("name: agent", f"name: agent-{n}") for n in range(number)}
     return snapshots.of_texts({**texts, "plain.json": json.dumps(daemonset("plain"))})
 
@@ -149,12 +151,14 @@ def test_other_settings_are_another_verdict(said: str) -> None:
     before, after = (
         {**fleet_of(2).files, SETTINGS: text.encode()} for text in (every, every + said)
     )
-    known = learnt(judged(Snapshot(None, before)))
-    cold = judged(Snapshot(None, after))
-    assert outcome(judged(Snapshot(None, after), known)) == outcome(cold)
+    known = learnt(judged(SourceTree(None, before)))
+    cold = judged(SourceTree(None, after))
+    assert outcome(judged(SourceTree(None, after), known)) == outcome(cold)
     # And back, with what both of them found out.
     both = learnt(cold, known)
-    assert outcome(judged(Snapshot(None, before), both)) == outcome(judged(Snapshot(None, before)))
+    assert outcome(judged(SourceTree(None, before), both)) == outcome(
+        judged(SourceTree(None, before))
+    )
 
 
 @settings(max_examples=profiles.examples(60), deadline=None)
@@ -175,7 +179,7 @@ def test_any_edit_is_seen(edits: list[tuple[int, int, str]]) -> None:
     for number, at, text in edits:
         path = sorted(files)[number]
         files[path] = files[path][:at] + text.encode() + files[path][at + 1 :]
-    after = Snapshot(None, files)
+    after = SourceTree(None, files)
     assert outcome(judged(after, known)) == outcome(judged(after))
 
 

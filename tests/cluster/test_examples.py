@@ -14,7 +14,7 @@ from gitops_ds import errors
 from gitops_ds.deployer import prepared_plan, reconcile
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.snapshot import CommitInfo
+from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner
 from gitops_ds.plan.options import ApplyOptions

@@ -11,7 +11,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import prepared_plan, reconcile
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import virtual_time
@@ -42,7 +42,7 @@ def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str)
         PurePosixPath("a.yaml"): DEFINITION.format(scope=scope).encode(),
         PurePosixPath("b.yaml"): PROBE.encode(),
     }
-    bundle = prepare.prepare(Snapshot(info, files), namespace="default").bundle
+    bundle = prepare.prepare(SourceTree(info, files), namespace="default").bundle
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:

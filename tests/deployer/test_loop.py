@@ -32,7 +32,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.skipped import DriftPolicy
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -89,7 +89,7 @@ class History:
             raise errors.SourceUnreachable("the server gave no answer")
         return self.id(self.at)
 
-    async def snapshot(self, commit: CommitId) -> Snapshot:
+    async def snapshot(self, commit: CommitId) -> SourceTree:
         index = int(commit, 16) - 1
         if self.files_away and index == self.at:
             raise errors.SourceUnreachable("the server gave no files")
@@ -100,7 +100,7 @@ class History:
             "Ann <ann@example.com>",
             f"commit {index + 1}",
         )
-        return Snapshot(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
+        return SourceTree(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
 
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
         return BranchMovement.REWOUND if int(tip, 16) < int(last, 16) else BranchMovement.FORWARD

@@ -18,8 +18,8 @@ from gitops_ds.fleet import agents
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
 from gitops_ds.model.source_status import EFFECTS, Condition
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
 from gitops_ds.telemetry.kube_events import InvolvedObject
@@ -205,8 +205,8 @@ def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> Non
         await asyncio.sleep(10)
         place = DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
 
-        def snapshot(commit: str) -> Snapshot:
-            return Snapshot(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
+        def snapshot(commit: str) -> SourceTree:
+            return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
 
         await apply.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
         with pytest.raises(errors.Refused, match="--force-local"):

@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.cli import check_output
 from gitops_ds.commands.check import suppress
 from gitops_ds.commands.check.model import CheckResult
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import formats
@@ -49,7 +49,7 @@ def checked(files: Files) -> CheckResult:
     """The check of a repository with these files, for all its clusters, as `gitops-ds check` makes
     it.
     """
-    snapshot = Snapshot(None, files)
+    snapshot = SourceTree(None, files)
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
     found = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))

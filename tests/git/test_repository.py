@@ -24,7 +24,7 @@ from gitops_ds.git.revision import Branch, Head, ShortName
 from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 T = TypeVar("T")
@@ -61,14 +61,14 @@ async def fetched(repository: Repository, wanted: revision.RevisionSpec = MAIN) 
     return commit
 
 
-def snapshot(upstream: Upstream, path: str = "", limits: RepositoryLimits = DEFAULT) -> Snapshot:
-    async def work(repository: Repository) -> Snapshot:
+def snapshot(upstream: Upstream, path: str = "", limits: RepositoryLimits = DEFAULT) -> SourceTree:
+    async def work(repository: Repository) -> SourceTree:
         return await repository.snapshot(await fetched(repository), path)
 
     return use(upstream, work, limits)
 
 
-def said(taken: Snapshot) -> list[tuple[str, str, bool]]:
+def said(taken: SourceTree) -> list[tuple[str, str, bool]]:
     return [(f.rule, f.place.file if f.place else "", f.refused) for f in taken.findings]
 
 

@@ -12,7 +12,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.git import worktree
 from gitops_ds.model.repository_limits import RepositoryLimits
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from tests.gitservers import GIT_ENVIRONMENT
 
 
@@ -26,11 +26,11 @@ def git(root: Path, *words: str) -> None:
     subprocess.run(("git", *words), cwd=root, env=GIT_ENVIRONMENT, check=True, capture_output=True)
 
 
-def names(taken: Snapshot) -> list[str]:
+def names(taken: SourceTree) -> list[str]:
     return [str(path) for path in taken.files]
 
 
-def said(taken: Snapshot) -> list[tuple[str, str, bool]]:
+def said(taken: SourceTree) -> list[tuple[str, str, bool]]:
     return [(f.rule, f.place.file if f.place else "", f.refused) for f in taken.findings]
 
 

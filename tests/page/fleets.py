@@ -18,8 +18,8 @@ from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.deployment import DeployerState, HeldCommit
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
-from gitops_ds.model.snapshot import CommitInfo
 from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.web.page.view import PageEvent
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()

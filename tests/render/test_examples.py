@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import render
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from tests import goldens
 from tests.render import snapshots
 
@@ -21,7 +21,7 @@ KUSTOMIZED = PurePosixPath("agents/node-problem-detector")
 CLUSTERS = ("dev-1", "eu-1", "staging-1", "us-1")
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> SourceTree:
     """The example repository, with what `kustomize build` makes of its kustomization as a file of
     its own.
     """

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import field_path, render
 from gitops_ds.render.explain import explain
 from gitops_ds.yaml import parser
@@ -131,7 +131,7 @@ def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def written(found: Snapshot, file: str, document: int, path: Path) -> Any:
+def written(found: SourceTree, file: str, document: int, path: Path) -> Any:
     for known, data in found.files.items():
         if str(known) == file:
             value = next(d.value for d in parser.read(file, data).documents if d.index == document)

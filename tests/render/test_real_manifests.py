@@ -12,7 +12,7 @@ import pytest
 
 from gitops_ds import render
 from gitops_ds.model.objects import key_of
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 FOLDER = Path(__file__).parents[2].parent / "shared/real-manifests"
@@ -39,7 +39,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", FILES)
 def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> None:
     data = (FOLDER / name).read_bytes()
-    bundle = render.render(Snapshot(None, {PurePosixPath(name): data}), namespace=NAMESPACE)
+    bundle = render.render(SourceTree(None, {PurePosixPath(name): data}), namespace=NAMESPACE)
     refused = [finding.rule for finding in bundle.findings if finding.refused]
     assert refused == ([BROKEN[name]] if name in BROKEN else [])
     if refused:
@@ -64,7 +64,7 @@ def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> N
 @pytest.mark.parametrize("name", FILES)
 def test_a_bundle_as_yaml_reads_back_as_the_bundle(name: str) -> None:
     bundle = render.render(
-        Snapshot(None, {PurePosixPath(name): (FOLDER / name).read_bytes()}), namespace=NAMESPACE
+        SourceTree(None, {PurePosixPath(name): (FOLDER / name).read_bytes()}), namespace=NAMESPACE
     )
     parsed = parser.read("out.yaml", render.as_yaml(bundle, secrets=True).encode())
     assert parsed.findings == ()

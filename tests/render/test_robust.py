@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gitops_ds import render
 from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.render import snapshots
@@ -67,7 +67,7 @@ def changed(value: Any, path: Path, odd: Any) -> Any:
     ]
 
 
-def targets() -> list[tuple[Snapshot, PurePosixPath, Any, Path]]:
+def targets() -> list[tuple[SourceTree, PurePosixPath, Any, Path]]:
     found = []
     for case in sorted(CASES.iterdir()):
         snapshot = snapshots.of_folder(case / "repo")
@@ -84,7 +84,7 @@ def targets() -> list[tuple[Snapshot, PurePosixPath, Any, Path]]:
 TARGETS = targets()
 
 
-def survives(snapshot: Snapshot) -> None:
+def survives(snapshot: SourceTree) -> None:
     try:
         names = render.clusters(snapshot) or ("",)
         for cluster in names:
@@ -96,7 +96,7 @@ def survives(snapshot: Snapshot) -> None:
 @settings(max_examples=profiles.examples(300))
 @given(target=st.sampled_from(TARGETS), odd=st.sampled_from(ODD))
 def test_an_odd_value_anywhere_is_no_exception(
-    target: tuple[Snapshot, PurePosixPath, Any, Path], odd: Any
+    target: tuple[SourceTree, PurePosixPath, Any, Path], odd: Any
 ) -> None:
     snapshot, file, value, path = target
     survives(
@@ -111,4 +111,4 @@ def test_an_odd_value_anywhere_is_no_exception(
     ),
 )
 def test_odd_bytes_are_no_exception(data: bytes, name: str) -> None:
-    survives(Snapshot(None, {PurePosixPath(name): data}))
+    survives(SourceTree(None, {PurePosixPath(name): data}))

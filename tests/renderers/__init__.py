@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,8 +23,8 @@ def programs() -> Path:
     return Path(found.stdout.strip())
 
 
-def snapshot(files: Mapping[str, str | bytes]) -> Snapshot:
-    return Snapshot(
+def snapshot(files: Mapping[str, str | bytes]) -> SourceTree:
+    return SourceTree(
         None,
         {PurePosixPath(n): t if isinstance(t, bytes) else t.encode() for n, t in files.items()},
     )

@@ -15,7 +15,7 @@ import pytest
 
 from gitops_ds.model.allowed_renderers import NOTHING
 from gitops_ds.model.repository_limits import RepositoryLimits
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.renderers import expand
 from gitops_ds.renderers.expand import Which
@@ -45,19 +45,19 @@ def search() -> str:
     return path if expand.program(path) else f"{path}:{controlplane.programs()}"
 
 
-def snapshot(files: dict[str, str]) -> Snapshot:
-    return Snapshot(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
+def snapshot(files: dict[str, str]) -> SourceTree:
+    return SourceTree(None, {PurePosixPath(name): text.encode() for name, text in files.items()})
 
 
 def run(
     files: dict[str, str], which: Which = expand.ALL, path: str | None = None, **changed: Any
-) -> Snapshot:
+) -> SourceTree:
     return asyncio.run(
         expand.expand(snapshot(files), which, Means(search=path or search(), **changed))
     )
 
 
-def said(made: Snapshot) -> list[tuple[str, str]]:
+def said(made: SourceTree) -> list[tuple[str, str]]:
     assert all(f.refused for f in made.findings)
     return [(f.rule, str(f.place)) for f in made.findings]
 

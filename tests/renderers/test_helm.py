@@ -16,7 +16,7 @@ from gitops_ds.model.allowed_renderers import NOTHING
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path as Way
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import bundle, charts
 from gitops_ds.renderers import expand
 from gitops_ds.renderers.process import RENDER, Means
@@ -34,7 +34,7 @@ def means(**changed: object) -> Means:
     return replace(Means(search=str(renderers.programs())), **changed)  # type: ignore[arg-type]
 
 
-def expanded(files: Mapping[str, str | bytes], using: Means | None = None) -> Snapshot:
+def expanded(files: Mapping[str, str | bytes], using: Means | None = None) -> SourceTree:
     found = renderers.snapshot(files)
     which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
     return asyncio.run(expand.expand(found, which, using or means()))
@@ -42,7 +42,7 @@ def expanded(files: Mapping[str, str | bytes], using: Means | None = None) -> Sn
 
 def rendered(
     files: Mapping[str, str | bytes], using: Means | None = None
-) -> tuple[Bundle, Snapshot]:
+) -> tuple[Bundle, SourceTree]:
     snapshot = expanded(files, using)
     return bundle.render(snapshot), snapshot
 

@@ -19,7 +19,7 @@ import pytest
 from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.repository_limits import RepositoryLimits
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import charts, kustomization
 from gitops_ds.renderers import expand
 from gitops_ds.renderers import process as renderers_process
@@ -148,7 +148,9 @@ def expanded(
 ) -> tuple[tuple[Finding, ...], bytes]:
     made = asyncio.run(
         expand.expand(
-            Snapshot(None, found), expand.Which(charts=of), Means(search=str(renderers.programs()))
+            SourceTree(None, found),
+            expand.Which(charts=of),
+            Means(search=str(renderers.programs())),
         )
     )
     return made.findings, b"".join(made.expanded.values())
@@ -227,6 +229,6 @@ def test_a_chart_whose_schema_refers_to_a_server_does_not_reach_it(server: Serve
         PurePosixPath(path): text.encode() if isinstance(text, str) else text
         for path, text in repository.items()
     }
-    findings, _ = expanded(found, charts.charts(Snapshot(None, found)))
+    findings, _ = expanded(found, charts.charts(SourceTree(None, found)))
     assert not server.seen
     assert [finding.message for finding in findings if finding.refused]

@@ -24,7 +24,7 @@ import aiohttp
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import group_of
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.controlplane import ControlPlane
 from tests.truth import bases, mutations
@@ -169,7 +169,7 @@ def _yaml(value: Any, depth: int) -> Iterator[str]:
 def ours(data: bytes) -> tuple[Finding, ...]:
     """What our check has against a file that keeps it from being deployed."""
     prepared = prepare.prepare(
-        Snapshot(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
+        SourceTree(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
     )
     found = tuple(one for one in prepared.findings if one.refused)
     assert prepared.deployable == (not found)

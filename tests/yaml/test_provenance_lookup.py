@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from gitops_ds.model.bundle import Origin, Pointer
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml.provenance import lookup
 
 BASE = Pointer("d.yaml", 1, ())
@@ -57,5 +57,5 @@ def test_the_place_is_in_the_winners_file() -> None:
 
 def test_what_kustomize_wrote_is_shown_nowhere_but_as_its_file() -> None:
     files = {PurePosixPath("k/kustomization.yaml"): b"", PurePosixPath("a.yaml"): b""}
-    snapshot = Snapshot(None, files, expanded={PurePosixPath("k"): b""})
+    snapshot = SourceTree(None, files, expanded={PurePosixPath("k"): b""})
     assert list(lookup.sources(snapshot)) == [PurePosixPath("a.yaml")]

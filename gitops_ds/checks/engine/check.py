@@ -17,7 +17,7 @@ from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
-from gitops_ds.model.snapshot import Files, Snapshot
+from gitops_ds.model.source_tree import Files, SourceTree
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
@@ -29,7 +29,7 @@ SETTINGS = "gitops-ds.yaml"
 
 def check(
     bundle: Bundle,
-    snapshot: Snapshot,
+    snapshot: SourceTree,
     cluster: ClusterContext | None = None,
     *,
     files: bool = True,
@@ -133,7 +133,7 @@ def _of_schema(
     return replace(finding, fix=_as_written(violation, finding, sources))
 
 
-def _unusable(rule: Custom, why: str, snapshot: Snapshot) -> Finding:
+def _unusable(rule: Custom, why: str, snapshot: SourceTree) -> Finding:
     data = snapshot.files[PurePosixPath(SETTINGS)]
     start, end = parser.span(SETTINGS, data, rule.at.document, (*rule.at.path, "schema"))
     return Finding(custom_rules.RULE.id, Severity.ERROR, f"{rule.name}: {why}", start, end=end)
@@ -198,7 +198,7 @@ def _run(rule: Rule[Context], context: Context) -> tuple[list[Violation], Findin
         )
 
 
-def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+def _unknown_switches(bundle: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
     if not bundle.rules:
         return
     from gitops_ds.checks.engine import catalogue
@@ -213,7 +213,7 @@ def _unknown_switches(bundle: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("DS003", Severity.WARNING, message, place)
 
 
-def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+def compare(sides: ChangeSides, head: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the rules over a change. A deleted object has no place."""
     from gitops_ds.checks.change import object_changes
 
@@ -246,7 +246,7 @@ def compare(sides: ChangeSides, head: Bundle, snapshot: Snapshot) -> Iterator[Fi
 
 
 def across(
-    steps: Sequence[ClusterStep], heads: Mapping[str, Bundle], snapshot: Snapshot
+    steps: Sequence[ClusterStep], heads: Mapping[str, Bundle], snapshot: SourceTree
 ) -> Iterator[Finding]:
     """The findings of the rules over a change of several clusters; `heads` are the bundles by
     cluster.
@@ -268,7 +268,7 @@ def across(
             yield replace(finding, cluster=violation.cluster)
 
 
-def repository(heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Finding]:
+def repository(heads: Mapping[str, Bundle], snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the rules over a repository, once all its clusters are rendered."""
     for rule, place, message in repository_rules.check(list(heads.values()), snapshot):
         if any(head.rules.get(rule.id, rule.on) for head in heads.values()):
@@ -276,7 +276,7 @@ def repository(heads: Mapping[str, Bundle], snapshot: Snapshot) -> Iterator[Find
             yield Finding(rule.id, softened(rule.severity, "", profile), message, place)
 
 
-def differing(one: Bundle, again: Bundle, snapshot: Snapshot) -> Iterator[Finding]:
+def differing(one: Bundle, again: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
     """DS805: the objects that differ in a second rendering of the same commit."""
     sources = lookup.sources(snapshot)
     rule = repository_rules.SAME_TWICE

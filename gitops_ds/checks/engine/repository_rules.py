@@ -11,7 +11,7 @@ from typing import Final
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations, refused
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.finding import Place, Severity
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 
 SAME_TWICE: Final[ObjectRule] = advice(
     "DS805",
@@ -47,7 +47,9 @@ RULES: Final[tuple[ObjectRule, ...]] = (
 )
 
 
-def check(bundles: Sequence[Bundle], snapshot: Snapshot) -> Iterator[tuple[ObjectRule, Place, str]]:
+def check(
+    bundles: Sequence[Bundle], snapshot: SourceTree
+) -> Iterator[tuple[ObjectRule, Place, str]]:
     """DS806: an environment without a cluster. `bundles` are those of all clusters."""
     named = {bundle.cluster.environment for bundle in bundles}
     if PurePosixPath("gitops-ds.yaml") not in snapshot.files:

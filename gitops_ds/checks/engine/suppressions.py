@@ -19,7 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
@@ -122,7 +122,7 @@ def apply(
 
 
 def of(
-    bundles: Iterable[Bundle], snapshot: Snapshot, ignored: Callable[[PurePosixPath], bool]
+    bundles: Iterable[Bundle], snapshot: SourceTree, ignored: Callable[[PurePosixPath], bool]
 ) -> Iterator[Suppression]:
     """All suppressions in a repository. `bundles` are those of the checked clusters; `ignored`
     files are left out.
@@ -136,7 +136,7 @@ def of(
     yield from _exceptions(each, snapshot)
 
 
-def _annotations(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppression]:
+def _annotations(bundles: list[Bundle], snapshot: SourceTree) -> Iterator[Suppression]:
     where: dict[tuple[Key, str], tuple[Manifest, set[str]]] = {}
     for bundle in bundles:
         for key, manifest in bundle.manifests.items():
@@ -186,7 +186,7 @@ def _on_line(file: str, line: int) -> Callable[[Finding], bool]:
     )
 
 
-def _exceptions(bundles: list[Bundle], snapshot: Snapshot) -> Iterator[Suppression]:
+def _exceptions(bundles: list[Bundle], snapshot: SourceTree) -> Iterator[Suppression]:
     data = snapshot.files.get(_SETTINGS)
     if data is None or b"exceptions" not in data:
         return

@@ -14,7 +14,7 @@ from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.schema import error_messages
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path, show_path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 _SCHEMAS = Folder(__file__).parents[2] / "schemas"
@@ -55,7 +55,7 @@ def schema(name: str) -> Mapping[str, Any]:
     return found
 
 
-def check_repository(snapshot: Snapshot) -> Iterator[Finding]:
+def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the gitops-ds files of a repository, which has a gitops-ds.yaml, clusters/ or
     environments/ of gitops-ds.
 

@@ -23,14 +23,14 @@ from gitops_ds.git import atomic_write
 from gitops_ds.model.change import Operation
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.snapshot import Files, Snapshot
+from gitops_ds.model.source_tree import Files, SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report.findings import Replacement
 from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml.edit import Edit
 
-CheckFunction = Callable[[Snapshot], CheckResult]
+CheckFunction = Callable[[SourceTree], CheckResult]
 # Whose mend it is, on which cluster.
 _Object = tuple[str, Key]
 
@@ -124,7 +124,7 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
     )
 
 
-def write(fixed: Fixed, repository: open_repository.RepositoryRef, known: Snapshot) -> None:
+def write(fixed: Fixed, repository: open_repository.RepositoryRef, known: SourceTree) -> None:
     """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as
     `overwriting.overwrite`.
     """

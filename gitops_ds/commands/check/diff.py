@@ -24,7 +24,7 @@ from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import base_diff as differences
@@ -35,7 +35,7 @@ from gitops_ds.render import bundle as rendering
 
 def against(
     sides: CheckInput,
-    base: Snapshot,
+    base: SourceTree,
     wanted: CheckOptions,
     found: Mapping[str, Prepared],
     more: Sequence[Finding],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CheckResult:
     objects are known. `unread` names clusters that could not be read, with the error.
     """
 
-    snapshot: Snapshot
+    snapshot: SourceTree
     prepared: tuple[Prepared, ...]
     findings: tuple[Finding, ...]
     changed: tuple[ClusterChange, ...] | None = None
@@ -88,17 +88,17 @@ class CheckInput:
     the error.
     """
 
-    head: Snapshot
-    base: Snapshot | None
+    head: SourceTree
+    base: SourceTree | None
     live: Mapping[str, Live]
-    again: Snapshot | None = None
+    again: SourceTree | None = None
     unread: tuple[str, ...] = ()
 
     def known(self, cluster: str) -> Live:
         """What is known of a cluster."""
         return self.live.get(cluster) or self.live.get("") or Live()
 
-    def with_head(self, head: Snapshot) -> CheckInput:
+    def with_head(self, head: SourceTree) -> CheckInput:
         """The same for other files; what charts and kustomizations were made to is as it was
         read.
         """

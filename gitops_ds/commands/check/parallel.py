@@ -27,7 +27,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.commands.check.run import of
 from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import bundle as rendering
 
 # Fewer are checked before another process is at work; of more, what both hold would be too much
@@ -82,7 +82,7 @@ class SecondProcess:
     the end of a pipe says when.
     """
 
-    def __init__(self, snapshot: Snapshot, wanted: CheckOptions) -> None:
+    def __init__(self, snapshot: SourceTree, wanted: CheckOptions) -> None:
         self._open, inherited = os.pipe()
         self._found = os.memfd_create("found")
         self._ended = False
@@ -91,7 +91,7 @@ class SecondProcess:
             self._work(inherited, snapshot, wanted)
         os.close(inherited)
 
-    def _work(self, done: int, snapshot: Snapshot, wanted: CheckOptions) -> NoReturn:
+    def _work(self, done: int, snapshot: SourceTree, wanted: CheckOptions) -> NoReturn:
         try:
             gc.disable()
             clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), wanted))

@@ -12,7 +12,7 @@ import msgspec
 
 from gitops_ds.commands.check import result_cache
 from gitops_ds.commands.check.result_cache import ResultCache
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report
@@ -46,7 +46,7 @@ class CachedReport:
 
     cache: ResultCache
     inputs: tuple[str, ...]
-    work_tree: Snapshot
+    work_tree: SourceTree
 
     def load(self) -> Report | None:
         """The report of an earlier check with the same inputs and files; None if not cached."""
@@ -57,7 +57,7 @@ class CachedReport:
             msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.work_tree)
         )
 
-    def save(self, report: Report, tree: Snapshot) -> None:
+    def save(self, report: Report, tree: SourceTree) -> None:
         """Caches the report if it depends on the files of `tree` alone and JSON preserves it."""
         if (
             len(tree.files) < self.cache.few
@@ -94,5 +94,5 @@ class CachedReport:
         ).encode()
 
 
-def _files(snapshot: Snapshot) -> dict[str, bytes]:
+def _files(snapshot: SourceTree) -> dict[str, bytes]:
     return {path.as_posix(): data for path, data in snapshot.files.items()}

@@ -18,7 +18,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.render import bundle as rendering
@@ -37,7 +37,7 @@ async def sides(
     repository: open_repository.RepositoryRef,
     at: str | None,
     wanted: CheckOptions,
-    standing: Snapshot | None = None,
+    standing: SourceTree | None = None,
 ) -> CheckInput:
     """Reads what a check looks at; `standing` is the work tree, where it was read already."""
     read = (
@@ -83,7 +83,7 @@ async def sides(
     )
 
 
-def _snapshots(files: Sequence[str], head: Snapshot) -> Mapping[str, Live]:
+def _snapshots(files: Sequence[str], head: SourceTree) -> Mapping[str, Live]:
     if not files:
         return {}
     from gitops_ds.commands import cluster_snapshot
@@ -122,7 +122,7 @@ def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
     return diff.against(sides, sides.base, wanted, found, more)
 
 
-def require_content(where: str, snapshot: Snapshot, prepared: Iterable[Prepared]) -> None:
+def require_content(where: str, snapshot: SourceTree, prepared: Iterable[Prepared]) -> None:
     """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong
     directory would always succeed.
     """

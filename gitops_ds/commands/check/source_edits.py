@@ -11,7 +11,7 @@ from typing import Any
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml import path as yaml_path
 from gitops_ds.yaml.edit import Edit
@@ -24,7 +24,7 @@ FileEdit = tuple[PurePosixPath, Edit]
 class Sources:
     """The files of a snapshot that a person wrote, each read once."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: SourceTree) -> None:
         self._files = lookup.sources(snapshot)
         self._values: dict[str, dict[int, Any]] = {}
 

@@ -38,7 +38,7 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import CommitRejected, Planned, Reconciled
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.plan import printers
 from gitops_ds.plan.options import ApplyOptions
@@ -207,7 +207,7 @@ def _quiet(_: Event) -> None:
 def _loop(
     cluster: simulator.SimulatedCluster, repository: Repository, events: list[Event]
 ) -> deployer_loop.Loop:
-    async def snapshot(commit: CommitId) -> Snapshot:
+    async def snapshot(commit: CommitId) -> SourceTree:
         return await open_repository.snapshot_of(repository, commit, "")
 
     def tip() -> Awaitable[CommitId]:

@@ -18,7 +18,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.plural import counted
 from gitops_ds.model.signatures import Mode, Unverified
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.service import git_auth
 from gitops_ds.service.git_source import revision_of
@@ -112,7 +112,7 @@ class _Followed:
             found = await repository.verify(wanted, tip, None, trust)
             return found.message if isinstance(found, Unverified) else ""
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SourceTree:
         """Its tip, as the service would see it."""
         async with self._opened() as repository:
             return await open_repository.snapshot_of(
@@ -129,7 +129,7 @@ class _Followed:
 
 
 async def _read(
-    display: str, look: Awaitable[Snapshot], cluster: str, bundles: list[Bundle]
+    display: str, look: Awaitable[SourceTree], cluster: str, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
     """The lines of a repository and of its manifests."""
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.chart import Places
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Files
+from gitops_ds.model.source_tree import Files
 from gitops_ds.yaml import parser
 
 # What is compared with each other, so that no kustomization is worth more time than its build.

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from gitops_ds.model.bundle import Origin, Pointer
 from gitops_ds.model.finding import Place
 from gitops_ds.model.objects import Path
-from gitops_ds.model.snapshot import Snapshot
+from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -63,7 +63,7 @@ def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Pl
     )
 
 
-def sources(snapshot: Snapshot) -> Mapping[PurePosixPath, bytes]:
+def sources(snapshot: SourceTree) -> Mapping[PurePosixPath, bytes]:
     """The files for places. Output of kustomize is excluded, in favor of the kustomization.yaml."""
     written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
     return {path: data for path, data in snapshot.files.items() if path not in written}

@@ -28,7 +28,7 @@ class CommitInfo:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class SourceTree:
     """The files of one commit under the wanted path (names relative to it), and the entries that
     could not be read. Compared by identity.
 
