@@ -248,17 +248,17 @@ def reach(
     *,
     strict: bool = False,
 ) -> Reached:
-    """Follows the names from one kustomization through all its parts; whatever is remote or not
-    there is refused.
+    """The files that a kustomization references, directly and through its parts. References that
+    are remote or missing are blocking findings.
 
-    `strict`: in the configuration of plugins any URL is refused, not only where one of those that
-    are built in would fetch it.
+    `strict`: any URL in the configuration of plugins is a finding, not only one that a built-in
+    plugin would fetch.
     """
     result = Reached()
     waiting = [(top, False)]
     visited = set[tuple[PurePosixPath, bool]]()
     while waiting:
-        # What a folder named by `generators:` and the like makes is configuration of plugins.
+        # A directory under `generators:` and similar fields yields the configuration of plugins.
         directory, of_plugin = waiting.pop()
         if (directory, of_plugin) in visited:
             continue
@@ -267,12 +267,8 @@ def reach(
         here = found[directory]
         result.files.add(here.file)
         result.findings += here.findings
-        if of_plugin and strict and b"://" in files[here.file]:
-            message = (
-                "it configures plugins and contains a URL, which could be fetched: commit a copy "
-                "and reference it"
-            )
-            result.findings.append(refusal(REMOTE, message, Place(str(here.file), 1, 1)))
+        if of_plugin and strict:
+            result.findings += _url_in_plugin(here, files)
         for named in here.names:
             target = _joined(directory, named.text)
             configures = of_plugin or str(named.path[0]).lower() in PLUGINS
@@ -280,29 +276,50 @@ def reach(
                 result.findings += _fetching(here, named, target, files, strict=strict)
             if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
                 continue
-            if _REMOTE.search(named.text):
-                message = (
-                    f"{named.text.split('?')[0]!r} is remote; builds don't fetch: commit a copy "
-                    "and reference it"
-                )
-                result.findings.append(_refused(REMOTE, message, here, named, files))
-            elif target is not None and target in found:
+            if target is not None and target in found and not _REMOTE.search(named.text):
                 waiting.append((target, configures))
-            elif target is not None and target in files:
-                result.files.add(target)
-                if (part := str(named.path[0]).lower()) in ("resources", "bases"):
-                    result.resources.append(target)
-                elif part.startswith("patches"):
-                    # The parts are walked from the top down, so the patches of a base come before
-                    # those of what uses it.
-                    result.patches.insert(0, target)
             else:
-                message = (
-                    f"there is no file {named.text!r}, and no directory of that name with a "
-                    "kustomization.yaml"
-                )
-                result.findings.append(_refused(MISSING, message, here, named, files))
+                _add(result, here, named, target, files)
     return result
+
+
+def _url_in_plugin(here: Kustomization, files: Mapping[PurePosixPath, bytes]) -> Iterator[Finding]:
+    """The finding of a URL in a kustomization that configures plugins."""
+    if b"://" in files[here.file]:
+        message = (
+            "it configures plugins and contains a URL, which could be fetched: commit a copy "
+            "and reference it"
+        )
+        yield refusal(REMOTE, message, Place(str(here.file), 1, 1))
+
+
+def _add(
+    result: Reached,
+    here: Kustomization,
+    named: NamedPath,
+    target: PurePosixPath | None,
+    files: Mapping[PurePosixPath, bytes],
+) -> None:
+    """Adds a referenced file to the result, or the finding of a remote or missing one."""
+    if _REMOTE.search(named.text):
+        message = (
+            f"{named.text.split('?')[0]!r} is remote; builds don't fetch: commit a copy "
+            "and reference it"
+        )
+        result.findings.append(_refused(REMOTE, message, here, named, files))
+    elif target is not None and target in files:
+        result.files.add(target)
+        if (part := str(named.path[0]).lower()) in ("resources", "bases"):
+            result.resources.append(target)
+        elif part.startswith("patches"):
+            # Parents precede their bases in the walk, but patches of a base apply first.
+            result.patches.insert(0, target)
+    else:
+        message = (
+            f"there is no file {named.text!r}, and no directory of that name with a "
+            "kustomization.yaml"
+        )
+        result.findings.append(_refused(MISSING, message, here, named, files))
 
 
 def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:

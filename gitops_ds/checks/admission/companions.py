@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.checks.admission import containers, object_names, pods
+from gitops_ds.checks.admission import containers, label_selectors, object_names, pods
 from gitops_ds.checks.engine.rule import Spec, Violation, items, section
 from gitops_ds.model.objects import Body
 
@@ -268,7 +268,7 @@ def _values_of_role(body: Body) -> Iterator[Violation]:
     for index, one in enumerate(
         items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))
     ):
-        yield from pods.selector(("aggregationRule", "clusterRoleSelectors", index), one)
+        yield from label_selectors.selector(("aggregationRule", "clusterRoleSelectors", index), one)
 
 
 def _values_of_binding(body: Body) -> Iterator[Violation]:
@@ -326,7 +326,7 @@ def _values_of_daemonset(body: Body) -> Iterator[Violation]:
     for field in ("minReadySeconds", "revisionHistoryLimit"):
         if (spec.get(field) or 0) < 0:
             yield Violation(("spec", field), f"{field} is {spec[field]}: must not be negative")
-    yield from pods.selector(("spec", "selector"), spec.get("selector"))
+    yield from label_selectors.selector(("spec", "selector"), spec.get("selector"))
 
 
 Look = Callable[[Body], Iterator[Violation]]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gitops_ds.checks.admission import containers as admission_containers
-from gitops_ds.checks.admission import object_names
+from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.engine.rule import (
     Spec,
     Violation,
@@ -300,55 +300,8 @@ def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
         if which in seen:
             yield Violation(place, f"{which[0]} and {which[1]} are duplicated")
         seen.add(which)
-        yield from selector((*place, "labelSelector"), one.get("labelSelector"))
-        yield from label_keys(place, one)
-
-
-def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
-    """Violations of matchLabelKeys and mismatchLabelKeys of an affinity term or a constraint. They
-    extend its labelSelector.
-    """
-    for field in ("matchLabelKeys", "mismatchLabelKeys"):
-        keys = term.get(field) or ()
-        if keys and term.get("labelSelector") is None:
-            yield Violation((*place, field), f"{field} require a labelSelector")
-            continue
-        for index, key in enumerate(keys):
-            if not object_names.qualified(str(key or "")):
-                yield Violation((*place, field, index), f'"{key}" is not a valid label key')
-    chosen = section(term.get("labelSelector"))
-    selected = {
-        *section(chosen.get("matchLabels")),
-        *(one.get("key") for one in items(chosen.get("matchExpressions"))),
-    }
-    both = {*(term.get("matchLabelKeys") or ())} & (
-        selected | {*(term.get("mismatchLabelKeys") or ())}
-    )
-    if both:
-        yield Violation(
-            (*place, "matchLabelKeys"), f"{', '.join(sorted(map(str, both)))} is required twice"
-        )
-
-
-def selector(way: Path, chosen: Any) -> Iterator[Violation]:
-    """Violations of a label selector. Source:
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
-    """
-    for index, one in enumerate(items(section(chosen).get("matchExpressions"))):
-        place = (*way, "matchExpressions", index)
-        values, operator = one.get("values") or (), one.get("operator")
-        if not object_names.qualified(str(one.get("key") or "")):
-            yield Violation((*place, "key"), f'"{one.get("key")}" is not a valid label key')
-        if operator in ("In", "NotIn") and not values:
-            yield Violation(place, f"operator {operator} requires values")
-        elif operator in ("Exists", "DoesNotExist") and values:
-            yield Violation(
-                (*place, "values"),
-                f"operator {operator} does not allow values: remove them, or use In or NotIn",
-            )
-        for number, value in enumerate(values):
-            if not object_names.label_value(value or ""):
-                yield Violation((*place, "values", number), f'"{value}" is not a valid label value')
+        yield from label_selectors.selector((*place, "labelSelector"), one.get("labelSelector"))
+        yield from label_selectors.label_keys(place, one)
 
 
 def _containers(spec: Spec) -> Iterator[Spec]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.admission import object_names, pods
+from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.engine.rule import (
     POD,
@@ -96,11 +96,11 @@ def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
                 (*place, "namespaces", index), f'"{name}" is not a valid namespace name'
             )
     for field in ("labelSelector", "namespaceSelector"):
-        yield from pods.selector((*place, field), term.get(field))
+        yield from label_selectors.selector((*place, field), term.get(field))
         yield from object_names.pairs(
             (*place, field, "matchLabels"), section(section(term.get(field)).get("matchLabels"))
         )
-    yield from pods.label_keys(place, term)
+    yield from label_selectors.label_keys(place, term)
 
 
 def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
