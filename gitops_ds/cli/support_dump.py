@@ -48,7 +48,7 @@ def support_dump(args: SupportDumpArgs) -> int:
 async def _support_dump(args: SupportDumpArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.client.rest import HttpCluster
-    from gitops_ds.commands.support_dump import collect
+    from gitops_ds.commands.support_dump import archive, collect
 
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
@@ -62,8 +62,8 @@ async def _support_dump(args: SupportDumpArgs) -> int:
             await collect.cluster(dump, cluster, wanted, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")
-    data = collect.archive(dump, wanted.limits, now)
-    collect.write(file, data)
+    data = archive.archive(dump, wanted.limits, now)
+    archive.write(file, data)
     if args.output == "json":
         fields = {
             "file": str(file),

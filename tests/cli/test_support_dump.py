@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds import errors, simulator
-from gitops_ds.commands.support_dump import collect
-from gitops_ds.commands.support_dump.collect import Dump, DumpLimits, DumpOptions
+from gitops_ds.commands.support_dump import archive, collect
+from gitops_ds.commands.support_dump.archive import Dump, DumpLimits
+from gitops_ds.commands.support_dump.collect import DumpOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.model.deployment import DeployerState, HeldCommit, KnownDrift
 from gitops_ds.model.objects import (
@@ -204,10 +205,10 @@ def service_pod() -> dict[str, Any]:
     }
 
 
-def opened(archive: bytes) -> dict[str, str]:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+def opened(data: bytes) -> dict[str, str]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return {
-            entry.name.removeprefix(f"{collect.ROOT}/"): file.read().decode()
+            entry.name.removeprefix(f"{archive.ROOT}/"): file.read().decode()
             for entry in tar.getmembers()
             if (file := tar.extractfile(entry)) is not None
         }
@@ -253,12 +254,12 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
             await collect.cluster(dump, client, wanted, raw)
             words = f"it said token={plant('complaint')}"
             await dump.read("something", failing(words))
-            return collect.archive(dump, limits, 0.0)
+            return archive.archive(dump, limits, 0.0)
 
     return opened(simulator.virtual_time.run(scene())), asked
 
 
-async def failing(words: str) -> collect.Parts:
+async def failing(words: str) -> archive.Parts:
     raise errors.Forbidden(words)
 
 

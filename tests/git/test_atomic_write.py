@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.commands import init
-from gitops_ds.commands.support_dump import collect
+from gitops_ds.commands.support_dump import archive
 from gitops_ds.git import atomic_write
 
 
@@ -39,7 +39,7 @@ def repository(tmp_path: Path) -> Path:
 WRITERS: list[Callable[[Path], object]] = [
     lambda file: atomic_write.replace(file, b"x"),
     lambda file: atomic_write.create(file, b"x"),
-    lambda file: collect.write(file, b"x"),
+    lambda file: archive.write(file, b"x"),
     lambda file: init.write(file.parent, {PurePosixPath(file.name): "x"}),
 ]
 

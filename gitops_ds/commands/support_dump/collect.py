@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import io
 import platform
 import re
-import tarfile
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import orjson
-
 from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import pods
+from gitops_ds.commands.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import status_writer
-from gitops_ds.git import atomic_write, version
+from gitops_ds.git import version
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import (
@@ -38,20 +35,13 @@ from gitops_ds.model.objects import (
     Resource,
 )
 from gitops_ds.redaction import texts
-from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.redaction.support_dump import Redactor
 from gitops_ds.renderers import expand
 from gitops_ds.yaml import parser
 
-ROOT: Final = "gitops-ds-support"
 _SERVICE: Final = "app.kubernetes.io/name=gitops-ds"  # the label of its pods in deploy/
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TAIL: Final = 5_000  # lines of a log
 _PODS: Final = 10  # of the service, whose logs and metrics are read
-
-Parts = dict[
-    str, Any
-]  # by file name: bytes are whole, a text or a document goes through the redactor
 
 
 class Raw(Protocol):
@@ -63,17 +53,6 @@ class Raw(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DumpLimits:
-    """How large a file of the archive, a log, and all files together may be, in bytes before they
-    are compressed.
-    """
-
-    file: int = 16 << 20
-    log: int = 2 << 20
-    whole: int = 128 << 20
-
-
-@dataclass(frozen=True, slots=True)
 class DumpOptions:
     """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw`
     reads logs and metrics.
@@ -82,21 +61,6 @@ class DumpOptions:
     namespace: str = "gitops-ds"
     settings: str | None = None
     limits: DumpLimits = field(default_factory=DumpLimits)
-
-
-@dataclass(slots=True)
-class Dump:
-    """What was found, and in words what was not."""
-
-    parts: Parts = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-
-    async def read(self, what: str, reading: Awaitable[Parts]) -> None:
-        """Adds what is read, or why it can't be."""
-        try:
-            self.parts |= await reading
-        except (errors.GitopsError, OSError) as error:
-            self.missing.append(f"{what}: {error}")
 
 
 async def local(wanted: DumpOptions) -> Dump:
@@ -382,96 +346,3 @@ async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
     """A text in whole lines: half a secret would not be known again."""
     text = await reading
     return {name: text if len(text.encode()) < most else text[: text.rfind("\n") + 1]}
-
-
-def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
-    """The tar.gz, made at a time in seconds since 1970; the index of its parts, and what
-    is not, comes first.
-    """
-    redactor, files, left = Redactor(), {}, []
-    for part in dump.parts.values():
-        redactor.learn(part)
-    spent = 0
-    for name, part in sorted(dump.parts.items()):
-        data, cut = _written(redactor, part, limits.file)
-        if spent + len(data) > limits.whole:
-            left.append(f"{name}: left out, the archive would pass {limits.whole >> 20} MiB")
-            continue
-        left += [f"{name}: {cut}"] if cut else []
-        files[name] = data
-        spent += len(data)
-    missing = [redactor.text(line) for line in dump.missing]
-    return _packed({"README.txt": _readme(files, missing, left), **files}, at)
-
-
-def _written(redactor: Redactor, part: Any, most: int) -> tuple[bytes, str]:
-    """A part within its limit, and what was cut: the last items of a list, the first lines of a
-    text.
-    """
-    if isinstance(part, str):
-        data = redactor.text(part).encode()
-        return (
-            (data, "")
-            if len(data) <= most
-            else (data[-most:].partition(b"\n")[2], "its older lines are left out")
-        )
-    if not isinstance(part, list):
-        data = _json(redactor.document(part))
-        return (data, "") if len(data) <= most else (b"", "too large")
-    lines: list[bytes] = []
-    spent = 0
-    for item in redactor.document(part):  # all of them at once: most of what is known is in none
-        line = orjson.dumps(item)
-        if spent + len(line) > most:
-            break
-        lines.append(line)
-        spent += len(line) + 2
-    cut = f"{len(lines)} of {len(part)} objects" if len(lines) < len(part) else ""
-    return b'{"items": [\n' + b",\n".join(lines) + b"\n]}\n", cut
-
-
-def _json(document: Any) -> bytes:
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
-
-
-def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
-    lines = [
-        (
-            "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, "
-            "repositories and people stay."
-        ),
-        f"What may be secret reads {HIDDEN}. No Secret was read.",
-        "",
-        "Files:",
-        *(f"  {name}" for name in files),
-        "",
-        "Could not be read:",
-        *(f"  {line}" for line in missing or ["nothing"]),
-        "",
-        "Left out for its size:",
-        *(f"  {line}" for line in left or ["nothing"]),
-    ]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _packed(files: Mapping[str, bytes], at: float) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as tar:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(f"{ROOT}/{name}")
-            entry.size, entry.mtime, entry.mode = len(data), int(at), 0o600
-            tar.addfile(entry, io.BytesIO(data))
-    return made.getvalue()
-
-
-def write(file: Path, data: bytes) -> None:
-    """Writes the archive for its owner alone.
-
-    Raises UsageError for an existing file and for one that can't be written, Refused for a link.
-    """
-    try:
-        atomic_write.create(file, data, 0o600)
-    except OSError as error:
-        raise errors.UsageError(
-            f"--file {file}: {error.strerror}; nothing is overwritten"
-        ) from None
