@@ -26,7 +26,7 @@ def field(key: Key, change: FieldChange) -> FieldChange:
 
 
 def is_secret_change(change: FieldChange) -> bool:
-    """Whether the path leads to a value with a secret's name: of an environment variable, or a key."""
+    """Whether the path ends in a secret's name: of an environment variable, or a key."""
     path = change.path
     if len(path) >= 3 and path[-1] == "value" and path[-3] == "env":
         return names_secret(str(path[-2]))

@@ -1,4 +1,4 @@
-"""What gives a secret away: the name that it goes by, or the form that its issuer documents. Pure."""
+"""The marks of a secret: its name, or the form that its issuer documents. Pure."""
 
 from __future__ import annotations
 

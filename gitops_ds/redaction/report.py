@@ -71,7 +71,7 @@ class ReportSecrets:
 
 
 def line_of(finding: Finding) -> str:
-    """`FILE:LINE:COLUMN: RULE message`, without the value that it is about where that is a secret."""
+    """`FILE:LINE:COLUMN: RULE message`, without secret values."""
     place = f"{finding.place}: " if finding.place else ""
     return f"{place}{finding.rule} {ReportSecrets().in_message(finding)}"
 

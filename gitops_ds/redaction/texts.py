@@ -54,7 +54,7 @@ def shapes(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """A message without secrets that it may quote: an event, a log line, an API server's message."""
+    """A message without the secrets that it quotes: of an event, a log line, an API server."""
     return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)
 
 

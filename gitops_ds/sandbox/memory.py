@@ -1,4 +1,4 @@
-"""The memory for the work on a repository: shares of the limit of our cgroup, which is the pod's."""
+"""The memory for the work on a repository: shares of the limit of the pod's cgroup."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _emit_of(
 
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
-    """The controller, which runs with any powers: the page and the metrics show what it observes."""
+    """The controller, which runs with any powers, for the page and the metrics."""
     controller = Controller(
         cluster, service.controller.powers, emit, clock=time.time, chance=random.random
     )

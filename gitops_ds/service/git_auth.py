@@ -99,7 +99,7 @@ class ClusterSecrets:
 
 
 class Keyring:
-    """The credentials of one repository, read each time: the content of files and Secrets changes."""
+    """The credentials of one repository, read each time: files and Secrets change."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The deployer of one repository, from the settings. Only a service with repositories imports it."""
+"""The deployer of one repository. Only a service with repositories imports it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Startup:
         return len(self._context.service.repositories) == 1 and not error.retryable
 
     async def _newest_or_applied(self, source: GitSource) -> Prepared:
-        """The newest trusted commit; if Git does not return it, the commit that was applied last."""
+        """The newest trusted commit; if Git does not return it, the last applied commit."""
         try:
             return await source.newest()
         except errors.SourceError as error:

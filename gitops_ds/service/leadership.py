@@ -40,7 +40,7 @@ def election(service: Service, cluster: Cluster, fence: Fence, emit: Emit) -> El
 
 
 class LeaderCallbacks:
-    """Leads with the parts while this replica is the leader; `first` is awaited before each start."""
+    """Starts and stops the parts with the leadership; `first` is awaited before each start."""
 
     def __init__(self, parts: Sequence[Runnable], first: Callable[[], Awaitable[None]]) -> None:
         self._parts, self._first = parts, first

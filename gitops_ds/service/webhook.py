@@ -23,7 +23,7 @@ class SecretFile:
     """The lines of a file, read again when it changes; none while it cannot be read."""
 
     def __init__(self, setting: str, file: str) -> None:
-        """Raises SettingsError for a file without a secret; `setting` is its key in the settings."""
+        """`setting` is the file's key. Raises SettingsError for a file without a secret."""
         self._file = Path(file)
         self._seen: tuple[int, int, int] | None
         try:

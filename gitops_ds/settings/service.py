@@ -236,7 +236,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         return self._with_homes(self.apply)
 
     def apply_options_of(self, repository: RepositorySettings) -> ApplyOptions:
-        """The options of an apply of one repository, whose own settings win over the common ones."""
+        """The apply options of one repository, whose own settings override the common ones."""
         return self._with_homes(self.apply.of_repository(repository.apply))
 
     def _with_homes(self, settings: ApplySettings) -> ApplyOptions:
@@ -301,7 +301,7 @@ def _without_effect(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refuse_duplicate_repository(service: Service, file: str) -> None:
-    """Raises SettingsError for two repositories with one address and path: objects have one owner."""
+    """Raises SettingsError for two repositories with the same address and path."""
     places = [(one.url, one.path) for one in service.repositories]
     for number, (url, path) in enumerate(places):
         if (url, path) in places[:number]:

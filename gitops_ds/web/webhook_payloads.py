@@ -47,7 +47,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class PushEvent:
-    """A push: addresses and names of the repository, the ref and its new commit, if any; or a ping."""
+    """A push: the names of the repository, the ref and its new commit, if any; or a ping."""
 
     repositories: tuple[str, ...] = ()
     commit: CommitId | None = None

@@ -1,4 +1,4 @@
-"""What kubectl does to a DaemonSet on a real API server: recognised, and corrected, told or held."""
+"""Changes of a DaemonSet by kubectl on a real API server: corrected, reported or paused."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Team:
         )
 
     def merge(self, number: int) -> str:
-        """The commit on main. Gitea looks first whether it can be merged, and says 405 meanwhile."""
+        """The commit on main. Gitea answers 405 until it has checked for conflicts."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

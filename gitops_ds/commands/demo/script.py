@@ -9,64 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import re
-import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gitops_ds import errors, simulator
+from gitops_ds import errors
 from gitops_ds.commands import history, rollback
+from gitops_ds.commands.demo.stage import AUTHOR, CLUSTER, DemoStage, open_stage, served_page
 from gitops_ds.commands.git_commit import Proposal
-from gitops_ds.controller.controller import Controller, Powers
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.git import address, local_worktree, revision
-from gitops_ds.git.repository import Repository
+from gitops_ds.git import local_worktree
 from gitops_ds.model.decision import HealthState
-from gitops_ds.model.deployment import DeployerState
-from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import CommitRejected, Planned, Reconciled
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import SourceTree
-from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import printers
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.renderers import expand
-from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
+from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 
-CLUSTER = "dev-1"
 STAR = "fluentd-elasticsearch"
 OTHER = "node-exporter"
-AUTHOR = "Dana Demo <dana@example.com>"
 PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
-
-
-@dataclass(frozen=True, slots=True)
-class DemoStage:
-    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was
-    looked at.
-    """
-
-    cluster: simulator.SimulatedCluster
-    repository: Repository
-    folder: Path
-    loop: deployer_loop.Loop
-    controller: Controller
-    events: list[Event]
-    say: Callable[[str], None]
-    show: Callable[[Agent, float], None]
 
 
 async def play(
@@ -83,10 +50,10 @@ async def play(
     """
     with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
         async with (
-            _stage(Path(temporary), count, say, show_agent) as stage,
+            open_stage(Path(temporary), count, say, show_agent) as stage,
             contextlib.AsyncExitStack() as stack,
         ):
-            link = await stack.enter_async_context(_paged(stage)) if page else ""
+            link = await stack.enter_async_context(served_page(stage)) if page else ""
             for scene in (
                 _every_node,
                 _join_and_leave,
@@ -104,129 +71,6 @@ async def play(
 def run(story: Coroutine[Any, Any, None], speed: float) -> None:
     """Runs `story` to its end with `speed` seconds of the cluster in a real one."""
     virtual_time.run(story, speed)
-
-
-@asynccontextmanager
-async def _paged(stage: DemoStage) -> AsyncIterator[str]:
-    """The page, at a port of this machine that is free; gives its link."""
-    from gitops_ds.fleet.tracker import StatusTracker
-    from gitops_ds.service import page_view
-    from gitops_ds.settings.page import PageSettings
-    from gitops_ds.web import server
-
-    states: dict[str, DeployerState] = {}
-    tracker = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
-    shown = page_view.Shown(
-        CLUSTER,
-        tracker,
-        lambda: [page_view.RepositoryView(stage.loop.manifests, stage.repository)],
-    )
-
-    async def remember() -> None:
-        handled = 0
-        while True:
-            for event in stage.events[handled:]:
-                if isinstance(event, Reconciled):
-                    states[stage.loop.owner] = await state_store.load(
-                        stage.cluster, "gitops-ds", stage.loop.owner
-                    )
-                tracker.handle(event)
-                shown.handle(event)
-            handled = len(stage.events)
-            await asyncio.sleep(1.0)
-
-    runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
-    link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    stage.say(f"the page: {link}")
-    tasks = [asyncio.create_task(one) for one in (remember(), tracker.run())]
-    try:
-        async with shown.followed():
-            yield link
-    finally:
-        for task in tasks:
-            task.cancel()
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def _stage(
-    folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
-) -> AsyncIterator[DemoStage]:
-    work = folder / "repository"
-    with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
-        shutil.copytree(example, work)
-    if expand.program() is None:
-        _without_kustomize(work)
-    first = local_worktree.begin(work, "Agents for every node", AUTHOR)
-    say(
-        f"a Git repository in {work}: commit {first[:12]} with "
-        f"{sum(1 for f in work.rglob('*.yaml'))} YAML files"
-    )
-    behaviour = Behaviour(faults=(PodFault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
-    async with (
-        simulator.SimulatedCluster(behaviour) as cluster,
-        Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
-    ):
-        cluster.add_nodes(
-            NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
-        )
-        events: list[Event] = []
-        loop = _loop(cluster, repository, events)
-        controller = Controller(
-            cluster.client(),
-            Powers.FULL,
-            _quiet,
-            clock=cluster.server.now,
-            chance=random.Random(1).random,
-        )
-        stage = DemoStage(cluster, repository, work, loop, controller, events, say, show_agent)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(controller.run())
-            group.create_task(loop.run())
-            yield stage
-            loop.stop()
-            controller.stop()
-
-
-def _without_kustomize(work: Path) -> None:
-    """Takes out the agents that need kustomize, if it is not installed."""
-    for file in list(work.rglob("kustomization.yaml")):
-        agent = work / "agents" / file.relative_to(work / "agents").parts[0]
-        shutil.rmtree(agent, ignore_errors=True)
-        for cluster in (work / "clusters").glob("*.yaml"):
-            lines = cluster.read_text().splitlines(keepends=True)
-            cluster.write_text(
-                "".join(line for line in lines if not line.strip().startswith(f"{agent.name}:"))
-            )
-
-
-def _quiet(_: Event) -> None:
-    """The controller's own records; the scenes look at the objects instead."""
-
-
-def _loop(
-    cluster: simulator.SimulatedCluster, repository: Repository, events: list[Event]
-) -> deployer_loop.Loop:
-    async def snapshot(commit: CommitId) -> SourceTree:
-        return await open_repository.snapshot_of(repository, commit, "")
-
-    def tip() -> Awaitable[CommitId]:
-        return repository.tip(revision.Branch("main"))
-
-    place = DeployTarget(
-        cluster.client(),
-        "gitops-ds",
-        state_store.identity("node-agents", "", "", CLUSTER),
-        repository.address.display,
-    )
-    source = revision_selector.RevisionSource(
-        tip,
-        snapshot,
-        repository.movement,
-        revision_selector.prepare_directly(partial(prepare.prepare, cluster=CLUSTER)),
-    )
-    timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
-    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
 
 
 async def _look(stage: DemoStage) -> tuple[Agent, ...]:
@@ -278,9 +122,13 @@ async def _every_node(stage: DemoStage) -> None:
     stage.loop.request()
 
     def whole(agents: tuple[Agent, ...]) -> bool:
-        """Agents that wait for others come with a later pass; the last one leaves nothing out."""
-        passes = [record for record in stage.events if isinstance(record, Reconciled)]
-        return bool(passes) and not passes[-1].refusals and all(map(_all_there, agents))
+        """Agents that wait for others follow later; the last reconciliation skips nothing."""
+        reconciliations = [event for event in stage.events if isinstance(event, Reconciled)]
+        return (
+            bool(reconciliations)
+            and not reconciliations[-1].refusals
+            and all(map(_all_there, agents))
+        )
 
     agents = await _fleet(stage, whole, "every agent on every node")
     desired = sum(agent.counts.desired for agent in agents)
@@ -347,7 +195,7 @@ async def _rollout(stage: DemoStage) -> None:
         "time"
     )
     commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
-    await _told_plan(stage, commit)
+    await _print_plan(stage, commit)
     agent = await _agent(
         stage,
         OTHER,
@@ -380,7 +228,7 @@ async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject:
     return commit
 
 
-async def _told_plan(stage: DemoStage, commit: CommitId) -> None:
+async def _print_plan(stage: DemoStage, commit: CommitId) -> None:
     """Prints the plan that the deployer made for the commit, without its last lines."""
 
     def planned() -> Planned | None:
@@ -426,7 +274,7 @@ async def _broken_commit(stage: DemoStage) -> None:
 async def _bad_image(stage: DemoStage) -> None:
     stage.say("\nA bad image: the rollout stalls, and health says where and why")
     commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
-    await _told_plan(stage, commit)
+    await _print_plan(stage, commit)
     agent = await _agent(
         stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout"
     )

@@ -230,7 +230,7 @@ def _stage(
 
 
 def all_well(agents: Sequence[Agent]) -> bool:
-    """Whether the agents are up to date and available on every node; unhealthy nodes do not count."""
+    """Whether the agents are up to date and available on every healthy node."""
     over = (HealthState.HEALTHY, HealthState.DEGRADED)
     tallies = [agent.health.tally for agent in agents]
     open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)

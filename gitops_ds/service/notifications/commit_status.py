@@ -100,7 +100,7 @@ class CommitStatusPublisher:
         self._changed.set()
 
     async def run(self, outbox: Outbox, tracker: AgentSource, changed: Callable[[], None]) -> None:
-        """Publishes until it is cancelled; `changed` is called when the forge shows another stage."""
+        """Publishes until it is cancelled; `changed` is called after each published stage."""
         known = outbox.commits.setdefault(self.repository.name, {})
         commits = self._commits = CommitTracker(known)
         async with asyncio.TaskGroup() as group:

@@ -117,7 +117,7 @@ class NotificationDispatcher:
             self._distribute()
 
     def _distribute(self) -> None:
-        """Queues pending notifications by the topics of each receiver, once the outbox is loaded."""
+        """Queues notifications by the topics of each receiver, once the outbox is loaded."""
         if self._outbox is None:
             return
         pending, self._pending = self._pending, []

@@ -35,7 +35,7 @@ LONGEST_ASKED = 3600.0  # seconds, the maximum of Retry-After
 
 
 class DeliveryFailed(Exception):
-    """The cause of a failed delivery; `wait` is the minimum delay of the next attempt in seconds."""
+    """A failed delivery; `wait` is the minimum delay of the next attempt in seconds."""
 
     def __init__(self, message: str, wait: float = 0.0) -> None:
         super().__init__(message)

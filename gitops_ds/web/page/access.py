@@ -213,5 +213,5 @@ def _is_address(host: str) -> bool:
 
 
 def _is_same_origin(request: PageRequest) -> bool:
-    """Whether the Origin is the page's; browsers set it on every POST, and pages cannot change it."""
+    """Whether the Origin, which browsers set on every POST, is that of the page."""
     return urlsplit(request.headers.get("Origin", "")).netloc == request.host != ""

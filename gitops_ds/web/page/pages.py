@@ -95,5 +95,5 @@ class Book:
 
 
 def root_of(path: str) -> str:
-    """The way from a page to the first one, relative: the page may stand below a path of a proxy."""
+    """The relative path from a page to the first one: a proxy may serve them below a path."""
     return "../" * path.count("/")

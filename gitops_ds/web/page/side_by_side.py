@@ -1,4 +1,4 @@
-"""Live and wanted side by side: two texts of the same fields, secrets hidden, lines paired. Pure."""
+"""Live and wanted fields side by side: two texts, without secrets, in pairs of lines. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,174 @@
+"""The stage of the demo: a simulated cluster, a Git repository, the deployer and the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+from gitops_ds import simulator
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.git import address, local_worktree, revision
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.deployer import Reconciled
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.renderers import expand
+from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
+
+CLUSTER = "dev-1"
+AUTHOR = "Dana Demo <dana@example.com>"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStage:
+    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was
+    looked at.
+    """
+
+    cluster: simulator.SimulatedCluster
+    repository: Repository
+    folder: Path
+    loop: deployer_loop.Loop
+    controller: Controller
+    events: list[Event]
+    say: Callable[[str], None]
+    show: Callable[[Agent, float], None]
+
+
+@asynccontextmanager
+async def open_stage(
+    folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
+) -> AsyncIterator[DemoStage]:
+    """The stage with `count` nodes and a repository in `folder`; its parts run inside."""
+    work = folder / "repository"
+    with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
+        shutil.copytree(example, work)
+    if expand.program() is None:
+        _without_kustomize(work)
+    first = local_worktree.begin(work, "Agents for every node", AUTHOR)
+    say(
+        f"a Git repository in {work}: commit {first[:12]} with "
+        f"{sum(1 for f in work.rglob('*.yaml'))} YAML files"
+    )
+    behaviour = Behaviour(faults=(PodFault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)
+    async with (
+        simulator.SimulatedCluster(behaviour) as cluster,
+        Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
+    ):
+        cluster.add_nodes(
+            NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
+        )
+        events: list[Event] = []
+        loop = _loop(cluster, repository, events)
+        controller = Controller(
+            cluster.client(),
+            Powers.FULL,
+            _quiet,
+            clock=cluster.server.now,
+            chance=random.Random(1).random,
+        )
+        stage = DemoStage(cluster, repository, work, loop, controller, events, say, show_agent)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.run())
+            group.create_task(loop.run())
+            yield stage
+            loop.stop()
+            controller.stop()
+
+
+def _without_kustomize(work: Path) -> None:
+    """Takes out the agents that need kustomize, if it is not installed."""
+    for file in list(work.rglob("kustomization.yaml")):
+        agent = work / "agents" / file.relative_to(work / "agents").parts[0]
+        shutil.rmtree(agent, ignore_errors=True)
+        for cluster in (work / "clusters").glob("*.yaml"):
+            lines = cluster.read_text().splitlines(keepends=True)
+            cluster.write_text(
+                "".join(line for line in lines if not line.strip().startswith(f"{agent.name}:"))
+            )
+
+
+def _quiet(_: Event) -> None:
+    """The controller's own records; the scenes look at the objects instead."""
+
+
+def _loop(
+    cluster: simulator.SimulatedCluster, repository: Repository, events: list[Event]
+) -> deployer_loop.Loop:
+    async def snapshot(commit: CommitId) -> SourceTree:
+        return await open_repository.snapshot_of(repository, commit, "")
+
+    def tip() -> Awaitable[CommitId]:
+        return repository.tip(revision.Branch("main"))
+
+    place = DeployTarget(
+        cluster.client(),
+        "gitops-ds",
+        state_store.identity("node-agents", "", "", CLUSTER),
+        repository.address.display,
+    )
+    source = revision_selector.RevisionSource(
+        tip,
+        snapshot,
+        repository.movement,
+        revision_selector.prepare_directly(partial(prepare.prepare, cluster=CLUSTER)),
+    )
+    timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
+    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
+
+
+@asynccontextmanager
+async def served_page(stage: DemoStage) -> AsyncIterator[str]:
+    """The page, at a port of this machine that is free; gives its link."""
+    from gitops_ds.fleet.tracker import StatusTracker
+    from gitops_ds.service import page_view
+    from gitops_ds.settings.page import PageSettings
+    from gitops_ds.web import server
+
+    states: dict[str, DeployerState] = {}
+    tracker = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
+    shown = page_view.Shown(
+        CLUSTER,
+        tracker,
+        lambda: [page_view.RepositoryView(stage.loop.manifests, stage.repository)],
+    )
+
+    async def remember() -> None:
+        handled = 0
+        while True:
+            for event in stage.events[handled:]:
+                if isinstance(event, Reconciled):
+                    states[stage.loop.owner] = await state_store.load(
+                        stage.cluster, "gitops-ds", stage.loop.owner
+                    )
+                tracker.handle(event)
+                shown.handle(event)
+            handled = len(stage.events)
+            await asyncio.sleep(1.0)
+
+    runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
+    link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    stage.say(f"the page: {link}")
+    tasks = [asyncio.create_task(one) for one in (remember(), tracker.run())]
+    try:
+        async with shown.followed():
+            yield link
+    finally:
+        for task in tasks:
+            task.cancel()
+        await runner.cleanup()

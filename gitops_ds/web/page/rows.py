@@ -1,0 +1,114 @@
+"""The rows of agents and of repositories in the tables of the page. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.daemonset import Counts
+from gitops_ds.model.decision import Blame, Health, HealthState
+from gitops_ds.model.objects import Key
+from gitops_ds.model.source_status import EFFECTS, SourceStatus
+from gitops_ds.redaction import texts
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent in a table."""
+
+    key: Key
+    health: Health
+    sync: str
+    sync_word: str
+    counts: Counts
+    commit: str
+    revision: int
+    bar: tuple[tuple[str, int], ...]
+    cluster: str
+
+    @property
+    def id(self) -> str:
+        """A name for its element that no other row has: neither part may hold a slash."""
+        return f"r/{self.key.namespace}/{self.key.name}"
+
+    @property
+    def note(self) -> str:
+        """The health's message where it says more than the state."""
+        return "" if self.health.state is HealthState.HEALTHY else texts.words(self.health.message)
+
+    @property
+    def bar_words(self) -> str:
+        """The bar for those who don't see it."""
+        known = {
+            "good": "up to date",
+            "old": "earlier revision",
+            "way": "on their way",
+            "warn": "broken nodes",
+            "bad": "broken",
+        }
+        return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
+
+
+def row(agent: Agent, cluster: str) -> AgentRow:
+    """The agent in a table."""
+    sync, word = fleet_agents.sync_of(agent)
+    by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
+    bar = (
+        ("good", max(0, agent.counts.desired - sum(by.values()))),
+        *((fill, by[fill]) for fill in ("old", "way", "warn", "bad")),
+    )
+    current = agent.current
+    commit = fleet_agents.commit_of(agent)
+    named = agent.state.cluster or cluster
+    return AgentRow(
+        agent.key,
+        agent.health,
+        sync,
+        word,
+        agent.counts,
+        commit,
+        current.number if current else 0,
+        bar,
+        named,
+    )
+
+
+def _fill(reason: str, blame: Blame) -> str:
+    if reason == "Outdated":
+        return "old"
+    if reason in ("NoPod", "Starting", "Terminating", "Joining"):
+        return "way"
+    return "bad" if blame is Blame.TEMPLATE else "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One followed repository."""
+
+    condition: str
+    tone: str
+    repository: str
+    branch: str
+    message: str
+    newest: str
+    applied: str
+    since: float
+    looked: float
+
+
+def source(status: SourceStatus) -> SourceRow:
+    """The repository as its line shows it."""
+    message, tone = texts.words(status.message), EFFECTS[status.condition].tone
+    commits = status.newest or "", status.applied or ""
+    return SourceRow(
+        status.condition.value,
+        tone,
+        status.repository,
+        status.branch,
+        message,
+        *commits,
+        status.since,
+        status.looked,
+    )
