@@ -93,7 +93,7 @@ PORT = {"containerPort": 80, "hostPort": 8080}
             {"containers": [container("1")]},
             FreeCapacity({}),
             "",
-            id="a node that has not said what it has",
+            id="a node without allocatable resources",
         ),
         pytest.param(
             {"containers": [{"resources": {"requests": {"example.com/gpu": "1"}}}]},

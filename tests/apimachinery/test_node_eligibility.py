@@ -1,4 +1,4 @@
-"""Which nodes shall run a pod, may keep one, or must lose it: one row, one sentence."""
+"""Which nodes should run a pod, may keep one, or must lose it: one row, one sentence."""
 
 from __future__ import annotations
 

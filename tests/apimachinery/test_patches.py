@@ -205,7 +205,7 @@ STRATEGIC: list[tuple[str, str, Any, Any, Any]] = [
         {"v": {"name": "x", "hostPath": {"path": "/x"}}},
     ),
     (
-        "the order can be said",
+        "the order can be set",
         "DaemonSet",
         {"env": [{"name": "A"}, {"name": "B"}, {"name": "C"}]},
         {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}]},

@@ -57,7 +57,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
         # Namespaces outlive a test here (nothing on this cluster finishes their end), so they are
         # taken over.
         taking = ApplyOptions(adopt=True, patience=0)
-        first = await deployer.apply(files, asked=taking)
+        first = await deployer.apply(files, options=taking)
         try:
             assert [
                 r
@@ -65,7 +65,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
                 if r.reason != SkipReason.UNKNOWN_KIND and REFUSED_FOR_THE_CLUSTER not in r.message
             ] == []
             cluster.sent.clear()
-            again = await deployer.draft(files, asked=taking)
+            again = await deployer.draft(files, options=taking)
             asked = {
                 m.key.kind
                 for m in planner.undecided(again.bundle, again.applier.live, again.applier.context)

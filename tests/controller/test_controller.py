@@ -265,7 +265,7 @@ def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None
             there.cluster.count.reset()
             await asyncio.sleep(3600)
             assert there.cluster.count.writes == 0
-            # Each ten minutes a watch ends, and an empty list tells that the world is still the
+            # Each ten minutes a watch ends, and an empty list shows that the world is still the
             # same; nodes are listed each five.
             assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
 
@@ -395,12 +395,12 @@ def test_every_action_is_told_with_its_reason() -> None:
         async with stand(2) as there:
             there.begin()
             await asyncio.sleep(10)
-            told = [
+            performed = [
                 r
                 for r in there.records
                 if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
             ]
-            assert [r.action.why for r in told] == ["the node has no pod"] * 2
+            assert [r.action.why for r in performed] == ["the node has no pod"] * 2
 
     play(scene)
 

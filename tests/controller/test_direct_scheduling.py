@@ -42,7 +42,7 @@ def other(name: str, node: str, cpu: str) -> dict[str, Any]:
 
 
 def last(there: Stand) -> Decision:
-    return [told.decision for told in there.records if isinstance(told, Decided)][-1]
+    return [event.decision for event in there.records if isinstance(event, Decided)][-1]
 
 
 async def running(there: Stand) -> dict[str, str]:

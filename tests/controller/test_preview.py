@@ -116,7 +116,7 @@ def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
             await asyncio.sleep(120)
             before = await running(cluster)
             draft = await deployer.draft({"agent.yaml": manifest(new)}, "second")
-            said = next(
+            predicted = next(
                 (
                     c.nodes
                     for c in draft.plan.changes
@@ -127,7 +127,7 @@ def test_the_plan_names_the_nodes_that_get_lose_and_restart_a_pod(
             await deployer.carry_out(draft)
             await asyncio.sleep(600)
             if not draft.plan.refusals:
-                assert said == moved(before, await running(cluster))
+                assert predicted == moved(before, await running(cluster))
             task.cancel()
 
     virtual_time.run(scene())

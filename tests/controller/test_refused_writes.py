@@ -1,5 +1,5 @@
 """Each write of the controller, refused in each way for an hour: a bounded number of requests a
-minute, and all goes on after it.
+minute, and all continues after it.
 
 The bound is one for all: a turn that failed comes again after 5 ms, doubled, and news brings it
 back once a second at most; such a turn sends one write that is refused, what it looks up for that,

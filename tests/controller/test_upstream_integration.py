@@ -145,7 +145,7 @@ def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts(
             await there.people.create(CONTROLLER_REVISION, {**twin, "revision": 2})
             await asyncio.sleep(10)
             assert len((await there.people.list(CONTROLLER_REVISION)).items) == 2, (
-                "an own revision's birth wakes nobody"
+                "the creation of an own revision causes no reconciliation"
             )
             there.cluster.add_nodes(named([1]))
             await asyncio.sleep(10)

@@ -110,7 +110,7 @@ NEWS: list[tuple[str, Apply, bool]] = [
     ("an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"})), False),
     ("an orphan of another namespace", event(POD, pod(**ORPHAN, namespace="other")), False),
     ("the end of an own pod", event(POD, pod(), EventType.DELETED), True),
-    # Upstream's test DeletePodOrphan wakes nobody; here an orphan whose adoption is refused may
+    # Upstream's test DeletePodOrphan expects no reconciliation; here an orphan whose adoption is refused may
     # hold its DaemonSet up.
     ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), True),
     (
@@ -232,13 +232,13 @@ def test_a_reply_lapses(passed: str) -> None:
 def the_answer_comes(cache: Cache, how: str, version: str) -> set[Key]:
     return (
         cache.answered(POD, version)
-        if how == "the watch goes on"
+        if how == "the watch continues"
         else cache.replace(POD, [], version)
     )
 
 
-@pytest.mark.parametrize("how", ["the watch goes on", "a new list"])
-def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_tells_its_version(
+@pytest.mark.parametrize("how", ["the watch continues", "a new list"])
+def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_has_a_version(
     how: str,
 ) -> None:
     cache = filled(settled())
@@ -255,7 +255,7 @@ def test_a_reply_of_the_same_world_stays_when_its_watch_goes_on() -> None:
     cache = filled(settled())
     cache.wrote(POD, pod(resourceVersion="500"), START)
     cache.asks(POD)
-    assert the_answer_comes(cache, "the watch goes on", "500") == set()
+    assert the_answer_comes(cache, "the watch continues", "500") == set()
     assert "p" in {p.uid for p in observe(cache).pods}
 
 

@@ -1,5 +1,5 @@
 """The election: never two that may write, whatever happens to clocks, processes and replies;
-somebody soon, when all is well.
+one soon, without faults.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def candidate(me: str = "a") -> Candidate:
 
 
 def lease(holder: str, version: int = 1, duration: int = 10, **spec: Any) -> Body:
-    told = {"holderIdentity": holder, "leaseDurationSeconds": duration, **spec}
+    spec_fields = {"holderIdentity": holder, "leaseDurationSeconds": duration, **spec}
     return {
         "metadata": {"namespace": "ns", "name": "lease", "resourceVersion": str(version)},
-        "spec": told,
+        "spec": spec_fields,
     }
 
 
@@ -57,7 +57,7 @@ def test_a_lease_that_never_was_is_made_at_once() -> None:
         (lease("b", duration=30), 130.0),
         (lease("b", duration=3), 110.0),
         (lease("b", duration=1_000_000), 400.0),
-        (lease(""), 110.0),  # somebody emptied it by hand: who held it may not know yet
+        (lease(""), 110.0),  # emptied by a user: the holder may not know yet
         (lease("", duration=1), 0.0),
         (lease("a"), 0.0),
         ({"metadata": {"resourceVersion": "1"}}, 110.0),
@@ -253,7 +253,7 @@ class One:
         """
         if not self.alive:
             return
-        if self.lost() and self.world.chance.random() < 0.3:  # the process stands still for a while
+        if self.lost() and self.world.chance.random() < 0.3:  # the process is paused for a while
             self.world.at(self.world.now + self.world.chance.choice([3, 8, 30]), self.attempt)
             return
         self.epoch += 1
@@ -265,7 +265,7 @@ class One:
     def look(self, epoch: int) -> None:
         began = self.clock()
 
-        def asked() -> None:
+        def send() -> None:
             body = self.world.api.body
 
             def answered() -> None:
@@ -279,7 +279,7 @@ class One:
             if not self.lost():
                 self.world.at(self.world.now + self.delay(), answered)
 
-        self.request(asked, epoch)
+        self.request(send, epoch)
 
     def write(self, epoch: int) -> None:
         sent, body = (
@@ -290,7 +290,7 @@ class One:
             self.again(epoch)
             return
 
-        def asked() -> None:
+        def send() -> None:
             written = self.world.api.write(body)
 
             def answered() -> None:
@@ -307,11 +307,11 @@ class One:
             if not self.lost():
                 self.world.at(self.world.now + self.delay(), answered)
 
-        self.request(asked, epoch)
+        self.request(send, epoch)
 
-    def request(self, asked: Callable[[], None], epoch: int) -> None:
+    def request(self, send: Callable[[], None], epoch: int) -> None:
         if not self.lost():
-            self.world.at(self.world.now + self.delay(), asked)
+            self.world.at(self.world.now + self.delay(), send)
         patience = self.state.patience
 
         def given_up() -> None:

@@ -211,7 +211,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "max(0, BURST - 0 * unshown)",
     ),
     "a turn knows no burst": (f"{CORE}pod_changes", "BURST = 250", "BURST = 2500"),
-    "a pod that waits for a vanished node waits for ever": (
+    "a pod that waits for a vanished node is never deleted": (
         f"{CORE}manage",
         "if not pod.bound:",
         "if pod.bound and not pod.bound:",

@@ -73,7 +73,7 @@ def worlds(draw: st.DrawFn) -> World:
 @st.composite
 def existing(draw: st.DrawFn, world: World, name: str, on: str, tidy: bool) -> None:
     """A pod on that node: of this template or the last one, or, untidily, in any state and of
-    anybody.
+    any owner.
     """
     world.now += draw(st.integers(0, 9))
     labels = draw(st.sampled_from(LABELS[:2] if tidy else LABELS))
@@ -176,7 +176,7 @@ def test_what_is_written_is_seen_to_be_our_own_and_an_adoption_comes_alone(world
         assert owned >= {action.uid for action in ended}
         for action in decision.actions:
             if adopted and action in adopted[::2]:
-                continue  # every second adoption is refused, for ever
+                continue  # every second adoption is refused, permanently
             world.perform(action)
         world.kubelets()
 

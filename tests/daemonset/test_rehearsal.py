@@ -1,4 +1,4 @@
-"""A rollout told before it happens: how long, how many at once, and where it stands still."""
+"""The simulation of a rollout: its duration, the nodes at once, and where it stalls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("simulated", "expected"),
     [
         pytest.param(
             play(fleet(4), rolling(1)), Rehearsal(48, 4, 1), id="one by one: each stops and starts"
@@ -62,13 +62,13 @@ def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
         ),
     ],
 )
-def test_a_rollout_that_ends(told: Rehearsal, expected: Rehearsal) -> None:
-    assert told == expected
+def test_a_rollout_that_ends(simulated: Rehearsal, expected: Rehearsal) -> None:
+    assert simulated == expected
 
 
 def test_nodes_that_are_not_ready_use_up_the_budget_and_it_stands_still() -> None:
-    told = play(fleet(6, broken=1), rolling(1))
-    assert told.waiting == tuple(f"node-{index:03d}" for index in range(6))
+    simulated = play(fleet(6, broken=1), rolling(1))
+    assert simulated.waiting == tuple(f"node-{index:03d}" for index in range(6))
     more = play(fleet(6, broken=1), rolling(2))
     assert more.waiting == ("node-000",)
     assert more.steps > 1
@@ -84,17 +84,17 @@ def test_a_suspended_one_moves_nothing() -> None:
 
 @pytest.mark.parametrize(("number", "share"), [(1200, 1), (3000, "1%"), (2000, 7)])
 def test_a_long_one_is_told_by_how_it_begins(number: int, share: int | str) -> None:
-    told = play(fleet(number), rolling(share))
+    simulated = play(fleet(number), rolling(share))
     at_once = share if isinstance(share, int) else number // 100
     steps = -(-number // at_once)
-    assert told.estimated
-    assert told.at_once == at_once
-    assert told.steps == pytest.approx(steps, rel=0.05)
-    assert told.seconds == pytest.approx(steps * (PACE.start + PACE.stop), rel=0.05)
-    assert told.waiting == ()
+    assert simulated.estimated
+    assert simulated.at_once == at_once
+    assert simulated.steps == pytest.approx(steps, rel=0.05)
+    assert simulated.seconds == pytest.approx(steps * (PACE.start + PACE.stop), rel=0.05)
+    assert simulated.waiting == ()
 
 
 def test_a_long_one_on_nodes_of_which_some_are_not_ready_waits_for_those() -> None:
-    told = play(fleet(1500, broken=2), rolling(5))
-    assert told.estimated
-    assert told.waiting == ("node-000", "node-001")
+    simulated = play(fleet(1500, broken=2), rolling(5))
+    assert simulated.estimated
+    assert simulated.waiting == ("node-000", "node-001")

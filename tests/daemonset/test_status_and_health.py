@@ -1,4 +1,4 @@
-"""The counters of the status, and what people are told."""
+"""The counters of the status, and the messages for people."""
 
 from __future__ import annotations
 

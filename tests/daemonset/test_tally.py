@@ -1,4 +1,4 @@
-"""Health counts every node that shall run an agent once, and blames nobody without a cause."""
+"""Health counts every node that needs an agent once, and names no cause without evidence."""
 
 from __future__ import annotations
 

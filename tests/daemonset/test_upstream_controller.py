@@ -58,7 +58,7 @@ def tainted(key: str, effect: str, *tolerations: dict[str, Any], **pod_spec: Any
 def holding(
     world: World, there: dict[str, int], labels: dict[str, str] = CURRENT, **status: Any
 ) -> World:
-    """So many pods of the DaemonSet on each node; with foreign labels they are nobody's."""
+    """So many pods of the DaemonSet on each node; with foreign labels they have no owner."""
     for on, count in there.items():
         for _ in range(count):
             name = f"pod-{len(world.pods)}"

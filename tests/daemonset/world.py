@@ -176,7 +176,7 @@ class World:
     # What happens otherwise
 
     def kubelets(self) -> bool:
-        """Pods that are ending vanish, the others start and get ready; tells whether anything
+        """Pods that are ending vanish, the others start and get ready; returns whether anything
         moved.
         """
         moved = False
@@ -221,7 +221,7 @@ class World:
         labels: dict[str, str] | None = None,
         **status: Any,
     ) -> dict[str, Any]:
-        """A pod that somebody made before, on that node."""
+        """An earlier pod of another owner, on that node."""
         metadata = {
             "name": name,
             "namespace": "logging",

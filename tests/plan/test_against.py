@@ -1,4 +1,4 @@
-"""What a commit changes, told from its two sides alone."""
+"""The changes of a commit, from its two sides alone."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_objects_come_go_change_or_stay() -> None:
 
 
 def test_what_is_written_otherwise_and_means_the_same_is_no_change() -> None:
-    said = daemonset()
-    said["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
-    assert operations(bundle(daemonset()), bundle(said)) == {"agent": Operation.KEEP}
+    defaulted = daemonset()
+    defaulted["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+    assert operations(bundle(daemonset()), bundle(defaulted)) == {"agent": Operation.KEEP}
 
 
 def test_a_new_template_is_a_new_revision_and_restarts_the_nodes_that_are_known() -> None:

@@ -1,6 +1,4 @@
-"""A Namespace or a CustomResourceDefinition that left Git: everything inside counts, whoever owns
-it.
-"""
+"""A Namespace or a CustomResourceDefinition that left Git: all objects inside count, of any owner."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def namespace(name: str = "tools") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+def options(approved: str = "", **guards: Any) -> ApplyOptions:
     return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
@@ -73,10 +71,12 @@ def test_a_namespace_with_an_agent_that_is_still_in_git_is_kept_even_if_the_plan
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = {"agent.yaml": daemonset("inside", namespace="tools")}
         await deployer.apply({**WITH_SPACE, **agent})
-        kept = await deployer.apply({**KEPT, **agent}, "second", asked(share=1.0))
+        kept = await deployer.apply({**KEPT, **agent}, "second", options(share=1.0))
         assert (kept.guards, kept.writes) == (["in-use"], 0)
         assert "DaemonSet tools/inside" in kept.refusals[0].message
-        again = await deployer.apply({**KEPT, **agent}, "second", asked(kept.plan.hash, share=1.0))
+        again = await deployer.apply(
+            {**KEPT, **agent}, "second", options(kept.plan.hash, share=1.0)
+        )
         assert (again.guards, await spaces(cluster)) == (["in-use"], {"tools"})
 
     play(scene)
@@ -89,14 +89,14 @@ def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_g
             "words.yaml": config_map("words", "tools"),
         }
         await deployer.apply({**WITH_SPACE, **agent})
-        refused = await deployer.apply(KEPT, "second", asked())
+        refused = await deployer.apply(KEPT, "second", options())
         assert (refused.guards, refused.writes) == (["share-of-nodes"], 0)
         assert {str(change.key) for change in refused.plan.held} == {
             "Namespace tools",
             "DaemonSet tools/inside",
             "ConfigMap tools/words",
         }
-        done = await deployer.apply(KEPT, "second", asked(refused.plan.hash))
+        done = await deployer.apply(KEPT, "second", options(refused.plan.hash))
         assert done.written[-1] == "delete Namespace tools"
         assert await spaces(cluster) == set()
 
@@ -109,18 +109,18 @@ def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_counted
         people = cluster.client("people")
         await people.create(DAEMONSET, daemonset("theirs", namespace="tools"))
         await people.create(CONFIG_MAP, config_map("notes", "tools"))
-        kept = await deployer.apply(KEPT, "second", asked())
+        kept = await deployer.apply(KEPT, "second", options())
         assert (kept.guards, kept.writes) == (["not-empty"], 0)
         assert "DaemonSet tools/theirs" in kept.refusals[0].message
         assert "ConfigMap tools/notes" in kept.refusals[0].message
         [held] = kept.plan.held
         assert held.nodes.lost == ("node-0", "node-1", "node-2")
         await people.create(CONFIG_MAP, config_map("more", "tools"))
-        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).guards == [
+        assert (await deployer.apply(KEPT, "second", options(kept.plan.hash))).guards == [
             "not-empty"
         ], "more than was approved"
-        approved = (await deployer.draft(KEPT, "second", asked())).plan.hash
-        assert (await deployer.apply(KEPT, "second", asked(approved))).written == (
+        approved = (await deployer.draft(KEPT, "second", options())).plan.hash
+        assert (await deployer.apply(KEPT, "second", options(approved))).written == (
             "delete Namespace tools",
         )
 
@@ -132,7 +132,7 @@ def test_an_agent_that_is_kept_keeps_its_namespace() -> None:
         agent = daemonset("inside", namespace="tools")
         agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "disabled"}
         await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
-        kept = await deployer.apply(KEPT, "second", asked(share=1.0))
+        kept = await deployer.apply(KEPT, "second", options(share=1.0))
         assert sorted(kept.guards) == ["not-empty", "prune-disabled"]
         assert await spaces(cluster) == {"tools"}
 
@@ -144,7 +144,7 @@ def test_orphaned_pods_count_when_their_namespace_goes_too() -> None:
         agent = daemonset("inside", namespace="tools")
         agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "orphan"}
         await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
-        assert (await deployer.apply(KEPT, "second", asked())).guards == ["share-of-nodes"]
+        assert (await deployer.apply(KEPT, "second", options())).guards == ["share-of-nodes"]
 
     play(scene)
 
@@ -159,10 +159,10 @@ def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_app
             return failure(403) if request.verb == "list" and secrets else None
 
         client.faults = blind
-        kept = await deployer.apply(KEPT, "second", asked())
+        kept = await deployer.apply(KEPT, "second", options())
         assert kept.guards == ["not-empty"]
         assert "secrets" in kept.refusals[0].message
-        assert (await deployer.apply(KEPT, "second", asked(kept.plan.hash))).written == (
+        assert (await deployer.apply(KEPT, "second", options(kept.plan.hash))).written == (
             "delete Namespace tools",
         )
 
@@ -174,13 +174,13 @@ def test_objects_inside_count_as_deletes() -> None:
         inside = {f"{n}.yaml": config_map(f"words-{n}", "tools") for n in range(3)}
         await deployer.apply({**WITH_SPACE, **inside})
         refused = await deployer.apply(
-            {**KEPT, **inside, "namespace.yaml": ""}, "second", asked(deletes=Limit(number=3))
+            {**KEPT, **inside, "namespace.yaml": ""}, "second", options(deletes=Limit(number=3))
         )
         assert refused.guards == ["in-use"]
-        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=3)))).guards == [
+        assert (await deployer.apply(KEPT, "third", options(deletes=Limit(number=3)))).guards == [
             "too-many-deletes"
         ]
-        assert (await deployer.apply(KEPT, "third", asked(deletes=Limit(number=4)))).writes == 4
+        assert (await deployer.apply(KEPT, "third", options(deletes=Limit(number=4)))).writes == 4
 
     play(scene)
 
@@ -198,11 +198,11 @@ def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_
             kinds = await cluster.resources(refresh=True)
             kind = next(one for (_, name), one in kinds.items() if name == PROBE["kind"])
             await cluster.client("people").create(kind, PROBE)
-        kept = await deployer.apply({**KEPT, **ours}, "third", asked())
+        kept = await deployer.apply({**KEPT, **ours}, "third", options())
         assert kept.guards == ["in-use" if still_in_git else "not-empty"]
         assert "one-probe" in kept.refusals[0].message
         if not still_in_git:
-            assert (await deployer.apply(KEPT, "third", asked(kept.plan.hash))).writes == 1
+            assert (await deployer.apply(KEPT, "third", options(kept.plan.hash))).writes == 1
 
     play(scene)
 
@@ -216,7 +216,7 @@ def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_on
         client: Any = deployer.cluster
         now = [0.0]
         memory = deletion_contents.ContentsCache(lambda: now[0])
-        seen = (await deployer.draft(KEPT, "second", asked())).applier.live
+        seen = (await deployer.draft(KEPT, "second", options())).applier.live
         counts = []
         for moment in (0.0, 30.0, 61.0):
             now[0] = moment

@@ -1,5 +1,5 @@
-"""Content-named ConfigMaps go when nobody names them any more, and not before, whatever pruning
-says.
+"""Content-named ConfigMaps are deleted when no object names them, and not before, regardless of
+pruning.
 """
 
 from __future__ import annotations

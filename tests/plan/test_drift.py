@@ -1,6 +1,4 @@
-"""What people and controllers change in the cluster: who it was is named, and it is corrected, told
-or held.
-"""
+"""Changes of users and controllers in the cluster: their author, and correction, report or pause."""
 
 from __future__ import annotations
 
@@ -46,10 +44,10 @@ async def image(cluster: simulator.SimulatedCluster) -> str:
 
 
 def facts(deployer: World) -> list[str]:
-    return [told.definition.kind for told in deployer.records if isinstance(told, DriftEvent)]
+    return [event.definition.kind for event in deployer.records if isinstance(event, DriftEvent)]
 
 
-def asked(choice: DriftPolicy, **more: Any) -> ApplyOptions:
+def options(choice: DriftPolicy, **more: Any) -> ApplyOptions:
     return ApplyOptions(drift=choice, patience=0, **more)
 
 
@@ -110,13 +108,13 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
         done = await deployer.apply(FILES)
         assert await image(cluster) == "ours:1"
         assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
-        (told,) = [told for told in deployer.records if isinstance(told, DriftDetected)]
-        assert (told.object, told.drifted.looks_like, told.drifted.by[0].manager) == (
+        (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
+        assert (event.object, event.drifted.looks_like, event.drifted.by[0].manager) == (
             AGENT,
             "kubectl set image",
             "kubectl-set",
         )
-        assert "spec.template.spec.containers[agent].image" in told.words
+        assert "spec.template.spec.containers[agent].image" in event.words
         assert done.state.drift == {}
         await deployer.apply(FILES)
         assert len(facts(deployer)) == 2
@@ -130,21 +128,21 @@ def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
         expected = (
             ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
         )
-        await deployer.apply(FILES, asked=asked(choice))
+        await deployer.apply(FILES, options=options(choice))
         await change(cluster)
         for _ in range(3):
-            left = await deployer.apply(FILES, asked=asked(choice))
+            left = await deployer.apply(FILES, options=options(choice))
             assert (left.guards, facts(deployer)) == (["drift"], expected)
         known = await deployer.state()
         assert known.drift[AGENT].choice is choice
         assert "kubectl set image" in known.drift[AGENT].words
 
-        # Another change is told again; a commit that says what the cluster says ends it.
+        # Another change is reported again; a commit with the values of the cluster ends the drift.
         await change(cluster, "kubectl-edit", IMAGE_2)
-        await deployer.apply(FILES, asked=asked(choice))
+        await deployer.apply(FILES, options=options(choice))
         assert facts(deployer) == expected * 2
         done = await deployer.apply(
-            {"agent.yaml": daemonset(image="changed:2")}, asked=asked(choice)
+            {"agent.yaml": daemonset(image="changed:2")}, options=options(choice)
         )
         assert (done.guards, done.state.drift) == ([], {})
 
@@ -153,11 +151,11 @@ def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
 
 def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
+        await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
         await change(cluster)
-        await deployer.apply(FILES, asked=asked(DriftPolicy.HOLD))
+        await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
         done = await deployer.apply(
-            {"agent.yaml": daemonset(image="ours:2")}, asked=asked(DriftPolicy.HOLD)
+            {"agent.yaml": daemonset(image="ours:2")}, options=options(DriftPolicy.HOLD)
         )
         assert (done.writes, done.state.drift) == (1, {})
         assert await image(cluster) == "ours:2"
@@ -167,46 +165,46 @@ def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
 
 def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        terms = asked(DriftPolicy.HOLD, hold_for=2 * HOUR)
+        terms = options(DriftPolicy.HOLD, hold_for=2 * HOUR)
         now = [0.0]
         first = World(cluster.client(), clock=lambda: now[0])
-        await first.apply(FILES, asked=terms)
+        await first.apply(FILES, options=terms)
         await change(cluster)
         now[0] = 1 * HOUR
-        assert (await first.apply(FILES, asked=terms)).guards == ["drift"]
-        # A later change does not begin the time anew.
+        assert (await first.apply(FILES, options=terms)).guards == ["drift"]
+        # A later change does not restart the pause.
         await change(cluster, patch=IMAGE_2)
         second = World(cluster.client(), clock=lambda: now[0])
         now[0] = 3 * HOUR - 1
-        assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
+        assert (await second.apply(FILES, options=terms)).guards == ["drift"]
         assert state_update.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
         now[0] = 3 * HOUR
-        done = await second.apply(FILES, asked=terms)
+        done = await second.apply(FILES, options=terms)
         assert (done.writes, done.guards, done.state.drift) == (1, [], {})
         assert await image(cluster) == "ours:1"
 
         await change(cluster)
-        assert (await second.apply(FILES, asked=terms)).guards == ["drift"]
+        assert (await second.apply(FILES, options=terms)).guards == ["drift"]
 
     play(scene)
 
 
 def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        terms, now = asked(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
+        terms, now = options(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
         client = cluster.client()
         held = World(client, clock=lambda: now[0])
-        await held.apply(FILES, asked=terms)
+        await held.apply(FILES, options=terms)
         await change(cluster)
-        await held.apply(FILES, asked=terms)
+        await held.apply(FILES, options=terms)
         now[0] = HOUR
-        draft = await held.draft(FILES, asked=terms)
+        draft = await held.draft(FILES, options=terms)
         client.faults = lambda request: (
             simulator.faults.failure(422) if request.verb == "apply" else None
         )
         assert (await held.carry_out(draft, terms)).guards == ["refused"]
         client.faults = simulator.faults.none
-        assert (await held.apply(FILES, asked=terms)).writes == 1
+        assert (await held.apply(FILES, options=terms)).writes == 1
 
     play(scene)
 
@@ -263,14 +261,14 @@ def test_what_git_does_not_set_is_nobodys_business(
     manager: str, patch: Any, choice: DriftPolicy
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, asked=asked(choice))
+        await deployer.apply(FILES, options=options(choice))
         await change(cluster, manager, patch)
         before = await cluster.get(DAEMONSET, "default", "agent")
-        done = await deployer.apply(FILES, asked=asked(choice))
+        done = await deployer.apply(FILES, options=options(choice))
         assert (done.writes, done.refusals, facts(deployer)) == (0, (), [])
         assert await cluster.get(DAEMONSET, "default", "agent") == before
-        # A commit goes on top of it.
-        await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, asked=asked(choice))
+        # A commit is applied on top of it.
+        await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=options(choice))
         after = await cluster.get(DAEMONSET, "default", "agent")
         assert leaf(patch, after) == leaf(patch, patch)
         assert await image(cluster) == "ours:2"
@@ -293,8 +291,8 @@ def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> N
         await change(cluster, "kubectl-label", {"metadata": {"labels": {"team": None}}})
         done = await deployer.apply({"agent.yaml": body})
         assert done.writes == 1
-        (told,) = [told for told in deployer.records if isinstance(told, DriftDetected)]
-        assert "metadata.labels.team" in told.words
+        (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
+        assert "metadata.labels.team" in event.words
 
     play(scene)
 
@@ -303,12 +301,12 @@ def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> N
 def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**FILES, "c.yaml": config_map("c")}
-        await deployer.apply(files, asked=asked(choice))
+        await deployer.apply(files, options=options(choice))
         await cluster.delete(CONFIG_MAP, "default", "c")
-        await deployer.apply(files, asked=asked(choice))
-        done = await deployer.apply(files, asked=asked(choice))
-        told = [told.words for told in deployer.records if isinstance(told, DriftDetected)]
-        assert told == ["deleted in the cluster"]
+        await deployer.apply(files, options=options(choice))
+        done = await deployer.apply(files, options=options(choice))
+        words = [event.words for event in deployer.records if isinstance(event, DriftDetected)]
+        assert words == ["deleted in the cluster"]
         if choice is DriftPolicy.CORRECT:
             assert await cluster.get(CONFIG_MAP, "default", "c")
         else:
@@ -316,10 +314,12 @@ def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
             with pytest.raises(errors.NotFound):
                 await cluster.get(CONFIG_MAP, "default", "c")
             known = await deployer.state()
-            await deployer.apply(files, asked=asked(choice))
+            await deployer.apply(files, options=options(choice))
             assert replace(await deployer.state(), version="") == replace(known, version="")
-            # A commit that changes it makes it anew.
-            await deployer.apply({**FILES, "c.yaml": config_map("c", a="1")}, asked=asked(choice))
+            # A commit that changes it creates it again.
+            await deployer.apply(
+                {**FILES, "c.yaml": config_map("c", a="1")}, options=options(choice)
+            )
             assert await cluster.get(CONFIG_MAP, "default", "c")
 
     play(scene)
@@ -328,9 +328,11 @@ def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, asked=asked(choice))
+        await deployer.apply(FILES, options=options(choice))
         known = (await deployer.state()).revisions
         await change(cluster)
-        assert (await deployer.apply(FILES, "second", asked=asked(choice))).state.revisions == known
+        assert (
+            await deployer.apply(FILES, "second", options=options(choice))
+        ).state.revisions == known
 
     play(scene)

@@ -54,7 +54,7 @@ def at(body: Body, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-def asked(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> ApplyOptions:
+def options(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> ApplyOptions:
     return ApplyOptions(patience=0, ignore=rules, drift=drift)
 
 
@@ -73,16 +73,16 @@ def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_appli
     rule: IgnoreRule,
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        await deployer.apply({"a.yaml": agent()}, options=options(rule))
         assert at(await live(cluster), CPU) == "100m"
         await cluster.client("vpa").patch(
             DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
         )
-        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        await deployer.apply({"a.yaml": agent()}, options=options(rule))
         assert at(await live(cluster), CPU) == "300m"
-        assert (await deployer.apply({"a.yaml": agent()}, asked=asked(rule))).writes == 0
+        assert (await deployer.apply({"a.yaml": agent()}, options=options(rule))).writes == 0
         done = await deployer.apply(
-            {"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked(rule)
+            {"a.yaml": agent(cpu="200m", image="ours:2")}, options=options(rule)
         )
         found = await live(cluster)
         assert done.refusals == ()
@@ -98,18 +98,18 @@ OTHERS = [
     IgnoreRule((LIMITS,), ("hpa",)),
     IgnoreRule((LIMITS,), kind="ConfigMap"),
     IgnoreRule((LIMITS,), namespace="other"),
-    IgnoreRule(("/spec/template/spec/containers/nobody/resources",)),
+    IgnoreRule(("/spec/template/spec/containers/missing/resources",)),
 ]
 
 
 @pytest.mark.parametrize("rule", OTHERS)
 def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        await deployer.apply({"a.yaml": agent()}, options=options(rule))
         await cluster.client("vpa").patch(
             DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
         )
-        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
+        await deployer.apply({"a.yaml": agent()}, options=options(rule))
         assert at(await live(cluster), CPU) == "100m"
 
     play(scene)
@@ -118,11 +118,11 @@ def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
 def test_what_only_we_own_is_kept_as_it_is_live() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule = IgnoreRule((f"{LIMITS}/cpu",))
-        await deployer.apply({"a.yaml": agent()}, asked=asked(rule))
-        done = await deployer.apply({"a.yaml": agent(cpu="200m")}, asked=asked(rule))
+        await deployer.apply({"a.yaml": agent()}, options=options(rule))
+        done = await deployer.apply({"a.yaml": agent(cpu="200m")}, options=options(rule))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
         # Without the rule Git has its say again.
-        await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, asked=asked())
+        await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, options=options())
         assert at(await live(cluster), CPU) == "200m"
 
     play(scene)
@@ -131,11 +131,11 @@ def test_what_only_we_own_is_kept_as_it_is_live() -> None:
 def test_an_object_says_it_of_its_own_fields() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
-        await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
+        await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
         await cluster.client("vpa").patch(
             DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
         )
-        done = await deployer.apply({"a.yaml": body}, asked=asked(drift=DriftPolicy.REPORT))
+        done = await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
 
     play(scene)
@@ -152,13 +152,13 @@ def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
 def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule, files = IgnoreRule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
-        await deployer.apply(files, asked=asked(rule))
+        await deployer.apply(files, options=options(rule))
         container = {"name": "agent", "args": ["--three"]}
         patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
         await cluster.client("injector").patch(
             DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
         )
-        assert (await deployer.apply(files, asked=asked(rule))).refusals == ()
+        assert (await deployer.apply(files, options=options(rule))).refusals == ()
         assert at(await live(cluster), (*CPU[:5], "args")) == ["--three"]
 
     play(scene)
@@ -183,7 +183,7 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule = IgnoreRule(tuple(f"/data/{key}" for key in sorted(ignored)))
-        await deployer.apply({"c.yaml": config_map("c", **first)}, asked=asked(rule))
+        await deployer.apply({"c.yaml": config_map("c", **first)}, options=options(rule))
         other = cluster.client("other")
         if by_apply:
             await other.apply(CONFIG_MAP, config_map("c", **theirs), manager="other", force=True)
@@ -191,14 +191,14 @@ def test_an_ignored_field_stays_as_it_is_and_a_second_pass_writes_nothing(
             await other.patch(CONFIG_MAP, "default", "c", {"data": theirs}, type=PatchType.MERGE)
         before = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
         again = ApplyOptions(patience=0, ignore=(rule,), force_conflicts=True)
-        await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
+        await deployer.apply({"c.yaml": config_map("c", **second)}, options=again)
         after = dict((await cluster.get(CONFIG_MAP, "default", "c")).get("data") or {})
         for key in ignored & before.keys() & second.keys():
             assert after[key] == before[key]
         for key in second.keys() - ignored:
             assert after[key] == second[key]
         assert (
-            await deployer.apply({"c.yaml": config_map("c", **second)}, asked=again)
+            await deployer.apply({"c.yaml": config_map("c", **second)}, options=again)
         ).writes == 0
 
     play(scene, nodes=0)

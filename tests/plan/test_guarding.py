@@ -30,7 +30,7 @@ AFFINITY = {
 }
 
 
-def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+def options(approved: str = "", **guards: Any) -> ApplyOptions:
     return ApplyOptions(Guards(**guards), approved=approved, patience=0)
 
 
@@ -62,7 +62,7 @@ def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, A
             "the commit is not applied as a whole"
         )
         assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
-        done = await deployer.apply(files, "second", asked(refused.plan.hash))
+        done = await deployer.apply(files, "second", options(refused.plan.hash))
         assert done.written == ("update DaemonSet default/agent",)
         assert done.state.last_good == done.plan.commit
 
@@ -76,10 +76,10 @@ def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
         await deployer.apply(
             {"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])}
         )
-        refused = await deployer.apply(FILES, "second", asked(share=0.0))
+        refused = await deployer.apply(FILES, "second", options(share=0.0))
         assert refused.guards == ["loses-nodes"]
         assert "tainted" in refused.refusals[0].message
-        assert (await deployer.apply(FILES, "second", asked(share=0.25))).guards == []
+        assert (await deployer.apply(FILES, "second", options(share=0.25))).guards == []
 
     play(scene)
 
@@ -94,10 +94,10 @@ def test_deletions_and_updates_are_weighed_together() -> None:
         }
         await deployer.apply(both)
         rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
-        refused = await deployer.apply(rest, "second", asked(prune=True, nodes=1))
+        refused = await deployer.apply(rest, "second", options(prune=True, nodes=1))
         assert sorted(refused.guards) == ["loses-nodes", "share-of-nodes"]
         assert "2 of 3 nodes" in refused.refusals[-1].message
-        assert (await deployer.apply(rest, "second", asked(prune=True, nodes=2))).guards == []
+        assert (await deployer.apply(rest, "second", options(prune=True, nodes=2))).guards == []
 
     play(scene)
 
@@ -121,13 +121,13 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset("agent")
         await deployer.apply({**KEPT, "agent.yaml": body})
-        hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
+        hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
         assert hash.endswith("-3")
         patch = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
         await cluster.client("people").patch(
             DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
         )
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == [
+        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
             "share-of-nodes"
         ]
         patch = {"metadata": {"annotations": {names.PRUNE: None}}}
@@ -135,12 +135,12 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
             DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
         )
         cluster.add_nodes([simulator.NodeSpec("node-9")])
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).guards == [
+        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
             "share-of-nodes"
         ]
-        hash = (await deployer.draft(KEPT, "second", asked(prune=True))).plan.hash
+        hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
         cluster.remove_node("node-9")
-        assert (await deployer.apply(KEPT, "second", asked(hash, prune=True))).written == (
+        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).written == (
             "delete DaemonSet default/agent",
         )
 
@@ -161,14 +161,14 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
 def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
-        plan = (await deployer.draft(KEPT, "second", asked(prune=True))).plan
-        text, told = printers.as_text(plan), printers.as_json(plan)
+        plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
+        text, document = printers.as_text(plan), printers.as_json(plan)
         assert "!  - delete DaemonSet default/agent" in text
         assert "!      loses 3 nodes: node-0, node-1, node-2" in text
-        [refusal] = told["refusals"]
+        [refusal] = document["refusals"]
         assert [one["name"] for one in refusal["objects"]] == ["agent"]
         assert "DaemonSet default/agent" in refusal["message"]
-        [held] = told["held"]
+        [held] = document["held"]
         assert (held["operation"], held["nodes"]["lost"]) == (
             "delete",
             ["node-0", "node-1", "node-2"],
@@ -185,10 +185,10 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
         await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
         for name in ("agent", "orphan"):
             await pod_of(cluster, name)
-        first = await deployer.apply(FILES, "second", asked(prune=True, nodes=0))
+        first = await deployer.apply(FILES, "second", options(prune=True, nodes=0))
         assert (first.guards, first.written) == ([], ("delete DaemonSet default/orphan",))
-        draft = await deployer.draft(KEPT, "third", asked(prune=True, nodes=0))
-        second = await deployer.apply(KEPT, "third", asked(draft.plan.hash, prune=True, nodes=0))
+        draft = await deployer.draft(KEPT, "third", options(prune=True, nodes=0))
+        second = await deployer.apply(KEPT, "third", options(draft.plan.hash, prune=True, nodes=0))
         assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
 
     play(scene)
@@ -250,10 +250,10 @@ def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: 
 def test_a_pass_that_leaves_something_undone_says_so() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer")
-        asked = ApplyOptions(patience=0, impersonation=who)
+        options = ApplyOptions(patience=0, impersonation=who)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
-        await deployer.apply({**KEPT, "space.yaml": space}, asked=asked)
-        [ended] = [told for told in deployer.records if isinstance(told, Reconciled)]
+        await deployer.apply({**KEPT, "space.yaml": space}, options=options)
+        [ended] = [event for event in deployer.records if isinstance(event, Reconciled)]
         assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
         assert report_once.outcome(ended.commit or CommitId(""), ended).startswith(
             "failure: commit"

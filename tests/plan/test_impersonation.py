@@ -21,7 +21,7 @@ FILES = {"a.yaml": daemonset("agent", namespace="a"), "b.yaml": daemonset("agent
 WRITES = ("apply", "create", "update", "patch", "delete")
 
 
-def asked(who: Impersonation) -> ApplyOptions:
+def options(who: Impersonation) -> ApplyOptions:
     return ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
 
 
@@ -57,9 +57,9 @@ def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None
         await spaces(cluster)
         client = cluster.client()
         requests, world = heard(client), World(client)
-        assert (await world.apply(FILES, asked=asked(BY_NAMESPACE))).writes == 2
+        assert (await world.apply(FILES, options=options(BY_NAMESPACE))).writes == 2
         assert (
-            await world.apply({"a.yaml": FILES["a.yaml"]}, "second", asked(BY_NAMESPACE))
+            await world.apply({"a.yaml": FILES["a.yaml"]}, "second", options(BY_NAMESPACE))
         ).writes == 1
         written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
         assert {one.verb for one in written} == {"apply", "delete"}
@@ -76,10 +76,10 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
         client = cluster.client()
         heard(client, denied=account("b"))
         world = World(client)
-        planned = (await world.draft(FILES, asked=asked(BY_NAMESPACE))).plan
+        planned = (await world.draft(FILES, options=options(BY_NAMESPACE))).plan
         assert [refusal.reason for refusal in planned.refusals] == ["refused"]
         assert account("b") in planned.refusals[0].message
-        done = await world.apply(FILES, asked=asked(BY_NAMESPACE))
+        done = await world.apply(FILES, options=options(BY_NAMESPACE))
         assert done.written == ("create DaemonSet a/agent",)
         with pytest.raises(errors.NotFound):
             await cluster.get(DAEMONSET, "b", "agent")
@@ -90,15 +90,15 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
 def test_what_is_in_no_namespace_needs_an_account_of_its_own() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
-        refused = await deployer.apply(files, asked=asked(BY_NAMESPACE))
+        refused = await deployer.apply(files, options=options(BY_NAMESPACE))
         assert (refused.writes, refused.guards) == (0, ["impersonation"])
         done = await deployer.apply(
-            files, asked=asked(Impersonation(cluster_service_account="ops/cluster"))
+            files, options=options(Impersonation(cluster_service_account="ops/cluster"))
         )
         assert done.writes == 1
         # Nor does it go without one.
         kept = await deployer.apply(
-            {"c.yaml": config_map("c", "default")}, "second", asked(BY_NAMESPACE)
+            {"c.yaml": config_map("c", "default")}, "second", options(BY_NAMESPACE)
         )
         assert kept.guards == ["impersonation"]
         assert await cluster.get(NAMESPACE, "", "c")
@@ -137,10 +137,10 @@ def test_references_to_other_namespaces_are_refused_unless_allowed(
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         files = {"binding.yaml": binding(**subject)}
-        done = await deployer.apply(files, asked=asked(BY_NAMESPACE))
+        done = await deployer.apply(files, options=options(BY_NAMESPACE))
         assert (done.writes, done.guards) == ((1, []) if taken else (0, ["cross-namespace"]))
         allowed = Impersonation(service_account="deployer", cross_namespace=True)
-        assert (await deployer.apply(files, asked=asked(allowed))).guards == []
+        assert (await deployer.apply(files, options=options(allowed))).guards == []
 
     play(scene)
 

@@ -130,7 +130,7 @@ def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any],
         assert name in refused.refusals[0].message
         assert "--adopt" in refused.refusals[0].message
         assert await live_agent(cluster) == before
-        taken = await deployer.apply(same, asked=ApplyOptions(adopt=True, patience=0))
+        taken = await deployer.apply(same, options=ApplyOptions(adopt=True, patience=0))
         assert (taken.writes, taken.refusals) == (1, ())
         assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
 
@@ -152,7 +152,7 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
             "the others are applied all the same"
         )
         assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(files, asked=ApplyOptions(force_conflicts=True, patience=0))
+        forced = await deployer.apply(files, options=ApplyOptions(force_conflicts=True, patience=0))
         assert forced.refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
@@ -187,13 +187,13 @@ def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(
     mode: DriftPolicy, by_annotation: bool
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        asked = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
+        options = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
         body = daemonset(image="ours:1")
         if by_annotation:
             body["metadata"]["annotations"] = {names.DRIFT: mode.value}
-        assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
+        assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
         await _set_image(cluster)
-        left = await deployer.apply({"agent.yaml": body}, asked=asked)
+        left = await deployer.apply({"agent.yaml": body}, options=options)
         assert (left.writes, left.guards) == (0, ["drift"])
         assert "image" in left.refusals[0].message
         assert image_of(await live_agent(cluster)) == "changed:1"
@@ -205,10 +205,10 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["annotations"] = {names.DRIFT: "correct"}
-        asked = ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
-        await deployer.apply({"agent.yaml": body}, asked=asked)
+        options = ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
+        await deployer.apply({"agent.yaml": body}, options=options)
         await _set_image(cluster)
-        assert (await deployer.apply({"agent.yaml": body}, asked=asked)).refusals == ()
+        assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
         assert image_of(await live_agent(cluster)) == "ours:1"
 
     play(scene)
@@ -221,7 +221,7 @@ def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
         )
         done = await deployer.apply(
             {"agent.yaml": daemonset(image="ours:1")},
-            asked=ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
+            options=ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
         )
         assert (done.writes, done.refusals) == (1, ())
         assert image_of(await live_agent(cluster)) == "ours:1"
@@ -240,7 +240,7 @@ def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
         assert AGENT in kept.state.inventory
         gone = await deployer.apply(
             {"b.yaml": TWO["b.yaml"]},
-            asked=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+            options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
         )
         assert gone.written == ("delete DaemonSet default/agent",)
         assert AGENT not in gone.state.inventory
@@ -257,7 +257,7 @@ def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves
         await cluster.delete(
             CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
         )
-        gone = await deployer.apply({"a.yaml": files["a.yaml"]}, asked=PRUNING)
+        gone = await deployer.apply({"a.yaml": files["a.yaml"]}, options=PRUNING)
         assert gone.written == ("delete ConfigMap default/b",)
 
     play(scene)
@@ -268,7 +268,7 @@ def test_an_empty_repository_deletes_nothing() -> None:
         await deployer.apply(TWO)
         done = await deployer.apply(
             {"README.md": ""},
-            asked=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+            options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
         )
         assert (done.writes, done.guards) == (0, ["empty-render"])
 
@@ -303,8 +303,8 @@ def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
         await deployer.apply(
             {"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")}
         )
-        asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
-        done = await deployer.apply({"c.yaml": config_map("settings")}, asked=asked)
+        options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+        done = await deployer.apply({"c.yaml": config_map("settings")}, options=options)
         assert (done.guards, done.written) == (
             ["prune-disabled"],
             ("delete DaemonSet default/other",),
@@ -319,7 +319,7 @@ def test_objects_of_another_repository_are_nobodys_orphans() -> None:
         neighbour = World(cluster.client(), owner="neighbour")
         await neighbour.apply({"a.yaml": daemonset("agent")})
         await deployer.apply({"b.yaml": daemonset("other")})
-        draft = await deployer.draft({"b.yaml": daemonset("other")}, asked=PRUNING)
+        draft = await deployer.draft({"b.yaml": daemonset("other")}, options=PRUNING)
         assert draft.plan.refusals == ()
         assert [change.key.name for change in draft.plan.changes] == ["other"]
 
@@ -384,15 +384,17 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
             }
             # The next commit has lost the ConfigMaps: whatever the dead process made of them must
             # go.
-            asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
-            done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)
+            options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+            done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)
             assert done.state.inventory == {AGENT}
             left = {
                 body["metadata"]["name"]
                 for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items
             }
             assert not left & made & {"a", "b"}
-            assert (await deployer.apply({"c.yaml": files["c.yaml"]}, "second", asked)).writes == 0
+            assert (
+                await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)
+            ).writes == 0
 
         play(scene)
 
@@ -480,13 +482,13 @@ def test_the_state_is_by_its_schema() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
         body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
-        told = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
-        jsonschema.validate(told, schema)
-        assert told["inventory"] == [
+        state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
+        jsonschema.validate(state, schema)
+        assert state["inventory"] == [
             ["", "ConfigMap", "default", "a"],
             ["apps", "DaemonSet", "default", "agent"],
         ]
-        assert list(told["revisions"]) == ["default/agent"]
+        assert list(state["revisions"]) == ["default/agent"]
 
     play(scene)
 

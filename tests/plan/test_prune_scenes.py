@@ -23,7 +23,7 @@ KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, **{f"{name}.yaml": daemonset(name) for name in AGENTS}}
 
 
-def asked(approved: str = "", **guards: Any) -> ApplyOptions:
+def options(approved: str = "", **guards: Any) -> ApplyOptions:
     return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
@@ -49,7 +49,7 @@ def test_no_more_objects_than_a_number_or_a_share_go_at_once(
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
         await deployer.apply(files)
-        done = await deployer.apply(KEPT, "second", asked(deletes=limit))
+        done = await deployer.apply(KEPT, "second", options(deletes=limit))
         assert (done.guards, done.writes) == (guards, 0 if guards else 3)
 
     play(scene)
@@ -58,14 +58,14 @@ def test_no_more_objects_than_a_number_or_a_share_go_at_once(
 def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(KEPT)
-        kept = await deployer.apply({"README.md": ""}, "second", asked())
+        kept = await deployer.apply({"README.md": ""}, "second", options())
         assert kept.guards == ["empty-render"]
         assert kept.plan.hash in kept.refusals[0].message
         assert (
-            await deployer.apply({"README.md": ""}, "second", asked(approved=kept.plan.hash))
+            await deployer.apply({"README.md": ""}, "second", options(approved=kept.plan.hash))
         ).writes == 1
         await deployer.apply(KEPT, "third")
-        assert (await deployer.apply({"README.md": ""}, "fourth", asked(empty=False))).writes == 1
+        assert (await deployer.apply({"README.md": ""}, "fourth", options(empty=False))).writes == 1
 
     play(scene)
 
@@ -74,15 +74,15 @@ def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
-        refused = await deployer.apply(rest, "second", asked())
+        refused = await deployer.apply(rest, "second", options())
         assert (refused.guards, refused.writes) == (["share-of-nodes"], 1)
         hash = refused.plan.hash
         assert hash in refused.refusals[0].message
         less = {name: body for name, body in rest.items() if name != "two.yaml"}
-        assert (await deployer.apply(less, "third", asked(hash))).guards == ["share-of-nodes"]
+        assert (await deployer.apply(less, "third", options(hash))).guards == ["share-of-nodes"]
         other = {**rest, "one.yaml": daemonset("one", "changed:2")}
-        assert (await deployer.apply(other, "fourth", asked(hash))).guards == ["share-of-nodes"]
-        done = await deployer.apply(rest, "another commit of the same files", asked(hash))
+        assert (await deployer.apply(other, "fourth", options(hash))).guards == ["share-of-nodes"]
+        done = await deployer.apply(rest, "another commit of the same files", options(hash))
         assert "delete DaemonSet default/three" in done.written
         assert done.state.approved == frozenset()
 
@@ -96,10 +96,10 @@ def test_of_several_agents_one_empties_the_nodes_at_a_time_and_the_next_waits_fo
         await deployer.apply(FILES)
         for name in AGENTS:
             await pod_of(cluster, name)
-        hash = (await deployer.draft(KEPT, "second", asked())).plan.hash
+        hash = (await deployer.draft(KEPT, "second", options())).plan.hash
         seen = []
         for _ in range(12):
-            done = await deployer.apply(KEPT, "second", asked(hash))
+            done = await deployer.apply(KEPT, "second", options(hash))
             pods = sorted(
                 pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items
             )
@@ -109,7 +109,7 @@ def test_of_several_agents_one_empties_the_nodes_at_a_time_and_the_next_waits_fo
             assert set(done.guards) <= {"waits"}
             hash = ""  # the approval was given once
             # pods still end
-            assert set((await deployer.apply(KEPT, "second", asked())).guards) <= {"waits"}
+            assert set((await deployer.apply(KEPT, "second", options())).guards) <= {"waits"}
             await finish(cluster)
         assert seen[-1] == ((), ())
         assert [len(names) for names, _ in seen] != [0] * len(seen)
@@ -144,7 +144,7 @@ async def finish(cluster: simulator.SimulatedCluster) -> None:
 def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
-        hash = (await deployer.draft(KEPT, "second", asked())).plan.hash
+        hash = (await deployer.draft(KEPT, "second", options())).plan.hash
         client = cluster.client()
 
         def dies(request: SimulatedRequest) -> RequestFault | None:
@@ -153,16 +153,16 @@ def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
 
         client.faults = dies
         with pytest.raises(errors.ClusterUnreachable):
-            await World(client).apply(KEPT, "second", asked(hash))
+            await World(client).apply(KEPT, "second", options(hash))
         assert await there(cluster) == sorted(AGENTS)
         for _ in range(6):
-            await deployer.apply(KEPT, "second", asked())
+            await deployer.apply(KEPT, "second", options())
             await finish(cluster)
         assert await there(cluster) == []
 
         # The same object again in Git and out of it: that needs a new approval.
         await deployer.apply(FILES, "third")
-        assert (await deployer.apply(KEPT, "fourth", asked())).guards == ["share-of-nodes"]
+        assert (await deployer.apply(KEPT, "fourth", options())).guards == ["share-of-nodes"]
 
     play(scene)
 
@@ -175,10 +175,10 @@ def test_an_agent_that_comes_back_while_it_is_deleted_is_made_anew_when_it_is_go
         await deployer.apply(
             KEPT,
             "second",
-            asked(
+            options(
                 share=0.0,
                 nodes=0,
-                approved=(await deployer.draft(KEPT, "second", asked())).plan.hash,
+                approved=(await deployer.draft(KEPT, "second", options())).plan.hash,
             ),
         )
         done = await deployer.apply(FILES, "third")
@@ -209,7 +209,9 @@ def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
         body["metadata"]["annotations"] = annotations
         await deployer.apply({**KEPT, "one.yaml": body})
         await pod_of(cluster, "one")
-        assert (await deployer.apply(KEPT, "second", asked(share=1.0, policy=setting))).writes == 1
+        assert (
+            await deployer.apply(KEPT, "second", options(share=1.0, policy=setting))
+        ).writes == 1
         left = (await cluster.list(DAEMONSET)).items
         assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == (
             [True] if propagation == "Foreground" else []
@@ -228,7 +230,7 @@ def test_an_unknown_word_protects() -> None:
         for name in AGENTS:
             patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
             await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
-        assert set((await deployer.apply(KEPT, "second", asked(share=1.0))).guards) == {
+        assert set((await deployer.apply(KEPT, "second", options(share=1.0))).guards) == {
             "prune-disabled"
         }
         assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory

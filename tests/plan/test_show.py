@@ -122,9 +122,9 @@ def test_a_plan_as_markdown() -> None:
 
 
 def test_a_plan_as_json() -> None:
-    told = printers.as_json(planned())
-    jsonschema.validate(told, SCHEMA)
-    goldens.check(HERE / "plan.json", json.dumps(told, indent=2) + "\n")
+    document = printers.as_json(planned())
+    jsonschema.validate(document, SCHEMA)
+    goldens.check(HERE / "plan.json", json.dumps(document, indent=2) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_the_hash_names_what_comes_of_the_plan_whichever_commit_says_so() -> Non
 
 
 def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
-    asked = planner.plan(
+    options = planner.plan(
         prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
         cluster_snapshot.assemble(
             [owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]
         ),
         PlanContext(Stamp("test"), ApplyOptions(Guards(prune=True, share=1.0))),
     )
-    assert ([change.key.name for change in asked.changes], asked.refusals) == (["c"], ())
+    assert ([change.key.name for change in options.changes], options.refusals) == (["c"], ())

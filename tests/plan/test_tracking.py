@@ -164,9 +164,9 @@ def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another
 def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-        asked = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+        options = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
         agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
-        await deployer.apply({**FILES, **agents}, asked=asked)
+        await deployer.apply({**FILES, **agents}, options=options)
         patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}
         await cluster.client("people").patch(
             DAEMONSET, "default", "plain", patch, type=PatchType.MERGE
@@ -180,7 +180,7 @@ def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> N
             return None
 
         client.faults = note
-        await deployer.apply(FILES, "second", asked)
+        await deployer.apply(FILES, "second", options)
         assert seen == ["system:serviceaccount:default:deployer"]
 
     play(scene)

@@ -63,13 +63,13 @@ CHANGES: dict[str, tuple[Files, ApplyOptions, str]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> None:
-    files, asked, line = CHANGES[change]
+    files, options, line = CHANGES[change]
 
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         client = cluster.client("viewer", faults=without_nodes)
         viewer = World(client)
-        draft = await viewer.draft(files, "second", asked)
+        draft = await viewer.draft(files, "second", options)
         text, document = printers.as_text(draft.plan), printers.as_json(draft.plan)
         assert line in text
         assert "the effect on nodes is unknown: nodes is forbidden" in text
@@ -82,7 +82,7 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
         with pytest.raises(
             errors.NotPermitted, match="nothing was applied: the effect on nodes is unknown"
         ):
-            await viewer.carry_out(draft, asked)
+            await viewer.carry_out(draft, options)
         assert client.count.writes == 0
 
     play(scene)

@@ -92,24 +92,24 @@ class World:
         )
 
     async def draft(
-        self, files: Files, subject: str = "first", asked: ApplyOptions = NOBODY_WAITS
+        self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS
     ) -> PreparedPlan:
         found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
         assert found.deployable, [finding for finding in found.findings if finding.refused]
-        return await prepared_plan.draft(self.place, found.bundle, commit(subject), asked)
+        return await prepared_plan.draft(self.place, found.bundle, commit(subject), options)
 
     async def apply(
-        self, files: Files, subject: str = "first", asked: ApplyOptions = NOBODY_WAITS
+        self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS
     ) -> Pass:
-        draft = await self.draft(files, subject, asked)
-        return await self.carry_out(draft, asked)
+        draft = await self.draft(files, subject, options)
+        return await self.carry_out(draft, options)
 
-    async def carry_out(self, draft: PreparedPlan, asked: ApplyOptions = NOBODY_WAITS) -> Pass:
-        told: list[Event] = []
-        done = await reconcile.carry_out(self.place, draft, asked, told.append, self.clock)
-        self.records += told
+    async def carry_out(self, draft: PreparedPlan, options: ApplyOptions = NOBODY_WAITS) -> Pass:
+        events: list[Event] = []
+        done = await reconcile.carry_out(self.place, draft, options, events.append, self.clock)
+        self.records += events
         written = tuple(
-            f"{r.change.operation.value} {r.change.key}" for r in told if isinstance(r, Applied)
+            f"{r.change.operation.value} {r.change.key}" for r in events if isinstance(r, Applied)
         )
         ended = done.ended
         return Pass(draft.plan, ended.writes, ended.refusals, written, done.state)

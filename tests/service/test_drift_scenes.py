@@ -156,9 +156,9 @@ def test_a_restart_by_kubectl_is_never_fought(
     control_plane: controlplane.ControlPlane, space: str, choice: DriftPolicy
 ) -> None:
     async def scene(world: World) -> None:
-        await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
+        await world.apply({"agent.yaml": agent(space, 1)}, options=asked(choice))
         control_plane.kubectl("-n", space, "rollout", "restart", "ds/agent")
-        done = await world.apply({"agent.yaml": agent(space, 1)}, asked=asked(choice))
+        done = await world.apply({"agent.yaml": agent(space, 1)}, options=asked(choice))
         assert (done.writes, done.refusals, done.plan.drifted) == (0, (), {})
         await world.apply({"agent.yaml": agent(space, 2)}, "second", asked(choice))
         template = (await world.cluster.get(DAEMONSET, space, "agent"))["spec"]["template"]

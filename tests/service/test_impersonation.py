@@ -101,8 +101,8 @@ def test_an_agent_reaches_what_its_account_may_and_no_more(
     async def whole() -> None:
         async with rest.HttpCluster(config.access(str(audited.kubeconfig), None)) as cluster:
             world = World(cluster, state_namespace="default")
-            planned = (await world.draft(files, asked=ASKED)).plan
-            done = await world.apply(files, asked=ASKED)
+            planned = (await world.draft(files, options=ASKED)).plan
+            done = await world.apply(files, options=ASKED)
             assert sorted(done.written) == [
                 "create ConfigMap may-not/settings",
                 "create DaemonSet may/agent",

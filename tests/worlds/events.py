@@ -219,7 +219,7 @@ async def a_finalizer_holds_old_revisions(world: World) -> None:
 
 
 async def a_replicator_copies_the_settings_with_their_labels(world: World) -> None:
-    """It makes its copy again when somebody deletes it."""
+    """It makes its copy again when it is deleted."""
     for _ in range(100):
         source = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
         if source is not None:
@@ -443,7 +443,7 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
 
 
 async def etcd_is_restored_from_a_backup(world: World) -> None:
-    """While its API servers are down, so that each watch begins anew, with what it saw last."""
+    """While its API servers are down, so that each watch begins again, with what it saw last."""
     backup = world.cluster.server.store.backup()
     await world.people.create(CONFIG_MAP, {"metadata": {"namespace": "default", "name": "others"}})
     # a cluster writes much between a backup and its use: versions don't catch up within seconds

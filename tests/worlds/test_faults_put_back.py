@@ -46,7 +46,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
             "return False",
         ),
     },
-    "a watch that fails while lists work is tried for ever, without a list": {
+    "a watch that fails while lists work is retried indefinitely, without a list": {
         "gitops_ds.client.informer": (
             (
                 "    if (broken or ended.silent_for >= LONGEST_SILENCE) and "
@@ -71,7 +71,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "what is created and vanishes is created again at once": {
         "gitops_ds.daemonset.futile_writes": ("often = often or count > OFTEN", "pass"),
     },
-    "what carries the owner's label is deleted, whoever wrote it": {
+    "what carries the owner's label is deleted, regardless of its writer": {
         "gitops_ds.plan.inventory": (
             (
                 "mark_of(live) not in (None, mark(owner, key)):\n        return False\n"
@@ -93,7 +93,7 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "gitops_ds.deployer.reconciler": ("if known is not None and (not is_due):", "if False:"),
     },
-    "drift that comes back is corrected at once, for ever": {
+    "drift that returns is corrected at once, indefinitely": {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {

@@ -108,7 +108,7 @@ class World:
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     controller: Controller | None = None
     loop: deployer_loop.Loop | None = None
-    asked: int = 0
+    scheduled_looks: int = 0
     git_away: bool = False
     restarted: bool = False
     is_late: bool = False
@@ -162,9 +162,9 @@ class World:
             self.history.movement,
             revision_selector.prepare_directly(prepare.prepare),
         )
-        asked = ApplyOptions(Guards(prune=True), patience=0.0)
+        options = ApplyOptions(Guards(prune=True), patience=0.0)
         self.loop = deployer_loop.Loop(
-            source, place, asked, self._hear, deployer_loop.LoopTiming(5.0, clock, chance)
+            source, place, options, self._hear, deployer_loop.LoopTiming(5.0, clock, chance)
         )
         self.tasks = [
             asyncio.create_task(work)
@@ -184,7 +184,7 @@ class World:
 
     async def _schedule(self, loop: deployer_loop.Loop) -> None:
         while True:
-            self.asked += 1
+            self.scheduled_looks += 1
             loop.request()
             await asyncio.sleep(SCHEDULE)
 
@@ -279,18 +279,18 @@ class World:
         ):
             self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
 
-    def _hear(self, told: Event) -> None:
+    def _hear(self, event: Event) -> None:
         if (
-            isinstance(told, deployer.Unchanged | deployer.Reconciled)
+            isinstance(event, deployer.Unchanged | deployer.Reconciled)
             and self.blind_since is not None
         ):
             age = self.now - self.blind_since
             if age > OLDEST_PICTURE + 60:
                 self.wrong.append(
-                    f"reports on a picture that is {age:.0f} s old: {type(told).__name__}"
+                    f"reports on a picture that is {age:.0f} s old: {type(event).__name__}"
                 )
-        if isinstance(told, base.Decided):
-            reasons = [action.why for action in told.decision.actions]
+        if isinstance(event, base.Decided):
+            reasons = [action.why for action in event.decision.actions]
             if not all(reasons):
                 self.wrong.append("an action has no reason")
 
@@ -333,7 +333,7 @@ class World:
             )
 
     def check_end(self) -> None:
-        """All is as wanted, and nothing goes on."""
+        """All is as wanted, and nothing is in progress."""
         self.check_agents("at the end")
         store = self.cluster.server.store
         if self.wanted.settings and store.get(CONFIG_MAP, SPACE, "settings") is None:
@@ -390,10 +390,10 @@ class World:
         (name, minute), most = max(self.sent.items(), key=lambda item: item[1])
         if most > REQUESTS_A_MINUTE:
             self.wrong.append(f"the {name} sent {most} requests in minute {minute}")
-        allowed = self.asked + 4 * len(self.story) + 10
+        allowed = self.scheduled_looks + 4 * len(self.story) + 10
         if not self.git_away and self.history.looks > allowed:
             self.wrong.append(
-                f"{self.history.looks} looks at Git, of which {self.asked} were scheduled"
+                f"{self.history.looks} looks at Git, of which {self.scheduled_looks} were scheduled"
             )
 
 

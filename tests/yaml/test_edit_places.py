@@ -49,7 +49,7 @@ spec:
             # who may do what
             serviceAccount: agent
             volumes:
-              - name: tmp   # nobody mounts it
+              - name: tmp   # not mounted
                 emptyDir: {}
             # the end
 """
@@ -104,7 +104,7 @@ def test_the_first_key_of_a_list_entry_makes_room_for_the_next() -> None:
 def test_of_the_only_entry_an_empty_list_stays() -> None:
     after = edited(FILE, Edit(0, (*POD, "volumes", 0)))
     assert after == FILE.replace("            volumes:\n", "            volumes: []\n").replace(
-        "              - name: tmp   # nobody mounts it\n                emptyDir: {}\n", ""
+        "              - name: tmp   # not mounted\n                emptyDir: {}\n", ""
     )
 
 
