@@ -110,8 +110,8 @@ NEWS: list[tuple[str, Apply, bool]] = [
     ("an orphan with other labels", event(POD, pod(**ORPHAN, labels={"app": "x"})), False),
     ("an orphan of another namespace", event(POD, pod(**ORPHAN, namespace="other")), False),
     ("the end of an own pod", event(POD, pod(), EventType.DELETED), True),
-    # Upstream's test DeletePodOrphan expects no reconciliation; here an orphan whose adoption is refused may
-    # hold its DaemonSet up.
+    # Upstream's test DeletePodOrphan expects no reconciliation; here an orphan whose adoption is
+    # refused may hold its DaemonSet up.
     ("the end of an orphan", event(POD, pod(**ORPHAN), EventType.DELETED), True),
     (
         "the end of an orphan with other labels",

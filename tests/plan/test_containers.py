@@ -1,4 +1,4 @@
-"""A Namespace or a CustomResourceDefinition that left Git: all objects inside count, of any owner."""
+"""A Namespace or CustomResourceDefinition that left Git: all objects inside count, of any owner."""
 
 from __future__ import annotations
 

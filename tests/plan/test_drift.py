@@ -1,4 +1,4 @@
-"""Changes of users and controllers in the cluster: their author, and correction, report or pause."""
+"""Changes of users and controllers in the cluster: author, and correction, report or pause."""
 
 from __future__ import annotations
 
