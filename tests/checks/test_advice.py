@@ -184,8 +184,8 @@ PRIVILEGED = pod(
 def test_how_loud_a_rule_is_depends_on_the_class(
     agent_class: str, profile: str, expected: dict[str, str]
 ) -> None:
-    told = loud(agent_class, PRIVILEGED, profile)
-    assert {rule: told[rule].value for rule in expected} == expected
+    findings = loud(agent_class, PRIVILEGED, profile)
+    assert {rule: findings[rule].value for rule in expected} == expected
 
 
 def test_every_fix_names_a_step_and_can_be_kept_in_a_set() -> None:

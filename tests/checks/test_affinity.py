@@ -1,5 +1,5 @@
 """DS306 against a search through labels: what is called impossible is, and without comparisons what
-is impossible is told.
+is impossible is reported.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def daemonset(*terms: Any, **pod: Any) -> dict[str, Any]:
 
 
 def can_be_met(conditions: list[dict[str, Any]]) -> bool:
-    asked = [label_selector.from_body(one) for one in conditions]
-    return any(label_selector.all_match(asked, labels) for labels in LABELS)
+    conditions_of_node = [label_selector.from_body(one) for one in conditions]
+    return any(label_selector.all_match(conditions_of_node, labels) for labels in LABELS)
 
 
 def told(body: dict[str, Any]) -> list[str]:

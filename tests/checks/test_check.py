@@ -55,11 +55,11 @@ def test_findings(case: Path) -> None:
 
 
 def test_every_rule_of_the_api_server_has_a_case() -> None:
-    told = "".join(path.read_text() for path in CASES.glob("*/findings.txt"))
+    goldens_text = "".join(path.read_text() for path in CASES.glob("*/findings.txt"))
     assert [
         rule.id
         for rule in rule_table.RULES
-        if rule.on and rule.refused and f" {rule.id} blocking" not in told
+        if rule.on and rule.refused and f" {rule.id} blocking" not in goldens_text
     ] == []
 
 

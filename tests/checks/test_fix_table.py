@@ -39,12 +39,12 @@ OTHERWISE: Final = {
     ),
     "DS404": ("proposed", "the limit can only be meant to go"),
     "DS409": ("safe, proposed", "a shorter timeout changes what a probe finds"),
-    "DS411": ("", "only the registry knows the digest, and the check asks nobody"),
+    "DS411": ("", "only the registry knows the digest, and the check does not query it"),
 }
 
 WIDE: Final = frozenset(test_node_pages.RULES) - test_node_pages.ELSEWHERE
 NARROW: Final = frozenset(rule.id for rule in (*parse_rules.RULES, *rule_table.RULES)) - WIDE
-# What is told of a file's text would be lost in merging an example into a whole manifest.
+# Findings about a file's text would get lost in merging an example into a whole manifest.
 OF_TEXT: Final = frozenset(("DS001", "DS002", "DS007"))
 HEAD: Final = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent, namespace: logging}\n"
 

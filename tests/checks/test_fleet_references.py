@@ -109,8 +109,8 @@ CONTAINER = {"name": "agent", "image": "x:1"}
     ],
 )
 def test_what_pods_name_is_in_the_repository(spec: dict[str, Any], missing: list[str]) -> None:
-    told = [one.message for one in cluster_rules.known_references(of(agent(**spec)))]
-    assert [message.split("has no ")[1].split(":")[0] for message in told] == missing
+    reported = [one.message for one in cluster_rules.known_references(of(agent(**spec)))]
+    assert [message.split("has no ")[1].split(":")[0] for message in reported] == missing
     there = [named(*text.replace("logging/", "").split()) for text in missing]
     assert not list(cluster_rules.known_references(of(agent(**spec), *there)))
     elsewhere = [{**one, "metadata": {**one["metadata"], "namespace": "other"}} for one in there]

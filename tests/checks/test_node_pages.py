@@ -109,9 +109,9 @@ def sides_of(rule: str, text: str) -> CheckInput:
 
 
 def found(rule: str, text: str) -> list[Finding]:
-    told = run.of(sides_of(rule, text), CheckOptions()).findings
-    assert {finding.rule for finding in told if finding.refused} <= {rule}, told
-    return [finding for finding in told if finding.rule == rule]
+    reported = run.of(sides_of(rule, text), CheckOptions()).findings
+    assert {finding.rule for finding in reported if finding.refused} <= {rule}, reported
+    return [finding for finding in reported if finding.rule == rule]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ELSEWHERE])

@@ -1,4 +1,4 @@
-"""Our own files: the examples of the format pass, and a slip of the pen is told at its line."""
+"""The files of gitops-ds: the examples of the format are valid, and a typo is reported at its line."""
 
 from __future__ import annotations
 

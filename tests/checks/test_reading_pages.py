@@ -1,4 +1,4 @@
-"""The pages of what reading a file tells: their examples as files, and what is said of them."""
+"""The pages of the rules about reading a file: their examples as files, and the findings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def found(example: str) -> set[str]:
     one.
     """
     file = parser.read("page", example.encode())
-    told = {finding.rule for finding in file.findings}
+    reported = {finding.rule for finding in file.findings}
     for one in file.documents:
         body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
-        told |= {
+        reported |= {
             complaint.rule for complaint in manifests.check(body, VERSIONS) if complaint.refused
         }
-    return told
+    return reported
 
 
 GOOD = """

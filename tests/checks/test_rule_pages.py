@@ -102,7 +102,7 @@ def found(rule: str, example: str) -> list[Any]:
     return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
 
 
-def said(example: int, violation: Violation) -> str:
+def described_violation(example: int, violation: Violation) -> str:
     """A violation and its fix: `safe fix` or `proposal`."""
     lines = [f"{example} {show_path(violation.path)}: {violation.message}"]
     if fix := violation.fix:
@@ -132,13 +132,15 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
     assert page.sources
     assert page.wrong
     assert len(page.right) >= 2
-    told = []
+    described = []
     for number, example in enumerate(page.wrong, 1):
         hits = found(rule, example)
         assert hits, f"not found in:\n{example}"
-        told += [said(number, hit) for hit in hits if isinstance(hit, Violation)]
+        described += [
+            described_violation(number, hit) for hit in hits if isinstance(hit, Violation)
+        ]
     if any(row.id == rule and not row.refused for row in rule_table.RULES):
-        goldens.check(ADVICE / f"{rule}.txt", "".join(told))
+        goldens.check(ADVICE / f"{rule}.txt", "".join(described))
     for example in page.right:
         assert not found(rule, example), f"found in:\n{example}"
 

@@ -85,11 +85,11 @@ def of_custom(schema: dict[str, Any]) -> tuple[Finding, ...]:
 def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str) -> None:
     schema, words = SCHEMAS[name]
     began = time.process_time()
-    told = [finding for finding in of_parameters(schema) if finding.rule == "DS801"]
-    assert [finding.message for finding in told if words in finding.message], told
+    reported = [finding for finding in of_parameters(schema) if finding.rule == "DS801"]
+    assert [finding.message for finding in reported if words in finding.message], reported
     assert all(
         finding.refused and finding.place and finding.place.file == "agents/a/params.schema.json"
-        for finding in told
+        for finding in reported
     )
     assert time.process_time() - began < 20 * SECONDS
 
@@ -97,11 +97,11 @@ def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_custom_rule_without_a_verdict_is_told_once_at_its_line(name: str) -> None:
     schema, words = SCHEMAS[name]
-    told = [finding for finding in of_custom(schema) if finding.rule == "DS901"]
-    assert [words in finding.message for finding in told] == [True], told
-    assert told[0].place
-    assert told[0].place.file == "gitops-ds.yaml"
-    assert told[0].place.line
+    reported = [finding for finding in of_custom(schema) if finding.rule == "DS901"]
+    assert [words in finding.message for finding in reported] == [True], reported
+    assert reported[0].place
+    assert reported[0].place.file == "gitops-ds.yaml"
+    assert reported[0].place.line
 
 
 def test_what_is_used_up_is_used_up_for_all() -> None:

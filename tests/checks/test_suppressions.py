@@ -72,13 +72,13 @@ def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResul
     return CheckResult(snapshot, prepared, tuple(found))
 
 
-def left(found: CheckResult, **given: frozenset[str]) -> list[str]:
-    return sorted(finding.rule for finding in suppress.without(found, TODAY, **given).findings)
+def left(found: CheckResult, **options: frozenset[str]) -> list[str]:
+    return sorted(finding.rule for finding in suppress.without(found, TODAY, **options).findings)
 
 
 def messages(found: CheckResult) -> list[str]:
-    told = suppress.without(found, TODAY).findings
-    return [f"{one.place}: {one.message}" for one in told if one.rule.startswith("DS90")]
+    remaining = suppress.without(found, TODAY).findings
+    return [f"{one.place}: {one.message}" for one in remaining if one.rule.startswith("DS90")]
 
 
 def test_without_an_answer_all_is_told() -> None:
@@ -190,8 +190,8 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
 """
     agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
     found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
-    told = suppress.without(found, TODAY).findings
-    assert sorted((one.rule, one.cluster) for one in told) == [
+    remaining = suppress.without(found, TODAY).findings
+    assert sorted((one.rule, one.cluster) for one in remaining) == [
         ("DS502", "eu-2"),
         ("DS504", "eu-1"),
         ("DS504", "eu-2"),
@@ -242,8 +242,8 @@ def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> No
     names = suppress.read_baseline(str(file))
     moved = checked({"a.yaml": "# a new first line\n\n" + agent(more="hostIPC: true")})
     assert left(moved, baseline=names) == ["DS504"]
-    (told,) = suppress.without(moved, TODAY, names).findings
-    assert "hostIPC" in told.message
+    (remaining,) = suppress.without(moved, TODAY, names).findings
+    assert "hostIPC" in remaining.message
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ def test_a_switch_without_a_rule_is_told() -> None:
         "gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n",
         "a.yaml": agent(),
     }
-    told = [finding for finding in checked(files).findings if finding.rule == "DS003"]
-    assert [(str(one.place), one.refused, one.message) for one in told] == [
+    remaining = [finding for finding in checked(files).findings if finding.rule == "DS003"]
+    assert [(str(one.place), one.refused, one.message) for one in remaining] == [
         (
             "gitops-ds.yaml:4:3",
             False,

@@ -36,16 +36,16 @@ def test_what_stands_in_the_way_is_the_same_with_advice_and_without(seed: int) -
     known = CachedResults(clean={check.circumstances(before.bundle): before.clean})
     bad, _ = mutations.mutated(random, good)
     after = snapshot(bad, other)
-    told = prepare.prepare(after, namespace="default")
+    prepared = prepare.prepare(after, namespace="default")
     few = prepare.prepare(replace(after, known=known), namespace="default", advice=False)
-    assert few.findings == tuple(finding for finding in told.findings if finding.refused)
-    assert few.deployable == told.deployable
-    assert few.bundle == told.bundle
+    assert few.findings == tuple(finding for finding in prepared.findings if finding.refused)
+    assert few.deployable == prepared.deployable
+    assert few.bundle == prepared.bundle
 
 
 def test_some_of_these_stand_in_the_way_and_advice_is_left_out() -> None:
     random = Random(1)
     bodies = [mutations.mutated(random, bases.generated(random))[0] for _ in range(40)]
-    told = [prepare.prepare(snapshot(body), namespace="default") for body in bodies]
-    assert 5 < sum(one.deployable for one in told) < 35
-    assert any(not finding.refused for one in told for finding in one.findings)
+    prepared = [prepare.prepare(snapshot(body), namespace="default") for body in bodies]
+    assert 5 < sum(one.deployable for one in prepared) < 35
+    assert any(not finding.refused for one in prepared for finding in one.findings)

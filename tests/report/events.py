@@ -43,7 +43,7 @@ PASSWORD, TOKEN, DATA = "hunter2-in-an-address", "ghp_" + "0aB1" * 9, "hunter2-i
 # What an error of Git or of an API server, a subject or an annotation may quote: of such texts the
 # form gives secrets away.
 TEXT = f"https://bot:{PASSWORD}@git.example.com/fleet.git refused {TOKEN}"
-# What objects hold: no form tells, so it may not be repeated at all.
+# What objects hold: no pattern identifies it, so it may not be repeated at all.
 BODY = {
     "kind": "Secret",
     "stringData": {"token": DATA},

@@ -238,8 +238,8 @@ def _new(line: str, token: str) -> Command | None:
     matched = re.fullmatch(r"\s*::(?P<info>.*?)::(?P<data>.*)", line, re.DOTALL)
     if not matched:
         return None
-    name, _, told = matched["info"].partition(" ")
-    pairs = dict(pair.split("=", 1) for pair in told.strip().split(",") if "=" in pair)
+    name, _, rest = matched["info"].partition(" ")
+    pairs = dict(pair.split("=", 1) for pair in rest.strip().split(",") if "=" in pair)
     properties = {
         key: _plain(value.replace("%3A", ":").replace("%2C", ",")) for key, value in pairs.items()
     }

@@ -15,10 +15,10 @@ from tests.report.events import DATA, PASSWORD, TOKEN, TURNS, concrete, made
 @pytest.mark.parametrize("turn", range(TURNS))
 @pytest.mark.parametrize("kind", concrete(), ids=lambda kind: kind.__name__)
 def test_no_line_and_no_json_repeats_a_secret(kind: type[Event], turn: int) -> None:
-    told = made(kind, turn)
-    written = (log_lines.line(told) or "") + orjson.dumps(log_lines.as_json(told)).decode()
+    event = made(kind, turn)
+    written = (log_lines.line(event) or "") + orjson.dumps(log_lines.as_json(event)).decode()
     assert [secret for secret in (PASSWORD, TOKEN, DATA) if secret in written] == []
-    assert told.level in log_lines.LEVELS
+    assert event.level in log_lines.LEVELS
 
 
 def test_the_secrets_are_really_there() -> None:

@@ -104,15 +104,15 @@ def test_columns_are_said_only_within_a_line() -> None:
 
 @made.some_reports
 def test_gitlab_has_what_it_reads_and_unique_fingerprints(report: Report) -> None:
-    told = json.loads(gitlab.as_json(report))
-    assert len(told) == len(report.findings)
-    for one in told:
+    document = json.loads(gitlab.as_json(report))
+    assert len(document) == len(report.findings)
+    for one in document:
         assert set(one) == {"description", "check_name", "fingerprint", "severity", "location"}
         assert one["severity"] in {"info", "minor", "major", "critical", "blocker"}
         assert isinstance(one["location"]["path"], str)
         assert one["location"]["lines"]["begin"] >= 1
         assert one["description"]
-    assert len({one["fingerprint"] for one in told}) == len(told)
+    assert len({one["fingerprint"] for one in document}) == len(document)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_the_schema_is_the_one_of_oasis() -> None:
 @made.some_reports
 def test_sarif_is_valid_and_as_github_wants_it(report: Report) -> None:
     """https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning"""
-    told = log(report)
-    assert [error.message for error in VALIDATOR.iter_errors(told)] == []
-    (run,) = told["runs"]
+    document = log(report)
+    assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+    (run,) = document["runs"]
     assert run["columnKind"] == "unicodeCodePoints"
     rules = run["tool"]["driver"]["rules"]
     for rule in rules:

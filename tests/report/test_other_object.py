@@ -20,24 +20,26 @@ SCHEMA = json.loads(
 
 
 def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
-    told = check(
+    document = check(
         holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--fail-on", "error"
     ).stdout
-    lines = told.splitlines()
+    lines = document.splitlines()
     found = next(number for number, line in enumerate(lines) if "DS104" in line)
     assert lines[found].startswith("agent.yaml:12:")
     assert lines[found + 3] == f"  {'':>5} = also: sub/other.yaml:5:9: DaemonSet logging/other"
 
 
 def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
-    told = json.loads(
+    document = json.loads(
         check(
             holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "json"
         ).stdout
     )
-    jsonschema.validate(told, SCHEMA)
+    jsonschema.validate(document, SCHEMA)
     others = {
-        one["object"]["name"]: one["other"] for one in told["findings"] if one["rule"] == "DS104"
+        one["object"]["name"]: one["other"]
+        for one in document["findings"]
+        if one["rule"] == "DS104"
     }
     assert others["agent"] == {
         "object": {
@@ -51,7 +53,7 @@ def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
         "column": 9,
     }
     assert others["other"]["file"] == "agent.yaml"
-    assert [one for one in told["findings"] if one["rule"] != "DS104" and "other" in one] == []
+    assert [one for one in document["findings"] if one["rule"] != "DS104" and "other" in one] == []
 
 
 def test_sarif_has_it_as_a_related_location(tmp_path: Path) -> None:
@@ -77,9 +79,9 @@ def test_an_object_that_is_gone_has_no_place(tmp_path: Path) -> None:
     """DS701: the old name is only in the base."""
     fleet = holding(tmp_path, {"agent.yaml": AGENT})
     (fleet / "agent.yaml").write_text(OTHER)
-    told = json.loads(check(fleet, "--base", "HEAD", "-o", "json").stdout)
-    jsonschema.validate(told, SCHEMA)
-    (renamed,) = [one for one in told["findings"] if one["rule"] == "DS701"]
+    document = json.loads(check(fleet, "--base", "HEAD", "-o", "json").stdout)
+    jsonschema.validate(document, SCHEMA)
+    (renamed,) = [one for one in document["findings"] if one["rule"] == "DS701"]
     assert renamed["other"] == {"object": {**renamed["object"], "name": "agent"}}
 
 

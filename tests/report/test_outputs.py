@@ -259,14 +259,14 @@ def test_a_report_is_not_written_through_a_link_of_the_repository(
     (fleet / "report.json").symlink_to(program)
     (fleet / "new.json").symlink_to(program.with_name("new"))
     (fleet / "folder").symlink_to(program.parent)
-    for name, said in (
+    for name, message in (
         ("report.json", "is a symlink"),
         ("new.json", "is a symlink"),
         ("folder/program", "is behind the symlink"),
     ):
         done = check(fleet, "-o", f"json={fleet / name}")
         assert isinstance(done.exception, errors.Refused)
-        assert said in str(done.exception)
+        assert message in str(done.exception)
     assert program.read_text() == "#!/bin/sh"
     assert not program.with_name("new").exists()
 

@@ -1,4 +1,4 @@
-"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is told that
+"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is reported that
 must not be.
 """
 
@@ -50,9 +50,16 @@ def applied(text: str, changes: list[dict[str, Any]]) -> str:
 def test_each_fix_mends_its_finding(tmp_path: Path, text: str) -> None:
     fleet = holding(tmp_path, {"sub/agent.yaml": text})
     before = results(fleet)
-    told = [one for one in before if "fixes" in one]
-    assert {one["ruleId"] for one in told} >= {"DS013", "DS015", "DS211", "DS305", "DS209", "DS312"}
-    for one in told:
+    with_fixes = [one for one in before if "fixes" in one]
+    assert {one["ruleId"] for one in with_fixes} >= {
+        "DS013",
+        "DS015",
+        "DS211",
+        "DS305",
+        "DS209",
+        "DS312",
+    }
+    for one in with_fixes:
         (fix,) = one["fixes"]
         (change,) = fix["artifactChanges"]
         assert unquote(change["artifactLocation"]["uri"]) == "sub/agent.yaml"
