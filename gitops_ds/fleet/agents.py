@@ -231,8 +231,8 @@ def check_in_git(agent: Agent) -> None:
     if source := template_of(commit):
         kind, namespace, name = source.split("/")
         raise errors.Refused(
-            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: change that object to "
-            "go back "
+            f"{agent.key} comes from {kind} {namespace}/{name}, not from Git: change that object "
+            "to go back "
             f"(kubectl -n {namespace} edit {kind} {name}); `gitops-ds history ds/{agent.key.name} "
             "--revision N` shows a template"
         )

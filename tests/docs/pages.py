@@ -60,7 +60,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """A `##` section of a page with its blocks; `title` is empty for what stands before the first."""
+    """A `##` section of a page with its blocks; `title` is empty before the first heading."""
 
     page: Path
     title: str
@@ -99,7 +99,7 @@ def sections(page: Path) -> Iterator[Section]:
 
 
 def _without_blocks(text: str) -> str:
-    """The text with blanks in place of blocks, so that a comment in a shell script is no heading."""
+    """The text with blanks in place of blocks: a comment in a shell script is not a heading."""
     return _BLOCK.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 

@@ -1,4 +1,4 @@
-"""docs/command-line.md and docs/operations.md say what the program has, all of it and nothing else."""
+"""docs/command-line.md and docs/operations.md document the whole program and nothing else."""
 
 from __future__ import annotations
 

@@ -296,9 +296,7 @@ def _never_wrong(fault: Fault, judged: Health) -> None:
         assert judged.state is not F, judged
 
 
-def test_what_is_refused_for_longer_than_the_deadline_has_failed_and_a_new_commit_begins_the_wait_anew() -> (
-    None
-):
+def test_a_refusal_beyond_the_deadline_fails_and_a_new_commit_restarts_the_deadline() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))

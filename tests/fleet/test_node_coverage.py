@@ -125,8 +125,8 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], LossCause, str]] = [
         edit,
         LossCause.TEMPLATE,
         (
-            "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template was "
-            "edited"
+            "pool cpu: 12 (its template was edited without a commit); pool gpu: 8 (its template "
+            "was edited"
         ),
     ),
     (

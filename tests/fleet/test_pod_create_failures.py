@@ -68,7 +68,7 @@ async def refuse(there: Stand, number: int, uid: str) -> None:
 
 
 async def begun(there: Stand, asked: Asked) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
-    """What is known under powers that make no pod, the look at complaints, and the DaemonSet's uid."""
+    """The tracker under powers without pods, the failures, and the UID of the DaemonSet."""
     controller = there.begin(Powers.OBSERVE)
     await controller.synced.wait()
     found = StatusTracker(controller, dict, virtual_time.clock())
