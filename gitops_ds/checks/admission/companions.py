@@ -119,6 +119,14 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
     kind = spec.get("type") or "ClusterIP"
     if kind in _EXTERNAL and _headless(spec):
         yield Violation(("spec", "clusterIP"), f"clusterIP None is not allowed with type {kind}")
+    yield from _external_name(spec, kind)
+    yield from _service_ports(spec, kind)
+    yield from _service_addresses(spec, kind)
+    yield from _external_traffic(spec, kind)
+    yield from _service_routing(spec)
+
+
+def _external_name(spec: Spec, kind: str) -> Iterator[Violation]:
     if kind == "ExternalName":
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(field):
@@ -128,8 +136,9 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
         name = str(spec.get("externalName") or "").removesuffix(".")
         if name and not object_names.subdomain(name):
             yield Violation(("spec", "externalName"), f'"{name}" is not a valid host name')
-    yield from _service_ports(spec, kind)
-    yield from _service_addresses(spec, kind)
+
+
+def _external_traffic(spec: Spec, kind: str) -> Iterator[Violation]:
     if kind != "LoadBalancer":
         for field in (
             "loadBalancerSourceRanges",
@@ -151,6 +160,9 @@ def _values_of_service(body: Body) -> Iterator[Violation]:
             ("spec", "healthCheckNodePort"),
             "healthCheckNodePort requires type LoadBalancer and externalTrafficPolicy: Local",
         )
+
+
+def _service_routing(spec: Spec) -> Iterator[Violation]:
     families = spec.get("ipFamilies") or ()
     if len(set(families)) < len(families) or (
         len(families) > 1 and spec.get("ipFamilyPolicy") in (None, "SingleStack")
