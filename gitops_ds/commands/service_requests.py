@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -185,22 +185,9 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     def same(held: str) -> bool:
         return held.startswith(commit) or commit.startswith(held)
 
-    released = False
-    for _ in range(_TRIES):
-        known = await state_store.load(cluster, where.namespace, id)
-        left = tuple(one for one in known.held if not same(one.commit))
-        if left == known.held:
-            break
-        try:
-            await state_store.save(cluster, where.namespace, id, replace(known, held=left))
-        except errors.Conflict:
-            continue
-        released = True
-        break
-
     def change(before: Body) -> Mapping[str, str | None]:
         held = requests.parse(before).held
-        if not released and not any(same(one) for one in held):
+        if not any(same(one) for one in held):
             raise errors.Refused(
                 f"commit {commit} is not on hold: {', '.join(held) or 'no commit is'}"
             )

@@ -22,7 +22,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.deployment import DeployerState, Generation, HeldCommit, KnownDrift
+from gitops_ds.model.deployment import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
 
@@ -154,9 +154,7 @@ def show(state: DeployerState) -> dict[str, Any]:
         "cluster": state.cluster,
         "lastGoodCommit": state.last_good,
         "lastAttemptedCommit": state.last_attempted,
-        "heldCommits": [
-            {"commit": held.commit, "reason": held.reason, "at": held.at} for held in state.held
-        ],
+        "heldCommits": [],  # required by the schema; holds are annotations
         "inventory": [list(_words(key)) for key in sorted(state.inventory)],
         "agents": [[*_words(key), agent] for key, agent in sorted(state.agents.items())],
         "digests": [[*_words(key), digest] for key, digest in sorted(state.digests.items())],
@@ -197,7 +195,6 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
         cluster=stored["cluster"],
         last_good=stored["lastGoodCommit"],
         last_attempted=stored["lastAttemptedCommit"],
-        held=tuple(HeldCommit(**held) for held in stored["heldCommits"]),
         inventory=frozenset(Key(*words) for words in stored["inventory"]),
         agents={Key(*words): agent for *words, agent in stored.get("agents", ())},
         digests={Key(*words): Digest(digest) for *words, digest in stored["digests"]},

@@ -10,15 +10,6 @@ from gitops_ds.model.skipped import DriftPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCommit:
-    """A commit on hold, the reason, and the start (seconds since 1970)."""
-
-    commit: CommitId
-    reason: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class KnownDrift:
     """Uncorrected drift: its policy, the time of its detection (seconds since 1970), and its
     description.
@@ -60,7 +51,6 @@ class DeployerState:
     cluster: str = ""
     last_good: CommitId | None = None
     last_attempted: CommitId | None = None
-    held: tuple[HeldCommit, ...] = ()
     inventory: frozenset[Key] = frozenset()
     agents: Mapping[Key, str] = field(default_factory=dict)
     digests: Mapping[Key, Digest] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from gitops_ds.commands.support_dump import archive, collect
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits
 from gitops_ds.commands.support_dump.collect import DumpOptions
 from gitops_ds.deployer import state_store
-from gitops_ds.model.deployment import DeployerState, HeldCommit, KnownDrift
+from gitops_ds.model.deployment import DeployerState, KnownDrift
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     DAEMONSET,
@@ -32,7 +32,6 @@ from gitops_ds.model.objects import (
     POD,
     SECRET,
     Body,
-    CommitId,
     Key,
     Resource,
 )
@@ -108,7 +107,6 @@ notify:
 def remembered(plant: Plants) -> DeployerState:
     return DeployerState(
         repository=f"https://bot:{plant('state')}@git.example.com/fleet.git",
-        held=(HeldCommit(CommitId("a" * 40), f"refused: DB_PASS={plant('held')}", 1.0),),
         inventory=frozenset([AGENT]),
         drift={
             AGENT: KnownDrift(DriftPolicy.REPORT, 1.0, f'env: {{"secret": "{plant("drift")}"}}')

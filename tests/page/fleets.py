@@ -16,7 +16,7 @@ from gitops_ds.fleet import health
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool
-from gitops_ds.model.deployment import DeployerState, HeldCommit
+from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.model.source_tree import CommitInfo
@@ -127,7 +127,6 @@ class Fleet:
     troubles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    held: tuple[HeldCommit, ...] = ()
     selector: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -209,7 +208,6 @@ def agent(fleet: Fleet, on_nodes: Sequence[Mapping[str, Any]]) -> Agent:
     state = DeployerState(
         last_good=last_good,
         last_attempted=last_good,
-        held=fleet.held,
         revisions={seen.daemonset.key: commits},
     )
     return Agent(seen, health.judge(seen), state)

@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.decision import HealthState
 from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Key, short, show_path
+from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, side_by_side
@@ -133,14 +133,6 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
     if annotations.get(names.HOLD):
         undo = f"kubectl annotate -n {key.namespace} ds/{key.name} {names.HOLD}-"
         notices.append(("Held", "nothing is applied to it while its annotation says so.", undo))
-    notices += [
-        (
-            "Commit held",
-            f"{short(held.commit)}: {held.reason}.",
-            f"gitops-ds release {short(held.commit)}",
-        )
-        for held in found.state.held
-    ]
     return notices
 
 
