@@ -1,4 +1,4 @@
-"""The files of gitops-ds: the examples of the format are valid, and a typo is reported at its line."""
+"""The files of gitops-ds: the examples of the format are valid, a typo is reported at its line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is reported that
-must not be.
+"""The fixes in SARIF are what an editor can apply: the finding is gone, and nothing is reported
+that must not be.
 """
 
 from __future__ import annotations
