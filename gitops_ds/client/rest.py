@@ -14,20 +14,18 @@ import copy
 import random
 import socket
 import time
-import urllib.parse
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import aiohttp
-import msgspec
 import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import field_projection, revisions
-from gitops_ds.client import status_errors
+from gitops_ds.apimachinery import field_projection
+from gitops_ds.client import status_errors, wire
 from gitops_ds.client.body_interning import BodyCache
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.reconnect_throttle import ReconnectThrottle
@@ -36,7 +34,6 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import (
     EVERYTHING,
     ApplyResult,
-    EventType,
     Identity,
     Listing,
     PatchType,
@@ -44,7 +41,7 @@ from gitops_ds.model.cluster import (
     Selection,
     WatchEvent,
 )
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
+from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
 REQUEST_SECONDS = 30.0
@@ -165,7 +162,7 @@ class HttpCluster:
             for path in ("/api", "/apis"):
                 reply = await self._json(_Request("GET", path, headers={"Accept": _DISCOVERY}))
                 try:
-                    found.update(_discovered(reply))
+                    found.update(wire.discovered(reply))
                 except (KeyError, TypeError, AttributeError) as error:
                     raise self._garbage() from error
             self._resources = found
@@ -187,13 +184,13 @@ class HttpCluster:
 
     async def _list(self, resource: Resource, which: Selection) -> Listing:
         items: list[Body] = []
-        query = {**_query(which), "limit": str(PAGE)}
-        decode = _decoder(field_projection.PAGES, resource, which)
+        query = {**wire.query_of(which), "limit": str(PAGE)}
+        decode = wire.decoder(field_projection.PAGES, resource, which)
         while True:
             page = await self._json(
-                _Request("GET", _path(resource, which.namespace), query=query), decode
+                _Request("GET", wire.path_of(resource, which.namespace), query=query), decode
             )
-            if not _is_list(page):
+            if not wire.is_list(page):
                 raise self._garbage()
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             found = ({**kind, **item} for item in page.get("items") or ())
@@ -209,23 +206,29 @@ class HttpCluster:
         """Events until the server ends the stream, after the requested five to ten minutes."""
         seconds = random.randint(290, 590)
         query = {
-            **_query(which),
+            **wire.query_of(which),
             "watch": "1",
             "resourceVersion": since,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
         wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
-        decode = _decoder(field_projection.EVENTS, resource, which)
+        decode = wire.decoder(field_projection.EVENTS, resource, which)
         async with self._send(
-            _Request("GET", _path(resource, which.namespace), query=query, wait=wait, is_watch=True)
+            _Request(
+                "GET",
+                wire.path_of(resource, which.namespace),
+                query=query,
+                wait=wait,
+                is_watch=True,
+            )
         ) as reply:
             try:
                 async for line in _lines(reply.content):
                     event = decode(line)
                     if decode is orjson.loads:
                         event["object"] = self._bodies.intern(event["object"])
-                    yield _event(event, self._access.who)
+                    yield wire.watch_event(event, self._access.who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._garbage() from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -233,7 +236,7 @@ class HttpCluster:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
-        found = await self._json(_Request("GET", _path(resource, namespace, name)))
+        found = await self._json(_Request("GET", wire.path_of(resource, namespace, name)))
         if found.get("kind") != resource.kind or not isinstance(found.get("metadata"), dict):
             raise self._garbage()
         return found
@@ -241,7 +244,12 @@ class HttpCluster:
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object."""
         return await self._json(
-            _Request("POST", _path(resource, _namespace(body)), _as_stored(resource, body), _AS_US)
+            _Request(
+                "POST",
+                wire.path_of(resource, wire.namespace_of(body)),
+                wire.as_stored(resource, body),
+                _AS_US,
+            )
         )
 
     async def replace(self, resource: Resource, body: Body) -> Body:
@@ -249,8 +257,8 @@ class HttpCluster:
         return await self._json(
             _Request(
                 "PUT",
-                _path(resource, _namespace(body), str(body["metadata"]["name"])),
-                _as_stored(resource, body),
+                wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"])),
+                wire.as_stored(resource, body),
                 _AS_US,
             )
         )
@@ -268,13 +276,13 @@ class HttpCluster:
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
-        path = _path(resource, _namespace(body), str(body["metadata"]["name"]))
+        path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
         async with self._send(
             _Request("PATCH", path, body, query, {"Content-Type": _APPLY})
         ) as reply:
             return ApplyResult(
                 await self._parsed(reply),
-                tuple(_warning(text) for text in reply.headers.getall("Warning", ())),
+                tuple(wire.warning_text(text) for text in reply.headers.getall("Warning", ())),
             )
 
     async def patch(
@@ -288,7 +296,7 @@ class HttpCluster:
         subresource: str = "",
     ) -> Body:
         """The object after the patch."""
-        path = _path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = wire.path_of(resource, namespace, name) + (f"/{subresource}" if subresource else "")
         return await self._json(
             _Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value})
         )
@@ -310,7 +318,9 @@ class HttpCluster:
         }
         if uid:
             options["preconditions"] = {"uid": uid}
-        return await self._json(_Request("DELETE", _path(resource, namespace, name), options))
+        return await self._json(
+            _Request("DELETE", wire.path_of(resource, namespace, name), options)
+        )
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
         """At most `most` bytes of the answer at a path without an object: a log, a page behind a
@@ -448,69 +458,6 @@ def _socket(address: Any) -> socket.socket:
     return made
 
 
-def _path(resource: Resource, namespace: str, name: str = "") -> str:
-    path = (
-        f"/apis/{resource.group}/{resource.version}"
-        if resource.group
-        else f"/api/{resource.version}"
-    )
-    if resource.namespaced and namespace:
-        path += f"/namespaces/{_segment(namespace)}"
-    return f"{path}/{resource.plural}" + (f"/{_segment(name)}" if name else "")
-
-
-def _segment(name: str) -> str:
-    """A name as a segment of a path. Raises NotPermitted for one that would change the path.
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
-    """
-    if name in (".", "..") or "/" in name or "%" in name:
-        raise errors.NotPermitted(
-            f"{name!r} is not a valid name: it must not be '.' or '..', or contain '/' or '%'"
-        )
-    return urllib.parse.quote(name, safe=":")
-
-
-def _as_stored(resource: Resource, body: Body) -> Body:
-    """The body, with a ControllerRevision's data in the exact bytes that upstream's controller
-    compares.
-    """
-    if resource == CONTROLLER_REVISION and "data" in body:
-        return {**body, "data": orjson.Fragment(revisions.canonical(body["data"]))}
-    return body
-
-
-def _namespace(body: Body) -> str:
-    return str(body["metadata"].get("namespace") or "")
-
-
-def _query(which: Selection) -> dict[str, str]:
-    query = {"labelSelector": which.labels, "fieldSelector": which.fields}
-    return {key: value for key, value in query.items() if value}
-
-
-def _decoder(
-    brief_ones: Mapping[Resource, field_projection.Decode], resource: Resource, which: Selection
-) -> field_projection.Decode:
-    """A reader of JSON; input that the brief reader rejects (an ERROR, a Status) is read whole."""
-    cut = brief_ones.get(resource)
-    if cut is None or not which.brief:
-        return orjson.loads
-
-    def decode(text: bytes) -> Any:
-        try:
-            return cut(text)
-        except msgspec.MsgspecError:
-            return orjson.loads(text)
-
-    return decode
-
-
-def _is_list(page: Mapping[str, Any]) -> bool:
-    metadata, items = page.get("metadata"), page.get("items") or []
-    versioned = isinstance(metadata, dict) and "resourceVersion" in metadata
-    return versioned and isinstance(items, list) and all(isinstance(item, dict) for item in items)
-
-
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """Lines of any length: the reader's own `readline` is limited to some hundred KiB."""
     pending = b""
@@ -519,30 +466,3 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for line in whole:
             if line:
                 yield line
-
-
-def _event(event: Mapping[str, Any], who: str) -> WatchEvent:
-    body = event["object"]
-    if event["type"] == "ERROR":
-        raise status_errors.error_for(int(body.get("code") or 500), orjson.dumps(body), None, who)
-    return WatchEvent(EventType(event["type"]), body, str(body["metadata"]["resourceVersion"]))
-
-
-def _warning(header: str) -> str:
-    """The text of a `Warning: 299 - "text"` header (RFC 7234)."""
-    _, quote, rest = header.partition('"')
-    return rest.rstrip('"').replace('\\"', '"') if quote else header
-
-
-def _discovered(reply: Mapping[str, Any]) -> dict[tuple[str, str], Resource]:
-    found: dict[tuple[str, str], Resource] = {}
-    for group in reply.get("items") or ():
-        name = group["metadata"].get("name") or ""
-        for version in reversed(group.get("versions") or ()):
-            for item in version.get("resources") or ():
-                kind = (item.get("responseKind") or {}).get("kind") or ""
-                scope = item.get("scope") == "Namespaced"
-                found[name, kind] = Resource(
-                    name, version["version"], kind, item["resource"], namespaced=scope
-                )
-    return found
