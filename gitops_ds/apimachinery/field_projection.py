@@ -12,6 +12,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from msgspec.json import Decoder
 
+from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD, Resource
 
 T = TypeVar("T")
@@ -24,6 +25,9 @@ class _Reference(TypedDict, total=False):
     controller: Any
 
 
+_Annotations = TypedDict("_Annotations", {names.RELEASED: Any}, total=False)  # type: ignore[misc]
+
+
 class _Metadata(TypedDict, total=False):
     namespace: Any
     name: Any
@@ -32,12 +36,14 @@ class _Metadata(TypedDict, total=False):
     creationTimestamp: Any
     deletionTimestamp: Any
     labels: Any
+    annotations: _Annotations | None
     ownerReferences: list[_Reference] | None
 
 
 class _Spec(TypedDict, total=False):
     nodeName: Any
     affinity: Any
+    schedulingGates: Any
     taints: Any
     unschedulable: Any
 
@@ -58,6 +64,7 @@ class _State(TypedDict, total=False):
 class _Container(TypedDict, total=False):
     state: _State | None
     lastState: _State | None
+    restartCount: Any
 
 
 class _PodStatus(TypedDict, total=False):

@@ -53,6 +53,11 @@ def pod_of(body: Body) -> Pod:
         trouble=trouble,
         message=message,
         crashed_at=None if ready else _crashed_at(status),
+        restarts=sum(int(one.get("restartCount") or 0) for one in _containers(status)),
+        gated=any(
+            gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
+        ),
+        released=_released(metadata),
     )
 
 
@@ -91,6 +96,11 @@ def controller_of(metadata: Body) -> Owner | None:
                 str(reference.get("uid", "")),
             )
     return None
+
+
+def _released(metadata: Body) -> float:
+    text = (metadata.get("annotations") or {}).get(names.RELEASED)
+    return timestamps.seconds(str(text)) or 0.0 if text else 0.0
 
 
 def _readiness(status: Body) -> tuple[bool, float | None]:

@@ -7,7 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gitops_ds.apimachinery import daemonsets, label_selector, pods, revisions
+from gitops_ds.apimachinery import (
+    daemonsets,
+    label_selector,
+    pods,
+    revisions,
+    target_revisions,
+    timestamps,
+)
 from gitops_ds.daemonset import pod_factory
 from gitops_ds.errors import AlreadyExists, NotFound, StaleView
 from gitops_ds.model import names
@@ -21,15 +28,27 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    PromoteRevision,
+    RecordRollout,
     RelabelPod,
     Release,
+    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
 
 Remember = Callable[[Resource, Body], None]
 
-_Patched = Adopt | Release | RelabelPod | LabelRevision | RenumberRevision
+_Patched = (
+    Adopt
+    | Release
+    | RelabelPod
+    | LabelRevision
+    | RenumberRevision
+    | ReleasePod
+    | RecordRollout
+    | PromoteRevision
+)
 
 _NAMES_TO_TRY = 5
 
@@ -63,6 +82,15 @@ class ActionWriter:
                 return await self._patch(
                     action, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE
                 )
+            case ReleasePod():
+                return await self._patch(action, _released(action), PatchType.STRATEGIC)
+            case RecordRollout(uid=uid, record=record):
+                annotations = {names.ROLLOUT_RECORD: record}
+                patch = {"metadata": {"uid": uid, "annotations": annotations}}
+                return await self._patch(action, patch, PatchType.MERGE)
+            case PromoteRevision():
+                patch = target_revisions.promotion(self._daemonset, action.uid, action.labels)
+                return await self._patch(action, patch, PatchType.MERGE)
             case Adopt(uid=uid):
                 return await self._adopt(action, uid)
             case Release(uid=uid):
@@ -136,7 +164,7 @@ class ActionWriter:
         try:
             reply = await self._cluster.patch(resource, key.namespace, key.name, patch, type=type)
         except NotFound:
-            if isinstance(action, Release | RelabelPod):
+            if isinstance(action, Release | RelabelPod | ReleasePod):
                 self.gone.append(action)
                 return None
             raise
@@ -215,6 +243,16 @@ class ActionWriter:
         )
 
 
+def _released(action: ReleasePod) -> dict[str, Any]:
+    """A strategic merge patch: gates are merged by name, and those of others stay."""
+    gate = {"$patch": "delete", "name": names.SCHEDULING_GATE}
+    annotations = {names.RELEASED: timestamps.text(action.at)}
+    return {
+        "metadata": {"uid": action.uid, "annotations": annotations},
+        "spec": {"schedulingGates": [gate]},
+    }
+
+
 def _labelled(uid: str, hash: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid, "labels": {names.REVISION_HASH: hash}}}
 
@@ -247,6 +285,12 @@ def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
             return bool(labels.get(names.REVISION_HASH) == hash)
         case RenumberRevision(number=number):
             return bool(reply.get("revision") == number)
+        case ReleasePod():
+            return not pods.pod_of(reply).gated
+        case RecordRollout(record=record):
+            return bool((metadata.get("annotations") or {}).get(names.ROLLOUT_RECORD) == record)
+        case PromoteRevision():
+            return _owns(daemonset, owner)
         case DeletePod() | DeleteRevision():
             return "deletionTimestamp" in metadata
 

@@ -166,6 +166,42 @@ class DeleteRevision:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReleasePod:
+    """The scheduling gate of a pinned pod is removed at `at`: the earlier pod of its node is gone."""
+
+    key: Key
+    uid: str
+    node: str
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRollout:
+    """The record of a rollout, the text of an annotation, is written to its target revision."""
+
+    key: Key
+    uid: str
+    record: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteRevision:
+    """A target revision becomes one of the DaemonSet's own, because its rollout is complete.
+
+    `labels` are the template's, with the hash. Its number stays 0, below every other: the
+    controller that manages the DaemonSet gives it the next number when the DaemonSet gets the
+    template.
+    """
+
+    key: Key
+    uid: str
+    labels: Mapping[str, str]
+    why: str
+
+
 Action = (
     CreatePod
     | DeletePod
@@ -176,6 +212,9 @@ Action = (
     | RenumberRevision
     | LabelRevision
     | DeleteRevision
+    | ReleasePod
+    | RecordRollout
+    | PromoteRevision
 )
 
 

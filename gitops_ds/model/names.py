@@ -33,6 +33,19 @@ OUTCOME = f"{DOMAIN}/outcome"  # of the requested reconciliation
 # on ConfigMaps whose name ends in the hash of their content
 CONTENT_NAMED = f"{DOMAIN}/content-named"
 
+# on a DaemonSet: its rollout policy, as JSON
+ROLLOUT_POLICY = f"{DOMAIN}/rollout-policy"
+# on a DaemonSet: the name of the revision that a rollout brings to its nodes
+TARGET = f"{DOMAIN}/target"
+# on a DaemonSet: the update strategy in Git, while a rollout policy replaces it
+UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
+# on a target revision: what the controller keeps about the rollout
+ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
+ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
+# on a pod of a target revision: when its scheduling gate was removed
+RELEASED = f"{DOMAIN}/released"
+SCHEDULING_GATE = f"{DOMAIN}/pinned"
+
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 REVISION_HASH = "controller-revision-hash"

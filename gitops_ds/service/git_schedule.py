@@ -6,20 +6,18 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
+from gitops_ds.apimachinery import crontab
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings.repository import RepositorySettings
 
 CHECK = 20.0  # seconds between checks for a jump of the wall clock
 JUMP = 5.0  # seconds
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def trigger_of(settings: RepositorySettings) -> BaseTrigger:
@@ -29,45 +27,17 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
             seconds=settings.interval, jitter=settings.jitter_seconds or None, timezone=UTC
         )
     try:
-        zone = ZoneInfo(settings.timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return crontab.trigger(settings.schedule, settings.timezone)
+    except crontab.UnknownTimeZone:
         raise SettingsError(
             f"repository.timezone: {settings.timezone!r} is not known: set a name such as "
             "Europe/Berlin or UTC"
         ) from None
-    try:
-        minute, hour, day, month, weekday = settings.schedule.split()
-        return CronTrigger(
-            minute=minute,
-            hour=hour,
-            day=day,
-            month=month,
-            day_of_week=_named(weekday),
-            timezone=zone,
-        )
     except ValueError as error:
         raise SettingsError(
             f"repository.schedule: {settings.schedule!r} is not a crontab: minute, hour, day, "
             f"month, weekday ({error})"
         ) from None
-
-
-def _named(weekday: str) -> str:
-    """The weekdays of a crontab by name: its 0 and 7 are Sunday, the scheduler's 0 is Monday.
-    https://man7.org/linux/man-pages/man5/crontab.5.html
-    """
-    found = []
-    for part in weekday.split(","):
-        days, slash, step = part.partition("/")
-        first, dash, last = days.partition("-")
-        if first.isdigit() and dash and last.isdigit():
-            among = range(int(first), int(last) + 1, int(step) if slash else 1)
-            found += [_DAYS[day] for day in among if day < len(_DAYS)] or [part]
-        elif first.isdigit() and int(first) < len(_DAYS):
-            found.append(_DAYS[int(first)] + dash + last + slash + step)
-        else:
-            found.append(part)
-    return ",".join(found)
 
 
 class Schedule:

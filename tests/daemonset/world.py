@@ -27,8 +27,11 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     LabelRevision,
     Observation,
+    PromoteRevision,
+    RecordRollout,
     RelabelPod,
     Release,
+    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.objects import POD
@@ -163,6 +166,17 @@ class World:
                 ] = hash
             case DeleteRevision(key=key):
                 del self.revisions[key.name]
+            case ReleasePod(key=key, at=at):
+                pod = self.pods[key.name]
+                pod["metadata"].setdefault("annotations", {})[names.RELEASED] = timestamps.text(at)
+                del pod["spec"]["schedulingGates"]
+            case RecordRollout(key=key, record=record):
+                metadata = self.revisions[key.name]["metadata"]
+                metadata.setdefault("annotations", {})[names.ROLLOUT_RECORD] = record
+            case PromoteRevision(key=key, labels=labels):
+                metadata = self.revisions[key.name]["metadata"]
+                metadata["labels"] = dict(labels)
+                metadata["ownerReferences"] = [OWNER]
 
     def settle(self, turns: int = 200) -> None:
         """Turns and kubelets until nothing is left to do."""
@@ -185,7 +199,7 @@ class World:
             if "deletionTimestamp" in pod["metadata"]:
                 self.vanish(name)
                 moved = True
-            elif "phase" not in pod.get("status", {}):
+            elif "phase" not in pod.get("status", {}) and not pod["spec"].get("schedulingGates"):
                 moved = True
                 image = pod["spec"]["containers"][0]["image"]
                 self.start(pod, ready=image not in self.bad_images)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -33,20 +33,7 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
 
 KIND = "Journal"
-_ACTIONS: dict[str, type[Action]] = {
-    action.__name__: action
-    for action in (
-        model.CreatePod,
-        model.DeletePod,
-        model.RelabelPod,
-        model.Adopt,
-        model.Release,
-        model.CreateRevision,
-        model.RenumberRevision,
-        model.LabelRevision,
-        model.DeleteRevision,
-    )
-}
+_ACTIONS: dict[str, type[Action]] = {action.__name__: action for action in get_args(Action)}
 _encode = msgspec.json.Encoder().encode
 
 

@@ -1,0 +1,75 @@
+"""Windows and freezes: whether pods may be replaced at a time, and when that changes.
+
+A window opens by a cron expression in its time zone; a time that daylight saving skips or repeats opens it as APScheduler's
+CronTrigger does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from gitops_ds.apimachinery import crontab
+from gitops_ds.model.rollout_policy import Freeze, Window
+
+_DAY = 86400.0
+
+
+def closed_until(names: Sequence[str], windows: Mapping[str, Window], now: float) -> float | None:
+    """When the next of the named windows opens, None while one is open or none is named.
+
+    Times are seconds since 1970; a window that never opens within a year counts as a year away.
+    """
+    opens = []
+    for name in names:
+        window = windows[name]
+        began = _next(window, now - window.length)
+        if began is not None and began <= now:
+            return None
+        opens.append(began if began is not None else now + 366 * _DAY)
+    return min(opens, default=None)
+
+
+def open_until(names: Sequence[str], windows: Mapping[str, Window], now: float) -> float | None:
+    """When the last of the named windows that are open closes, None where none is named or open."""
+    ends = [
+        began + windows[name].length
+        for name in names
+        if (began := _next(windows[name], now - windows[name].length)) is not None and began <= now
+    ]
+    return max(ends, default=None)
+
+
+def frozen_until(freezes: Iterable[Freeze], now: float) -> float | None:
+    """The end of a freeze at that time, None where nothing is frozen."""
+    today = datetime.fromtimestamp(now, UTC).date()
+    ends = [
+        datetime.combine(
+            date.fromisoformat(freeze.to) + timedelta(days=1), datetime.min.time(), UTC
+        )
+        for freeze in freezes
+        if date.fromisoformat(freeze.from_) <= today <= date.fromisoformat(freeze.to)
+    ]
+    return max((end.timestamp() for end in ends), default=None)
+
+
+def problem(window: Window, now: float) -> str:
+    """Why a window can never be used: a wrong expression or time zone, or no opening within 30 days; empty if it can."""
+    try:
+        began = _next(window, now)
+    except crontab.UnknownTimeZone:
+        return f"the time zone {window.timezone!r} is not known: set a name such as Europe/Berlin or UTC"
+    except ValueError as error:
+        return f"{window.cron!r} is not a crontab: minute, hour, day, month, weekday ({error})"
+    if began is None or began > now + 30 * _DAY:
+        return f"{window.cron!r} does not open within 30 days"
+    return ""
+
+
+def _next(window: Window, after: float) -> float | None:
+    """The first opening after a time. Raises ValueError for an expression that is not a crontab."""
+    times = crontab.trigger(window.cron, window.timezone)
+    fires = times.get_next_fire_time(
+        None, datetime.fromtimestamp(after, UTC) + timedelta(microseconds=1)
+    )
+    return None if fires is None else fires.timestamp()

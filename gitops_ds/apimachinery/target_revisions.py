@@ -1,0 +1,145 @@
+"""The target revision of a staged rollout: a ControllerRevision that the DaemonSet does not own yet.
+
+It has no selector labels and no controller, so the built-in controller ignores it, and an owner reference, so the garbage
+collector deletes it with its DaemonSet. The deployer writes it, with the template; the controller adds the record of the
+rollout, and makes it one of the DaemonSet's own revisions when the rollout is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gitops_ds.apimachinery import revisions
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Pool, Requirement
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body
+from gitops_ds.model.rollout_policy import RolloutPolicy, decode
+from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget
+
+
+def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]:
+    """The target revision for a template, which is the complete one of the API server with its defaults."""
+    hash = revisions.hash_of(template, daemonset.collision_count)
+    reference = {**revisions.owner_reference(daemonset), "controller": False}
+    return {
+        "apiVersion": CONTROLLER_REVISION.api_version,
+        "kind": CONTROLLER_REVISION.kind,
+        "metadata": {
+            "name": f"{daemonset.key.name}-{hash}",
+            "namespace": daemonset.key.namespace,
+            "labels": {names.ROLLOUT: hash},
+            "annotations": {names.COMMIT: commit} if commit else {},
+            "ownerReferences": [reference],
+        },
+        "revision": 0,
+        "data": revisions.data(template),
+    }
+
+
+def target_of(
+    daemonset: DaemonSet, known: Iterable[Revision], commit: str = ""
+) -> RolloutTarget | None:
+    """The target of the DaemonSet's rollout among the revisions of its namespace.
+
+    Without a target revision, or when the DaemonSet has its template already, the target is the DaemonSet's own template.
+    None while the target revision that it names is not known.
+    """
+    name = daemonset.annotations.get(names.TARGET, "")
+    if not name:
+        return RolloutTarget("", daemonset.template, commit=commit)
+    found = next((one for one in known if one.name == name), None)
+    if found is None:
+        return None
+    if revisions.same_template(found.template, daemonset.template):
+        return RolloutTarget("", daemonset.template, commit=commit)
+    annotations = (found.raw.get("metadata") or {}).get("annotations") or {}
+    hash = found.hash or revisions.labels_of(found).get(names.ROLLOUT, "")
+    return RolloutTarget(
+        hash, found.template, found.name, found.uid, str(annotations.get(names.COMMIT) or "")
+    )
+
+
+def record_of(known: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
+    """What was kept about the rollout; an empty record where nothing was, or it can't be read."""
+    found = next((one for one in known if one.uid == target.uid), None)
+    text = (
+        ((found.raw.get("metadata") or {}).get("annotations") or {}).get(names.ROLLOUT_RECORD)
+        if found
+        else None
+    )
+    try:
+        return msgspec.json.decode(str(text), type=RolloutRecord) if text else RolloutRecord()
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return RolloutRecord()
+
+
+def encoded(record: RolloutRecord) -> str:
+    """The record as the text of its annotation."""
+    return msgspec.json.encode(record, order="sorted").decode()
+
+
+def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The merge patch that makes a target revision one of the DaemonSet's own, which the deployer no longer tracks."""
+    return {
+        "metadata": {
+            "uid": uid,
+            "labels": {**labels, names.ROLLOUT: None, names.OWNER_LABEL: None},
+            "annotations": {names.TRACKING_ID: None},
+            "ownerReferences": [revisions.owner_reference(daemonset)],
+        }
+    }
+
+
+def is_promoted(revision: Revision) -> bool:
+    """Whether the DaemonSet owns the revision: then its rollout is complete, or it never was a target."""
+    return revisions.owner_of(revision) is not None
+
+
+class _PoolText(msgspec.Struct, frozen=True):
+    name: str
+    match: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+class _PolicyText(msgspec.Struct, frozen=True):
+    policy: dict[str, Any]
+    pools: tuple[_PoolText, ...] = ()
+
+
+def policy_text(document: Body, pools: Iterable[Pool]) -> str:
+    """A policy document as an annotation of the DaemonSet, with the pools that it names; equal for equal policies."""
+    named = {name for stage in document.get("stages") or () for name in _pool_names(stage)}
+    texts = (
+        _PoolText(pool.name, tuple((one.key, one.operator, one.values) for one in pool.match))
+        for pool in pools
+        if pool.name in named
+    )
+    return msgspec.json.encode(_PolicyText(dict(document), tuple(texts)), order="sorted").decode()
+
+
+def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
+    """The policy of a DaemonSet and the pools that it names; None without a policy.
+
+    Raises ValueError for an annotation that holds no policy.
+    """
+    text = daemonset.annotations.get(names.ROLLOUT_POLICY)
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=_PolicyText)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise ValueError(f"{names.ROLLOUT_POLICY}: {error}") from None
+    pools = tuple(
+        Pool(pool.name, tuple(Requirement(*one) for one in pool.match)) for pool in found.pools
+    )
+    return decode(found.policy), pools
+
+
+def _pool_names(stage: Any) -> tuple[str, ...]:
+    where = stage.get("where") if isinstance(stage, Mapping) else None
+    pool = where.get("pool") if isinstance(where, Mapping) else None
+    return (pool,) if isinstance(pool, str) else tuple(pool or ())

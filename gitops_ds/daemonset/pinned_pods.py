@@ -1,0 +1,191 @@
+"""The writes of a staged rollout beside a DaemonSet controller that knows nothing of it.
+
+The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its controller makes (a node that
+joins, an eviction, a deletion) is a proven one. A node is updated by three writes: its pod is deleted; while that ends, a pod
+of the target is created for the node, with a scheduling gate; when the earlier pod is gone, the gate is removed. The controller
+counts the pinned pod as the node's pod and makes no other.
+
+A pinned pod carries the template generation that the DaemonSet will have after its next template, so it counts as updated
+from that moment, without a further write (IsPodUpdated in pkg/controller/daemon/util/daemonset_util.go). Before, the generations
+differ: when the rollout is abandoned, the controller itself brings these nodes back.
+
+The gate keeps the scheduler from evicting other pods for a pod whose room is still taken by the one that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gitops_ds.apimachinery import revisions, target_revisions
+from gitops_ds.daemonset import decide, pod_changes, stages
+from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.daemonset.pod_changes import BURST
+from gitops_ds.daemonset.pod_factory import PodFactory
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import (
+    Action,
+    CreatePod,
+    Decision,
+    DeleteCause,
+    DeletePod,
+    Observation,
+    PromoteRevision,
+    RecordRollout,
+    RelabelPod,
+    ReleasePod,
+)
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
+from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDecision:
+    """The writes of a rollout, and the stages that they follow from."""
+
+    decision: Decision
+    stages: StagesDecision
+
+
+def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
+    """What to write for the rollout of one DaemonSet. The same observation and inputs always give the same decision."""
+    layout = decide.layout(seen)
+    decided = stages.decide(layout, inputs)
+    writes = _Writes(layout, inputs, decided)
+    steps: tuple[tuple[Action, ...], ...] = (
+        tuple(writes.record()),
+        (*writes.relabels(), *writes.releases()),
+        tuple(writes.deletes())[:BURST],
+        tuple(writes.creates())[:BURST],
+        tuple(writes.promotion()),
+    )
+    wake_after = None if decided.wake_at is None else max(0.0, decided.wake_at - seen.now)
+    return StagedDecision(Decision(tuple(filter(None, steps)), wake_after=wake_after), decided)
+
+
+class _Writes:
+    def __init__(self, layout: NodePodLayout, inputs: StageInputs, decided: StagesDecision) -> None:
+        self.layout, self.inputs, self.decided = layout, inputs, decided
+        self.target: RolloutTarget = inputs.target
+        self.halted = decided.halt is not None
+        self.taken = frozenset(decided.take)
+        self.spots = {spot.node: spot for spot in layout.spots}
+
+    def record(self) -> Iterator[Action]:
+        if self.target.revision and self.decided.record != self.inputs.record:
+            text = target_revisions.encoded(self.decided.record)
+            yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
+
+    def relabels(self) -> Iterator[Action]:
+        """Pods whose revision has the DaemonSet's template, under another hash and generation: they run it already."""
+        if self.target.revision:
+            return
+        same = {
+            revision.hash
+            for revision in self.layout.seen.revisions
+            if revisions.same_template(revision.template, self.target.template)
+        }
+        for spot in self.layout.spots:
+            for pod in spot.staying:
+                if pod.hash in same and not self.layout.updated(pod):
+                    yield RelabelPod(
+                        _key(pod), pod.uid, self.layout.hash, "its template is the DaemonSet's"
+                    )
+
+    def releases(self) -> Iterator[Action]:
+        """The gates of pods that are alone on their node; a halted rollout starts no pod."""
+        for spot in self.layout.spots:
+            for pod in spot.staying:
+                if pod.gated and len(spot.pods) == 1 and not self.halted:
+                    why = "the earlier pod is gone"
+                    yield ReleasePod(_key(pod), pod.uid, spot.node, self.layout.seen.now, why)
+
+    def deletes(self) -> Iterator[DeletePod]:
+        for node in self.decided.take:
+            for pod in self.spots[node].staying:
+                if not self._is_target(pod):
+                    yield pod_changes.delete(
+                        self.spots[node], pod, DeleteCause.OUTDATED, "its node is updated"
+                    )
+        for spot in self.layout.spots:
+            for pod in spot.staying:
+                if pod.gated and self.halted:
+                    yield pod_changes.delete(
+                        spot, pod, DeleteCause.UNWANTED, "the rollout is halted"
+                    )
+                elif self._is_left_over(pod):
+                    why = "it belongs to another rollout and is not ready"
+                    yield pod_changes.delete(spot, pod, DeleteCause.UNWANTED, why)
+
+    def creates(self) -> Iterator[CreatePod]:
+        """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already ending."""
+        if not self.target.revision or self.halted:
+            return
+        layout = self._of_target()
+        factory = PodFactory(layout)
+        for spot in layout.spots:
+            ends = bool(spot.pods) and not spot.staying and spot.node in self.decided.open
+            if spot.wanted and (ends or spot.node in self.taken):
+                yield self._pinned(factory.create(spot, "its node is updated"))
+
+    def promotion(self) -> Iterator[Action]:
+        found = next(
+            (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
+        )
+        promoted = found is not None and target_revisions.is_promoted(found)
+        if not self.decided.commits or promoted:
+            return
+        labels = (self.target.template.get("metadata") or {}).get("labels") or {}
+        yield PromoteRevision(
+            self._revision,
+            self.target.uid,
+            {**labels, names.REVISION_HASH: self.target.hash},
+            "the rollout is complete",
+        )
+
+    def _is_target(self, pod: Pod) -> bool:
+        return pod.hash == self.target.hash if self.target.revision else self.layout.updated(pod)
+
+    def _is_left_over(self, pod: Pod) -> bool:
+        """A pod of a rollout that was replaced or reverted; one that is ready waits until its node is taken."""
+        pinned = pod.labels.get(names.ROLLOUT, "")
+        return (
+            bool(pinned)
+            and not pod.ready
+            and not self._is_target(pod)
+            and not self.layout.updated(pod)
+        )
+
+    def _of_target(self) -> NodePodLayout:
+        """The layout as if the DaemonSet had the target: its pods are made from it."""
+        seen = self.layout.seen
+        generation = seen.daemonset.template_generation
+        daemonset = replace(
+            seen.daemonset,
+            template=self.target.template,
+            template_generation=str(int(generation) + 1) if generation else "",
+        )
+        return replace(self.layout, seen=replace(seen, daemonset=daemonset), hash=self.target.hash)
+
+    def _pinned(self, action: CreatePod) -> CreatePod:
+        metadata, spec = action.body["metadata"], action.body["spec"]
+        labels = {**metadata["labels"], names.ROLLOUT: self.target.hash}
+        gates = [*(spec.get("schedulingGates") or ()), {"name": names.SCHEDULING_GATE}]
+        body = {
+            **action.body,
+            "metadata": {**metadata, "labels": labels},
+            "spec": {**spec, "schedulingGates": gates},
+        }
+        return replace(action, body=body)
+
+    @property
+    def _revision(self) -> Key:
+        namespace = self.layout.seen.daemonset.key.namespace
+        return Key(
+            CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, namespace, self.target.revision
+        )
+
+
+def _key(pod: Pod) -> Key:
+    return Key(POD.group, POD.kind, pod.namespace, pod.name)

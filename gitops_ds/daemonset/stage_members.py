@@ -1,0 +1,112 @@
+"""Which nodes belong to which stage of a rollout, and their order within it.
+
+The stages choose one after the other, each from the nodes that are left. Touched nodes come first, so the choice does not
+move while a stage is under way; then nodes that the policy prefers, one of each zone in turn, by name. Parked nodes come
+late, and the node on which this process runs is the last one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from gitops_ds.apimachinery import label_selector, node_pools
+from gitops_ds.model.bundle import Pool, Requirement
+from gitops_ds.model.live import Node
+from gitops_ds.model.rollout_policy import NodeCount, NodeScope, RolloutPolicy
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The nodes to divide into stages: all eligible ones, those that are touched, those that are parked."""
+
+    nodes: Sequence[Node]
+    touched: Set[str] = frozenset()
+    parked: Set[str] = frozenset()
+    own_node: str = ""
+
+
+def members(
+    policy: RolloutPolicy, candidates: Candidates, pools: Sequence[Pool]
+) -> tuple[tuple[str, ...], ...]:
+    """The nodes of each stage, in the order in which they are updated."""
+    left = {node.name: node for node in candidates.nodes}
+    turns = _turns_in_zone(candidates.nodes)
+    stages: list[tuple[str, ...]] = []
+    for stage in policy.stages:
+        scope = [
+            node
+            for node in left.values()
+            if stage.where is None or _matches(stage.where, node, pools)
+        ]
+        prefer = stage.nodes.prefer if stage.nodes else {}
+        ranked = sorted(scope, key=functools.partial(_rank, candidates, prefer, turns))
+        chosen = (
+            ranked if stage.nodes is None else _counted(ranked, stage.nodes, len(candidates.nodes))
+        )
+        stages.append(tuple(node.name for node in chosen))
+        for node in chosen:
+            del left[node.name]
+    return tuple(stages)
+
+
+def zone_of(node: Node) -> str:
+    """The zone of a node, empty where it has none."""
+    return node.labels.get(ZONE, "")
+
+
+def _turns_in_zone(nodes: Iterable[Node]) -> dict[str, int]:
+    """The place of each node among the nodes of its zone, by name."""
+    counts: dict[str, int] = {}
+    turns = {}
+    for node in sorted(nodes, key=lambda node: node.name):
+        turns[node.name] = counts.get(zone_of(node), 0)
+        counts[zone_of(node)] = turns[node.name] + 1
+    return turns
+
+
+def _rank(
+    candidates: Candidates, prefer: Mapping[str, str], turns: Mapping[str, int], node: Node
+) -> tuple[bool, bool, bool, bool, int, str, str]:
+    return (
+        node.name not in candidates.touched,
+        node.name in candidates.parked,
+        node.name == candidates.own_node,
+        not all(node.labels.get(key) == value for key, value in prefer.items()),
+        turns[node.name],
+        zone_of(node),
+        node.name,
+    )
+
+
+def _counted(ranked: Sequence[Node], count: NodeCount, eligible: int) -> list[Node]:
+    """The first nodes, so many that every number of the stage is met as far as there are nodes."""
+    total = max(count.count, count.per_variant, count.percent.of(eligible) if count.percent else 0)
+    chosen = {node.name: node for node in ranked[:total]}
+    per_zone: dict[str, int] = {}
+    for node in chosen.values():
+        per_zone[zone_of(node)] = per_zone.get(zone_of(node), 0) + 1
+    for node in ranked[total:]:
+        if per_zone.get(zone_of(node), 0) < count.per_zone:
+            chosen[node.name] = node
+            per_zone[zone_of(node)] = per_zone.get(zone_of(node), 0) + 1
+    return list(chosen.values())
+
+
+def _matches(scope: NodeScope, node: Node, pools: Sequence[Pool]) -> bool:
+    if scope.pool and node_pools.pool_of(node, pools) not in scope.pool:
+        return False
+    return label_selector.all_match(tuple(_requirements(scope)), node.labels)
+
+
+def _requirements(scope: NodeScope) -> Iterable[Requirement]:
+    for match in scope.match:
+        if match.in_ is not None:
+            yield Requirement(match.key, "In", match.in_)
+        if match.not_in is not None:
+            yield Requirement(match.key, "NotIn", match.not_in)
+        if match.exists is not None or (match.in_ is None and match.not_in is None):
+            yield Requirement(match.key, "DoesNotExist" if match.exists is False else "Exists")

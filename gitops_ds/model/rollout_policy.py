@@ -1,0 +1,319 @@
+"""The policy of a staged rollout: the values of agents/NAME/rollout.yaml with their defaults.
+
+The JSON schema (schemas/rollout.schema.json) has the same keys; docs/rollouts.md explains them. All times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gitops_ds.model.objects import Body
+
+CANARY, REST = "canary", "rest"
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_CANARY: Body = {"nodes": {"count": 1}, "soak": "10m"}
+_SOAK = "1m"
+
+
+class Seconds(float):
+    """A number of seconds; a policy file writes `90s`, `5m` or `1h30m`."""
+
+
+class PercentChange(float):
+    """A change in per cent with its sign; a policy file writes `+30%` or `-20%`."""
+
+
+class NodeShare:
+    """A number of nodes, or a percentage of them; a policy file writes `3` or `2.5%`."""
+
+    __slots__ = ("amount", "is_percent")
+
+    def __init__(self, text: int | str) -> None:
+        self.is_percent = isinstance(text, str) and text.endswith("%")
+        self.amount = float(str(text).removesuffix("%"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeShare) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return f"{self.amount:g}{'%' if self.is_percent else ''}"
+
+    def __repr__(self) -> str:
+        return f"NodeShare({str(self)!r})"
+
+    def of(self, total: int) -> int:
+        """The number of nodes, rounded up, as the API rounds maxUnavailable."""
+        return math.ceil(self.amount * total / 100) if self.is_percent else math.ceil(self.amount)
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A group of keys of the policy file."""
+
+
+class NodeCount(_Part, frozen=True):
+    """How many nodes a stage takes. Of several numbers the largest counts: each is a minimum."""
+
+    count: int = 0
+    percent: NodeShare | None = None
+    per_variant: int = 0
+    per_zone: int = 0
+    prefer: Mapping[str, str] = {}
+
+
+class LabelMatch(_Part, frozen=True):
+    """A condition on one node label, as in the files of clusters."""
+
+    key: str
+    in_: tuple[str, ...] | None = msgspec.field(default=None, name="in")
+    not_in: tuple[str, ...] | None = None
+    exists: bool | None = None
+
+
+class NodeScope(_Part, frozen=True):
+    """The nodes that a stage is for: those of some pools, or with some labels. All must match."""
+
+    pool: tuple[str, ...] = ()
+    match: tuple[LabelMatch, ...] = ()
+
+
+class Pace(_Part, frozen=True):
+    """The sizes of the batches of a stage: `start`, then multiplied by `factor`, at most `max`."""
+
+    start: NodeShare = NodeShare(1)
+    factor: float = 2.0
+    max: NodeShare = NodeShare("10%")
+    every: Seconds = Seconds(0)
+
+
+class Approval(_Part, frozen=True):
+    """Who must approve before a stage opens, and after how many seconds a missing approval is reported."""
+
+    from_: tuple[str, ...] = msgspec.field(name="from")
+    within: Seconds = Seconds(86400)
+
+
+class Stage(_Part, frozen=True):
+    """One stage: its nodes, its pace, its soak, and the conditions that open and pass it."""
+
+    name: str
+    nodes: NodeCount | None = None
+    where: NodeScope | None = None
+    pace: Pace = Pace()
+    soak: Seconds = Seconds(60)
+    gates: tuple[str, ...] = ("pods", "nodes")
+    one_at_a_time: str = ""
+    soak_between: Seconds = Seconds(0)
+    windows: tuple[str, ...] = ()
+    nodes_when: str = "any"
+    until: Seconds = Seconds(86400)
+    approval: Approval | None = None
+
+
+class AtRiskLimits(_Part, frozen=True):
+    """Hard caps on the nodes at risk at once; the smallest counts."""
+
+    cluster: NodeShare = NodeShare("10%")
+    per_zone: NodeShare | None = None
+    per_variant: NodeShare | None = None
+    nodes: int | None = None
+
+
+class ApiLimits(_Part, frozen=True):
+    """The load on the API server."""
+
+    writes_per_second: float = 20.0
+
+
+class RegistryLimits(_Part, frozen=True):
+    """The load on the image registry."""
+
+    concurrent_pulls: int = 50
+    pre_pull: bool = False
+
+
+class Limits(_Part, frozen=True):
+    """The caps of a rollout. `parked`: with more parked nodes than this the rollout holds."""
+
+    at_risk: AtRiskLimits = AtRiskLimits()
+    parked: NodeShare = NodeShare("20%")
+    api: ApiLimits = ApiLimits()
+    registry: RegistryLimits = RegistryLimits()
+
+
+class Neighbours(_Part, frozen=True):
+    """What may happen to the other pods of a touched node."""
+
+    newly_unready: int | None = None
+    new_restarts: int | None = None
+
+
+class Comparison(_Part, frozen=True):
+    """The largest change, in per cent with its sign, against the time before or against control nodes."""
+
+    before: PercentChange | None = None
+    control: PercentChange | None = None
+
+
+class Gate(_Part, frozen=True):
+    """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed bounds of `prometheus`."""
+
+    ready_within: Seconds = Seconds(180)
+    restarts: int = 0
+    reasons: Literal["none"] | tuple[str, ...] = "none"
+    memory_of_limit: NodeShare | None = None
+    conditions: tuple[str, ...] = ("Ready", "!MemoryPressure", "!DiskPressure", "!PIDPressure")
+    neighbours: Neighbours = Neighbours()
+    prometheus: str = ""
+    compare: Comparison = Comparison()
+    below: float | None = None
+    above: float | None = None
+    no_data: Literal["hold", "fail", "pass"] = "hold"
+    for_: Seconds = msgspec.field(default=Seconds(0), name="for")
+
+
+class Revert(_Part, frozen=True):
+    """How a failed commit leaves Git, and how many seconds a person has to act first."""
+
+    after: Seconds = Seconds(120)
+    how: Literal["commit", "pull-request", "none"] = "commit"
+
+
+class OnFailure(_Part, frozen=True):
+    """What a failed gate causes."""
+
+    halt: Literal["at-once", "after-batch"] = "at-once"
+    scope: Literal["agent", "cluster"] = "agent"
+    revert: Revert = Revert()
+
+
+class Progress(_Part, frozen=True):
+    """When a rollout, or one node of it, counts as stuck."""
+
+    deadline: Seconds = Seconds(6 * 3600)
+    per_node: Seconds = Seconds(600)
+
+
+class NewNodes(_Part, frozen=True):
+    """Which template the nodes get that join during a rollout."""
+
+    get: Literal["stable", "target"] = "stable"
+    until: Literal["every-variant-proved", "end"] = "end"
+
+
+class Config(_Part, frozen=True):
+    """How a change of a ConfigMap reaches the pods."""
+
+    rolls: Literal["like-template", "at-once"] = "like-template"
+
+
+class TemplateCommit(_Part, frozen=True):
+    """When the DaemonSet gets the target template: `late` is after the first stage, with more than half of the nodes done."""
+
+    commit: Literal["late", "at-end"] = "at-end"
+
+
+class Window(_Part, frozen=True):
+    """A time span in which pods may be replaced: it opens by `cron` and stays open for `length` seconds."""
+
+    cron: str
+    length: Seconds
+    timezone: str = "UTC"
+
+
+class Freeze(_Part, frozen=True):
+    """Days (both included, UTC) on which nothing rolls but what `except` names."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+    except_: tuple[str, ...] = msgspec.field(default=(), name="except")
+
+
+class After(_Part, frozen=True):
+    """An agent that is updated first: on each node (`same_node`), or in the whole cluster."""
+
+    agent: str
+    same_node: bool = False
+
+
+class RolloutPolicy(_Part, frozen=True):
+    """The whole policy of one agent. The last stage is always `rest`, which takes every node that no stage names."""
+
+    policy: Literal["v1"] = "v1"
+    stages: tuple[Stage, ...] = ()
+    limits: Limits = Limits()
+    gates: Mapping[str, Gate] = {}
+    on_failure: OnFailure = OnFailure()
+    progress: Progress = Progress()
+    new_nodes: NewNodes = NewNodes()
+    config: Config = Config()
+    supersede: Literal["newest-from-canary", "finish-first"] = "newest-from-canary"
+    template: TemplateCommit = TemplateCommit()
+    at_rest: Literal["OnDelete", "RollingUpdate"] = "OnDelete"
+    windows: Mapping[str, Window] = {}
+    freeze: tuple[Freeze, ...] = ()
+    after: tuple[After, ...] = ()
+
+    def gate(self, name: str) -> Gate:
+        """The gate of that name; `pods` and `nodes` exist without an entry."""
+        return self.gates.get(name, Gate())
+
+
+def decode(document: Body) -> RolloutPolicy:
+    """The policy of a document that matches the JSON schema; a stage may be its name alone.
+
+    Raises ValueError for a document that does not match, and for two stages of one name.
+    """
+    stages = [_stage(one) for one in document.get("stages") or (CANARY, REST)]
+    names = [stage.get("name") for stage in stages]
+    if REST not in names:
+        stages.append(_stage(REST))
+        names.append(REST)
+    if names[-1] != REST:
+        raise ValueError(f"the stage {REST} must be the last one")
+    if len(set(names)) < len(names):
+        raise ValueError("each stage must have a name of its own")
+    try:
+        return msgspec.convert(
+            {**document, "stages": stages}, RolloutPolicy, strict=False, dec_hook=_decode_value
+        )
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+def encode(document: Body) -> str:
+    """The document as the text of an annotation: the shortest JSON with sorted keys, equal for equal documents."""
+    return msgspec.json.encode(document, order="sorted").decode()
+
+
+def seconds(text: str) -> Seconds:
+    """A duration such as `90s` or `1h30m`, in seconds. Raises ValueError."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is not a duration: write 30s, 5m or 1h")
+    return Seconds(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def _stage(one: Any) -> dict[str, Any]:
+    stage = dict(one) if isinstance(one, Mapping) else {"name": one}
+    is_canary = stage.get("name") == CANARY
+    stage = {**(_CANARY if is_canary else {"soak": _SOAK}), **stage}
+    where = stage.get("where")
+    if isinstance(where, Mapping) and isinstance(where.get("pool"), str):
+        stage["where"] = {**where, "pool": [where["pool"]]}
+    return stage
+
+
+def _decode_value(kind: type[Any], value: Any) -> Any:
+    if kind is PercentChange:
+        return PercentChange(str(value).removesuffix("%"))
+    return seconds(value) if kind is Seconds else kind(value)

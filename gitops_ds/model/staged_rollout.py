@@ -1,0 +1,179 @@
+"""A staged rollout as values: its target, what is kept about it, and how far each node and stage is.
+
+All times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.decision import Blame
+from gitops_ds.model.objects import Body
+from gitops_ds.model.rollout_policy import RolloutPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTarget:
+    """The template that a rollout brings to the nodes.
+
+    `revision` is the name of the target revision, empty where the DaemonSet has the template already: then no pod is
+    pinned, and the nodes are only updated. `hash` is the `controller-revision-hash` of its pods.
+    """
+
+    hash: str
+    template: Body
+    revision: str = ""
+    uid: str = ""
+    commit: str = ""
+
+
+class FailedNode(msgspec.Struct, frozen=True):
+    """A touched node that fails: the reason in one word, the message, and the cause."""
+
+    node: str
+    reason: str
+    message: str = ""
+    blame: Blame = Blame.TEMPLATE
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """Why a rollout is halted. It stays so until another target replaces it."""
+
+    at: float
+    stage: str
+    message: str
+    nodes: tuple[FailedNode, ...] = ()
+
+
+class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What can't be derived from pods and nodes, kept as an annotation of the target revision.
+
+    `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods are replaced. Its size
+    depends on the number of stages only.
+    """
+
+    began: float = 0.0
+    passed: Mapping[str, float] = {}
+    halt: Halt | None = None
+    committed: bool = False
+
+
+class GateState(StrEnum):
+    """The last result of a gate that is measured outside the pods: a metric, a webhook."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The result of a gate of a stage, and the measured values in words."""
+
+    state: GateState
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageInputs:
+    """What decides about a rollout beside pods and nodes.
+
+    `approved` names the stages that are approved; `gates` has the results of measured gates by stage and gate name; `behind`
+    maps each agent of `after` to the nodes where it is not up to date (None: anywhere in the cluster); `busy` are nodes that
+    `nodesWhen` excludes now; `refused` is the message of the API server that refuses the pods, else empty.
+    """
+
+    policy: RolloutPolicy
+    target: RolloutTarget
+    record: RolloutRecord
+    pools: tuple[Pool, ...] = ()
+    approved: frozenset[str] = frozenset()
+    gates: Mapping[tuple[str, str], GateResult] = field(default_factory=dict)
+    behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
+    refused: str = ""
+
+
+class NodeStep(StrEnum):
+    """How far a node is. PARKED: broken before the rollout touched it. SET_ASIDE: it broke afterwards, by its own fault."""
+
+    WAITING = "waiting"
+    PARKED = "parked"
+    REPLACING = "replacing"
+    STARTING = "starting"
+    SOAKING = "soaking"
+    PROVED = "proved"
+    FAILED = "failed"
+    SET_ASIDE = "set-aside"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProgress:
+    """One node of a rollout: its stage, its step, the reason in one word, and when time alone changes that."""
+
+    node: str
+    stage: str
+    step: NodeStep
+    reason: str = ""
+    message: str = ""
+    until: float | None = None
+
+
+class StageState(StrEnum):
+    """The state of a stage."""
+
+    PENDING = "pending"
+    OPEN = "open"
+    HELD = "held"
+    HALTED = "halted"
+    PASSED = "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class StageHold:
+    """Why no further node is updated now, and when that ends, None where no time ends it."""
+
+    reason: str
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """A stage with its nodes in the order in which they are updated."""
+
+    name: str
+    state: StageState
+    nodes: tuple[str, ...] = ()
+    proved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StagesDecision:
+    """What a rollout does now.
+
+    `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run the target. `cap` is the most
+    nodes that may be at risk. `complete`: every node that can be updated is proved. `wake_at` is when time alone changes
+    the decision, None if it never does.
+    """
+
+    take: tuple[str, ...]
+    open: frozenset[str]
+    nodes: tuple[NodeProgress, ...]
+    stages: tuple[StageProgress, ...]
+    at_risk: int
+    cap: int
+    record: RolloutRecord
+    hold: StageHold | None = None
+    complete: bool = False
+    commits: bool = False
+    wake_at: float | None = None
+
+    @property
+    def halt(self) -> Halt | None:
+        """Why the rollout is halted, None if it is not."""
+        return self.record.halt

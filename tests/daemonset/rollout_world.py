@@ -1,0 +1,130 @@
+"""A world with a staged rollout: the pinned pods beside a controller that knows nothing of them, and a deployer.
+
+The controller of the world is our own without a policy, which the conformance tests compare with the built-in one.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from gitops_ds.apimachinery import daemonsets, pods, revisions, target_revisions
+from gitops_ds.daemonset import pinned_pods
+from gitops_ds.daemonset.pinned_pods import StagedDecision
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.staged_rollout import StageInputs
+from tests.daemonset.world import World, daemonset, node
+
+SECOND = "agent:2"
+
+
+def zoned(number: int, zones: int = 3) -> list[dict[str, Any]]:
+    """Nodes in zones, one after the other."""
+    labels = [{"topology.kubernetes.io/zone": f"zone-{i % zones}"} for i in range(number)]
+    return [node(f"node-{i:03}", labels[i]) for i in range(number)]
+
+
+class RolloutWorld(World):
+    """A DaemonSet that runs its first template on all nodes, and a policy."""
+
+    def __init__(self, policy: dict[str, Any], nodes: list[dict[str, Any]] | int) -> None:
+        body = daemonset(updateStrategy={"type": "OnDelete"})
+        super().__init__(body, zoned(nodes) if isinstance(nodes, int) else nodes)
+        self.policy = rollout_policy.decode(policy)
+        self.settle()
+        self.now += 10_000.0
+        self.touched_outside: list[str] = []
+        self.most_at_risk = 0
+        self.last: StagedDecision | None = None
+
+    def commit(self, image: str) -> None:
+        """What the deployer writes for a commit with another image: the target revision and its name."""
+        template = copy.deepcopy(self.body["spec"]["template"])
+        template["spec"]["containers"][0]["image"] = image
+        metadata = self.body["metadata"]
+        if template == self.body["spec"]["template"]:
+            metadata["annotations"].pop(names.TARGET, None)
+            self._collect("")
+            return
+        target = target_revisions.body_of(daemonsets.daemonset_of(self.body), template, image)
+        name = target["metadata"]["name"]
+        self.body = copy.deepcopy(self.body)
+        self.body["metadata"]["annotations"][names.TARGET] = name
+        self._collect(name)
+        if name not in self.revisions:
+            self.revisions[name] = self._born(target)
+
+    def _collect(self, kept: str) -> None:
+        for name, body in list(self.revisions.items()):
+            if name != kept and not any(
+                o["controller"] for o in body["metadata"]["ownerReferences"]
+            ):
+                del self.revisions[name]
+
+    def inputs(self) -> StageInputs | None:
+        seen = self.observe()
+        target = target_revisions.target_of(seen.daemonset, seen.revisions)
+        if target is None:
+            return None
+        record = target_revisions.record_of(seen.revisions, target)
+        return StageInputs(self.policy, target, record)
+
+    def staged_turn(self, at_most: int | None = None) -> StagedDecision | None:
+        """One turn of the rollout; with `at_most` only so many writes are performed."""
+        inputs = self.inputs()
+        if inputs is None:
+            return None
+        decided = pinned_pods.decide_pinned(self.observe(), inputs)
+        for action in decided.decision.actions[:at_most]:
+            self.perform(action)
+        self.last = decided
+        self.most_at_risk = max(self.most_at_risk, decided.stages.at_risk)
+        return decided
+
+    def deploy(self) -> None:
+        """The deployer gives the DaemonSet its template when the target revision is one of its own."""
+        name = self.body["metadata"]["annotations"].get(names.TARGET, "")
+        if name not in self.revisions:
+            return
+        found = revisions.revision_of(self.revisions[name])
+        if found is not None and target_revisions.is_promoted(found):
+            self.edit(found.template["spec"]["containers"][0]["image"])
+            self.body["metadata"]["annotations"].pop(names.TARGET)
+
+    def pass_time(self, seconds: float = 5.0) -> None:
+        """One round: the rollout, the controller, the deployer, the kubelets, and some seconds."""
+        self.staged_turn()
+        self.turn()
+        self.deploy()
+        self.kubelets()
+        self.now += seconds - 1
+
+    def run(self, rounds: int = 2_000, seconds: float = 5.0) -> None:
+        """Rounds until the DaemonSet has the target and nothing moves."""
+        for _ in range(rounds):
+            before = self.state()
+            self.pass_time(seconds)
+            quiet = self.last is not None and self.last.stages.wake_at is None
+            if quiet and before == self.state() and self.last and not self.last.decision.actions:
+                return
+
+    def state(self) -> tuple[Any, ...]:
+        """What a round may change."""
+        return (
+            tuple(
+                sorted(
+                    (name, str(body.get("status")), str(body["metadata"]))
+                    for name, body in self.pods.items()
+                )
+            ),
+            str(self.body["spec"]["template"]),
+        )
+
+    def on(self, image: str) -> set[str]:
+        """The nodes with a pod of that image that is not ending."""
+        return {
+            pods.pod_of(body).node
+            for body in self.pods.values()
+            if body["spec"]["containers"][0]["image"] == image
+            and "deletionTimestamp" not in body["metadata"]
+        }
