@@ -15,9 +15,9 @@ import msgspec
 from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool, Requirement
-from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollout_policy import RolloutPolicy, decode
 from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget
 
@@ -81,6 +81,17 @@ def record_of(known: Iterable[Revision], target: RolloutTarget) -> RolloutRecord
 def encoded(record: RolloutRecord) -> str:
     """The record as the text of its annotation."""
     return msgspec.json.encode(record, order="sorted").decode()
+
+
+def daemonset_of(revision: Revision) -> Owner | None:
+    """The DaemonSet of a target revision; None for any other revision, also for a promoted one."""
+    metadata = revision.raw.get("metadata") or {}
+    if names.ROLLOUT not in revisions.labels_of(revision) or is_promoted(revision):
+        return None
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("kind") == DAEMONSET.kind:
+            return Owner(DAEMONSET.kind, str(reference.get("name")), str(reference.get("uid")))
+    return None
 
 
 def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -16,17 +16,21 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.controller import conflict_probe, executor
-from gitops_ds.daemonset import decide
+from gitops_ds.controller.executor import ExecutionOutcome
+from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.daemonset import decide, pinned_pods
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import Repetition
 from gitops_ds.daemonset.node_room import NodeCapacity
+from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.model.staged_rollout import StageInputs
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
@@ -71,6 +75,7 @@ class Controller:
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
+        self.rollouts = Rollouts(emit, clock)
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()
@@ -295,27 +300,56 @@ class Controller:
             self._shadow.forget(key)
             self._refused.pop(key, None)
             self._repetitions.pop(key, None)
+            self.rollouts.forget(key)
             return False
         match self._powers:
             case Powers.PACE:
-                return False  # no agent has a rollout policy yet
+                inputs = self.rollouts.inputs(seen)
+                if inputs is None:
+                    return False
+                return await self._update_nodes(stage, seen, inputs, pinned_pods.decide_pinned)
             case Powers.OBSERVE:
                 self._compare(seen)
                 return False
             case Powers.FULL:
+                inputs = self.rollouts.inputs(seen)
+                if inputs is not None:
+                    return await self._update_nodes(stage, seen, inputs, pinned_pods.decide_owned)
                 decision = decide.decide(seen)
                 self._emit(Decided(seen.now, key, decision, True, seen))
-                self._cache.remember(seen.daemonset, decision)
-                if self._rooms is not None:
-                    self._rooms.remember(key, decision)
-                outcome = await executor.perform(
-                    stage, seen.daemonset, decision, self._refused.pop(key, ())
-                )
-                if outcome.refused:
-                    self._refused[key] = outcome.refused
-                failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)
-                self._requeue(key, decision.wake_after, outcome.wrote and not failed)
+                _, failed = await self._perform(stage, seen, decision)
                 return failed
+
+    async def _update_nodes(
+        self,
+        stage: executor.ExecutionContext,
+        seen: Observation,
+        inputs: StageInputs,
+        decide_staged: Callable[[Observation, StageInputs], StagedDecision],
+    ) -> bool:
+        """A turn of a DaemonSet with a rollout policy."""
+        staged = decide_staged(seen, inputs)
+        self.rollouts.decided(seen, inputs, staged)
+        outcome, failed = await self._perform(stage, seen, staged.decision)
+        self.rollouts.performed(seen.daemonset.key, outcome)
+        return failed
+
+    async def _perform(
+        self, stage: executor.ExecutionContext, seen: Observation, decision: Decision
+    ) -> tuple[ExecutionOutcome, bool]:
+        """The outcome of a decision, and whether it failed."""
+        key = seen.daemonset.key
+        self._cache.remember(seen.daemonset, decision)
+        if self._rooms is not None:
+            self._rooms.remember(key, decision)
+        outcome = await executor.perform(
+            stage, seen.daemonset, decision, self._refused.pop(key, ())
+        )
+        if outcome.refused:
+            self._refused[key] = outcome.refused
+        failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)
+        self._requeue(key, decision.wake_after, outcome.wrote and not failed)
+        return outcome, failed
 
     def _is_futile(self, key: Key, decision: Decision) -> bool:
         """Whether the writes of this decision were repeated recently, without effect."""

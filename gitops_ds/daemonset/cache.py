@@ -18,11 +18,13 @@ from gitops_ds.apimachinery import (
     nodes,
     pods,
     revisions,
+    target_revisions,
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.daemonset.memory import DaemonSetMemories
 from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
+from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.model.decision import Decision, Observation
@@ -288,7 +290,13 @@ class Cache:
         self._moved |= {
             key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}
         }
-        return {key for key, was, is_now in places if was is not is_now}
+        # a rollout parks nodes that are not well, and continues when they are
+        return {
+            key
+            for key, was, is_now in places
+            if was is not is_now
+            or (is_now is Placement.RUN and names.TARGET in self._daemonsets[key].annotations)
+        }
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
         if node is None:
@@ -341,7 +349,9 @@ class Cache:
                 for key in self._daemonsets
                 if key.namespace == namespace and revision.name.startswith(f"{key.name}-")
             }
-        if owner is not None and (gone or before is not None):
+        if (target := target_revisions.daemonset_of(revision)) is not None:
+            keys |= self._owners(target, namespace)
+        elif owner is not None and (gone or before is not None):
             keys |= self._owners(owner, namespace)
         if owner is None:
             keys |= self._selecting(namespace, revisions.labels_of(revision))
@@ -382,10 +392,10 @@ def _scope_of_pod(pod: Pod) -> tuple[str, str]:
 
 
 def _scope_of_revision(revision: Revision) -> tuple[str, str]:
-    owner = revisions.owner_of(revision)
-    return (owner.uid if owner is not None else ""), str(
-        (revision.raw.get("metadata") or {}).get("namespace") or ""
-    )
+    """The UID of its DaemonSet, also of a target revision's, and its namespace."""
+    owner = revisions.owner_of(revision) or target_revisions.daemonset_of(revision)
+    namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
+    return (owner.uid if owner else "", namespace)
 
 
 def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:

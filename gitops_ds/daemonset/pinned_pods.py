@@ -64,6 +64,28 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     return StagedDecision(Decision(tuple(filter(None, steps)), wake_after=wake_after), decided)
 
 
+def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
+    """As `decide_pinned`, where this process is the DaemonSet controller itself.
+
+    No pod needs a gate: the pods of open nodes are created from the target, those of all others from the proven template.
+    """
+    base, layout = decide.decide(seen), decide.layout(seen)
+    decided = stages.decide(layout, inputs)
+    writes = _Writes(layout, inputs, decided)
+    own = tuple(tuple(map(writes.of_open_node, step)) for step in base.steps)
+    steps = (
+        tuple(writes.record()),
+        *own,
+        tuple(writes.deletes())[:BURST],
+        tuple(writes.promotion()),
+    )
+    waits = [base.wake_after, None if decided.wake_at is None else decided.wake_at - seen.now]
+    wake_after = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
+    return StagedDecision(
+        replace(base, steps=tuple(filter(None, steps)), wake_after=wake_after), decided
+    )
+
+
 class _Writes:
     def __init__(self, layout: NodePodLayout, inputs: StageInputs, decided: StagesDecision) -> None:
         self.layout, self.inputs, self.decided = layout, inputs, decided
@@ -127,7 +149,19 @@ class _Writes:
         for spot in layout.spots:
             ends = bool(spot.pods) and not spot.staying and spot.node in self.decided.open
             if spot.wanted and (ends or spot.node in self.taken):
-                yield self._pinned(factory.create(spot, "its node is updated"))
+                yield _gated(self._labelled(factory.create(spot, "its node is updated")))
+
+    def of_open_node(self, action: Action) -> Action:
+        """The same action; a pod for an open node is made from the target."""
+        if (
+            not isinstance(action, CreatePod)
+            or action.node not in self.decided.open
+            or self.halted
+            or not self.target.revision
+        ):
+            return action
+        made = PodFactory(self._of_target()).create(self.spots[action.node], action.why)
+        return self._labelled(made)
 
     def promotion(self) -> Iterator[Action]:
         found = next(
@@ -168,16 +202,10 @@ class _Writes:
         )
         return replace(self.layout, seen=replace(seen, daemonset=daemonset), hash=self.target.hash)
 
-    def _pinned(self, action: CreatePod) -> CreatePod:
-        metadata, spec = action.body["metadata"], action.body["spec"]
+    def _labelled(self, action: CreatePod) -> CreatePod:
+        metadata = action.body["metadata"]
         labels = {**metadata["labels"], names.ROLLOUT: self.target.hash}
-        gates = [*(spec.get("schedulingGates") or ()), {"name": names.SCHEDULING_GATE}]
-        body = {
-            **action.body,
-            "metadata": {**metadata, "labels": labels},
-            "spec": {**spec, "schedulingGates": gates},
-        }
-        return replace(action, body=body)
+        return replace(action, body={**action.body, "metadata": {**metadata, "labels": labels}})
 
     @property
     def _revision(self) -> Key:
@@ -189,3 +217,9 @@ class _Writes:
 
 def _key(pod: Pod) -> Key:
     return Key(POD.group, POD.kind, pod.namespace, pod.name)
+
+
+def _gated(action: CreatePod) -> CreatePod:
+    spec = action.body["spec"]
+    gates = [*(spec.get("schedulingGates") or ()), {"name": names.SCHEDULING_GATE}]
+    return replace(action, body={**action.body, "spec": {**spec, "schedulingGates": gates}})

@@ -27,13 +27,17 @@ def zoned(number: int, zones: int = 3) -> list[dict[str, Any]]:
 class RolloutWorld(World):
     """A DaemonSet that runs its first template on all nodes, and a policy."""
 
-    def __init__(self, policy: dict[str, Any], nodes: list[dict[str, Any]] | int) -> None:
+    def __init__(
+        self, policy: dict[str, Any], nodes: list[dict[str, Any]] | int, *, owned: bool = False
+    ) -> None:
+        """`owned`: the controller that paces is the DaemonSet controller too."""
         body = daemonset(updateStrategy={"type": "OnDelete"})
         super().__init__(body, zoned(nodes) if isinstance(nodes, int) else nodes)
         self.policy = rollout_policy.decode(policy)
+        self.decide = pinned_pods.decide_owned if owned else pinned_pods.decide_pinned
+        self.owned = owned
         self.settle()
         self.now += 10_000.0
-        self.touched_outside: list[str] = []
         self.most_at_risk = 0
         self.last: StagedDecision | None = None
 
@@ -74,12 +78,25 @@ class RolloutWorld(World):
         inputs = self.inputs()
         if inputs is None:
             return None
-        decided = pinned_pods.decide_pinned(self.observe(), inputs)
+        decided = self.decide(self.observe(), inputs)
         for action in decided.decision.actions[:at_most]:
             self.perform(action)
         self.last = decided
         self.most_at_risk = max(self.most_at_risk, decided.stages.at_risk)
         return decided
+
+    def one_turn(self, at_most: int | None = None) -> StagedDecision | None:
+        """One turn of the rollout, and one of the DaemonSet controller where that is another process."""
+        staged = self.staged_turn(at_most)
+        if not self.owned or staged is None:
+            self.turn()
+        elif staged.decision.status is not None:
+            counters = daemonsets.counters(staged.decision.status.counts)
+            self.body["status"] = {
+                **counters,
+                "observedGeneration": staged.decision.status.observed_generation,
+            }
+        return staged
 
     def deploy(self) -> None:
         """The deployer gives the DaemonSet its template when the target revision is one of its own."""
@@ -93,8 +110,7 @@ class RolloutWorld(World):
 
     def pass_time(self, seconds: float = 5.0) -> None:
         """One round: the rollout, the controller, the deployer, the kubelets, and some seconds."""
-        self.staged_turn()
-        self.turn()
+        self.one_turn()
         self.deploy()
         self.kubelets()
         self.now += seconds - 1

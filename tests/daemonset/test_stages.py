@@ -14,6 +14,9 @@ from tests.daemonset.rollout_world import SECOND, RolloutWorld
 from tests.daemonset.world import node
 from tests.profiles import examples
 
+both = pytest.mark.parametrize(
+    "owned", [False, True], ids=["beside the controller", "as the controller"]
+)
 FAST: dict[str, Any] = {
     "stages": [
         {"name": "canary", "nodes": {"count": 2}, "soak": "60s"},
@@ -23,8 +26,9 @@ FAST: dict[str, Any] = {
 }
 
 
-def test_a_rollout_ends_with_every_node_updated_and_the_template_committed() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_a_rollout_ends_with_every_node_updated_and_the_template_committed(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     first = world.body["spec"]["template"]
     world.commit(SECOND)
     world.pass_time()
@@ -38,8 +42,9 @@ def test_a_rollout_ends_with_every_node_updated_and_the_template_committed() -> 
     assert [revision["revision"] for revision in world.revisions.values()] == [1, 2]
 
 
-def test_the_rest_waits_until_the_canary_has_soaked() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_the_rest_waits_until_the_canary_has_soaked(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.commit(SECOND)
     began = world.now
     while world.now - began < 55:
@@ -54,8 +59,9 @@ def test_the_rest_waits_until_the_canary_has_soaked() -> None:
     assert len(world.on(SECOND)) == 10
 
 
-def test_a_bad_template_is_halted_in_the_canary_and_stays_so() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_a_bad_template_is_halted_in_the_canary_and_stays_so(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.bad_images.add(SECOND)
     world.commit(SECOND)
     for _ in range(300):
@@ -72,8 +78,9 @@ def test_a_bad_template_is_halted_in_the_canary_and_stays_so() -> None:
     assert len(world.on(SECOND)) <= 2
 
 
-def test_a_revert_brings_exactly_the_touched_nodes_back() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_a_revert_brings_exactly_the_touched_nodes_back(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.bad_images.add(SECOND)
     world.commit(SECOND)
     for _ in range(60):
@@ -90,8 +97,9 @@ def test_a_revert_brings_exactly_the_touched_nodes_back() -> None:
     assert world.numbers() == [1]
 
 
-def test_nodes_that_join_and_pods_that_are_evicted_get_the_proven_template() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_nodes_that_join_and_pods_that_are_evicted_get_the_proven_template(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.commit(SECOND)
     for _ in range(4):
         world.pass_time()
@@ -109,8 +117,11 @@ def test_nodes_that_join_and_pods_that_are_evicted_get_the_proven_template() -> 
     assert len(world.on(SECOND)) == 15
 
 
-def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_is_well_again() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_is_well_again(
+    owned: bool,
+) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.nodes[0]["status"]["conditions"][0]["status"] = "False"
     world.commit(SECOND)
     world.run()
@@ -125,13 +136,13 @@ def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_is_well_aga
     assert len(world.on(SECOND)) == 10
 
 
+@both
 @pytest.mark.parametrize("at_most", range(5))
-def test_a_process_that_is_killed_after_any_write_continues(at_most: int) -> None:
-    world = RolloutWorld(FAST, 10)
+def test_a_process_that_is_killed_after_any_write_continues(at_most: int, owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.commit(SECOND)
     for number in range(200):
-        world.staged_turn(at_most if number % 3 == 0 else None)
-        world.turn()
+        world.one_turn(at_most if number % 3 == 0 else None)
         world.deploy()
         world.kubelets()
         world.now += 4
@@ -140,8 +151,9 @@ def test_a_process_that_is_killed_after_any_write_continues(at_most: int) -> Non
     assert len(world.on(SECOND)) == 10
 
 
-def test_a_newer_commit_starts_at_the_canary_again() -> None:
-    world = RolloutWorld(FAST, 10)
+@both
+def test_a_newer_commit_starts_at_the_canary_again(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
     world.commit(SECOND)
     for _ in range(30):
         world.pass_time()
@@ -187,14 +199,14 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
-@given(policies(), st.integers(1, 14), st.data())
+@given(policies(), st.integers(1, 14), st.booleans(), st.data())
 def test_for_any_policy_the_cap_and_the_order_hold_and_a_rollout_without_faults_ends(
-    policy: dict[str, Any], count: int, data: st.DataObject
+    policy: dict[str, Any], count: int, owned: bool, data: st.DataObject
 ) -> None:
-    world = RolloutWorld(policy, count)
+    world = RolloutWorld(policy, count, owned=owned)
     world.commit(SECOND)
     for _ in range(600):
-        decided = world.staged_turn()
+        decided = world.one_turn()
         if decided is not None and world.inputs() is not None:
             stages = decided.stages
             assert stages.at_risk + len(stages.take) <= max(stages.cap, stages.at_risk)
@@ -205,7 +217,6 @@ def test_for_any_policy_the_cap_and_the_order_hold_and_a_rollout_without_faults_
                 key=(StageState.PASSED, StageState.OPEN, StageState.HELD, StageState.PENDING).index,
             )
             assert stages.halt is None
-        world.turn()
         world.deploy()
         world.kubelets()
         world.now += data.draw(st.sampled_from((0, 4, 19)), label="seconds") if count < 5 else 9
@@ -220,13 +231,19 @@ def test_for_any_policy_the_cap_and_the_order_hold_and_a_rollout_without_faults_
     policies(),
     st.integers(4, 12),
     st.booleans(),
+    st.booleans(),
     st.sets(st.integers(0, 3), max_size=2),
     st.sets(st.integers(0, 120), max_size=6),
 )
 def test_for_any_faults_a_bad_template_leaves_no_stage_and_no_broken_node_halts_a_good_one(
-    policy: dict[str, Any], count: int, bad: bool, broken: set[int], evictions: set[int]
+    policy: dict[str, Any],
+    count: int,
+    owned: bool,
+    bad: bool,
+    broken: set[int],
+    evictions: set[int],
 ) -> None:
-    world = RolloutWorld(policy, count)
+    world = RolloutWorld(policy, count, owned=owned)
     for number in broken:
         world.nodes[number]["status"]["conditions"][0]["status"] = "False"
     well = {f"node-{i:03}" for i in range(count) if i not in broken}

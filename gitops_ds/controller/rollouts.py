@@ -1,0 +1,94 @@
+"""The staged rollouts of one cluster: what decides about them beside pods and nodes, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gitops_ds.apimachinery import target_revisions
+from gitops_ds.controller.executor import ExecutionOutcome
+from gitops_ds.daemonset.pinned_pods import StagedDecision
+from gitops_ds.model.decision import CreatePod, Observation
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.rollouts import (
+    RolloutHalted,
+    RolloutHeld,
+    RolloutProgressed,
+    StageOpened,
+    StagePassed,
+)
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.staged_rollout import StageInputs, StagesDecision, StageState
+
+REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
+
+
+class Rollouts:
+    """The rollouts of the DaemonSets that have a policy. Nothing here must survive a restart."""
+
+    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+        self._emit, self._clock = emit, clock
+        self._refused: dict[Key, tuple[str, float]] = {}
+        self._decided: dict[Key, StagesDecision] = {}
+
+    @property
+    def decisions(self) -> Mapping[Key, StagesDecision]:
+        """The last decision about each rollout."""
+        return self._decided
+
+    def inputs(self, seen: Observation) -> StageInputs | None:
+        """The inputs of a DaemonSet's rollout.
+
+        None without a policy, with one that can't be read, and while its target revision is not known.
+        """
+        daemonset = seen.daemonset
+        try:
+            found = target_revisions.policy_of(daemonset)
+        except ValueError:
+            return None
+        target = target_revisions.target_of(daemonset, seen.revisions)
+        if found is None or target is None or daemonset.deleting or daemonset.selector is None:
+            self.forget(daemonset.key)
+            return None
+        policy, pools = found
+        message, until = self._refused.get(daemonset.key, ("", 0.0))
+        record = target_revisions.record_of(seen.revisions, target)
+        return StageInputs(
+            policy, target, record, pools, refused=message if seen.now < until else ""
+        )
+
+    def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
+        """Keeps a decision, and emits what is new in it."""
+        key, now = seen.daemonset.key, staged.stages
+        before = self._decided.get(key)
+        self._decided[key] = now
+        if before == now or not inputs.target.revision:
+            return
+        commit = CommitId(inputs.target.commit)
+        self._emit(RolloutProgressed(seen.now, key, commit, now))
+        for stage in now.stages:
+            if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:
+                self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))
+            if stage.state is StageState.OPEN and _state(before, stage.name) is not stage.state:
+                self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
+        if now.halt is not None and inputs.record.halt is None:
+            self._emit(RolloutHalted(seen.now, key, commit, now.halt))
+        if now.hold is not None and (before is None or before.hold != now.hold):
+            self._emit(RolloutHeld(seen.now, key, commit, now.hold))
+
+    def performed(self, key: Key, outcome: ExecutionOutcome) -> None:
+        """Notes pods that the API server refused: the rollout holds for a while."""
+        refused = any(isinstance(action, CreatePod) for action in outcome.refused)
+        if refused and outcome.errors:
+            self._refused[key] = str(outcome.errors[0]), self._clock() + REFUSED_FOR
+        elif outcome.wrote:
+            self._refused.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """The DaemonSet is gone, or has no rollout."""
+        self._decided.pop(key, None)
+        self._refused.pop(key, None)
+
+
+def _state(decided: StagesDecision | None, stage: str) -> StageState | None:
+    stages = decided.stages if decided is not None else ()
+    return next((one.state for one in stages if one.name == stage), None)
