@@ -19,6 +19,7 @@ from gitops_ds.apimachinery import (
     nodes,
     pods,
     revisions,
+    target_revisions,
 )
 from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
@@ -187,7 +188,7 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
         asyncio.gather(*(_listed(cluster, resource, ours) for resource in sorted(kinds))),
     )
     objects = {key_of(body): body for body in daemonsets.items}
-    for items in rest:
+    for items in (*rest, targets_of(known.items, owner)):
         objects |= {key_of(body): body for body in items}
     missing = {
         key: resource
@@ -198,6 +199,11 @@ async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> 
     relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
     found = assemble(relevant, known.items, node_list)
     return replace(found, nodes=None, unlisted=unlisted) if unlisted else found
+
+
+def targets_of(known: Iterable[Body], owner: str) -> list[Body]:
+    """The target revisions that we applied, among all revisions."""
+    return [body for body in known if label(body) == owner]
 
 
 async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
@@ -238,17 +244,23 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
         if key.kind == "DaemonSet" and key.group == "apps"
     }
     grouped: dict[Key, list[Revision]] = defaultdict(list)
+    targets: dict[Key, list[Revision]] = defaultdict(list)
     for body in known:
-        owner = pods.controller_of(body.get("metadata") or {})
-        revision = revisions.revision_of(body) if owner and owner.uid in by_uid else None
-        if owner and revision:
+        revision = revisions.revision_of(body)
+        if revision is None:
+            continue
+        owner, daemonset = revisions.owner_of(revision), target_revisions.daemonset_of(revision)
+        if owner and owner.uid in by_uid:
             grouped[by_uid[owner.uid]].append(revision)
+        elif daemonset and daemonset.uid in by_uid:
+            targets[by_uid[daemonset.uid]].append(revision)
     history = {
         key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))
         for key, some in grouped.items()
     }
     found: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
-    return Live(dict(objects), history, tuple(found))
+    rollouts = {key: tuple(some) for key, some in targets.items()}
+    return Live(dict(objects), history, tuple(found), targets=rollouts)
 
 
 async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:

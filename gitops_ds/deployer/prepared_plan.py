@@ -13,9 +13,9 @@ from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Plan
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Key, Resource
+from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
 from gitops_ds.model.source_tree import CommitInfo
-from gitops_ds.plan import deletions, ignore_differences, planner, suspension
+from gitops_ds.plan import deletions, ignore_differences, planner, staging, suspension
 from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.tracking_labels import Stamp
 
@@ -62,13 +62,24 @@ async def draft_located(
     resources = {**located.resources, **await _strays(target, located, live)}
     context = _context(target, located, options, state)
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
-    bundle = ignore_differences.over(
-        replace(located.bundle, manifests=served), live, options.ignore
+    bundle = await _staged(
+        Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)
     )
+    resources = {
+        **resources,
+        **dict.fromkeys(bundle.manifests.keys() - resources.keys(), CONTROLLER_REVISION),
+    }
+    bundle = ignore_differences.over(bundle, live, options.ignore)
     live = await _with_deletions(target, bundle, live, context)
     applier = Applier(target.cluster, resources, live, context)
     plan = _without_suspended(await _plan(applier, bundle), located, applier)
     return PreparedPlan(plan, located.bundle, located.commit, applier, state)
+
+
+async def _staged(applier: Applier, bundle: Bundle) -> Bundle:
+    """The bundle with the target revisions of its rollouts."""
+    answers = await dry_runs.dry_run(applier, staging.to_ask(bundle, applier.live))
+    return staging.staged(bundle, applier.live, applier.context, answers)
 
 
 async def _strays(

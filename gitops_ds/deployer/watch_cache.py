@@ -113,10 +113,13 @@ class WatchCache:
         for resource, store in self._stores.items():
             if resource not in (NODE, CONTROLLER_REVISION):
                 objects.update(store.objects)
+        revisions = self._stores[CONTROLLER_REVISION].objects.values()
+        for body in live_state.targets_of(revisions, self._owner):
+            objects[key_of(body)] = body
         missing = {
             key: resource
             for key, resource in wanted.items()
-            if key not in objects and resource != DAEMONSET
+            if key not in objects and resource not in (DAEMONSET, CONTROLLER_REVISION)
         }
         objects |= await live_state.single(self._cluster, missing)
         relevant = {
@@ -124,11 +127,7 @@ class WatchCache:
             for key, body in objects.items()
             if key in wanted or live_state.label(body) == self._owner
         }
-        known, nodes = (
-            self._stores[CONTROLLER_REVISION].objects.values(),
-            self._stores[NODE].objects.values(),
-        )
-        return live_state.assemble(relevant, known, nodes)
+        return live_state.assemble(relevant, revisions, self._stores[NODE].objects.values())
 
     async def _listed(self, kind: Resource) -> None:
         try:
@@ -222,9 +221,10 @@ class WatchCache:
             self._ours.discard(
                 key
             )  # another client removed our label: this change affects the plan as well
-        return key.kind != "ControllerRevision" and (
-            key.kind == "Node" or was_ours or live_state.label(change.object) == self._owner
-        )
+        is_ours = key in self._ours
+        if key.kind == "ControllerRevision":  # a target revision was promoted or deleted
+            return was_ours and not is_ours
+        return key.kind == "Node" or was_ours or is_ours
 
 
 def _mark(body: Body) -> object:

@@ -135,6 +135,14 @@ class Custom:
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutSource:
+    """The rollout policy of an agent: the document with the defaults of its cluster and environment, and its place."""
+
+    document: Body
+    at: Pointer
+
+
+@dataclass(frozen=True, slots=True)
 class Bundle:
     """All objects of one commit for one cluster, sorted by key.
 
@@ -144,7 +152,8 @@ class Bundle:
     `custom` its own ones. `expected` holds by agent the nodes that must get a pod (alternatives of
     conditions), and those that must get none. `drift` is the drift policy of agents with one.
     `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
-    (`configmap/NAMESPACE/NAME`) nothing is deleted.
+    (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` holds
+    the rollout policies by agent.
     """
 
     commit: CommitId | None
@@ -161,3 +170,4 @@ class Bundle:
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
     refusals: tuple[Skipped, ...] = ()
     kept: frozenset[str] = frozenset()
+    rollouts: Mapping[str, RolloutSource] = field(default_factory=dict)

@@ -75,7 +75,8 @@ class Live:
     (namespace, name) that pods name. `foresee` predicts, for a DaemonSet whose pods were listed,
     the effect of another body on them. `allocatable` is the capacity of nodes for pods, in
     thousandths of a resource's unit, if known. `contents` are those of Namespaces and
-    CustomResourceDefinitions that were listed.
+    CustomResourceDefinitions that were listed. `targets`
+    are the target revisions of each DaemonSet, which it does not own.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)
@@ -86,3 +87,4 @@ class Live:
     allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     contents: Mapping[Key, Contents] = field(default_factory=dict)
     unlisted: str = ""
+    targets: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)

@@ -41,6 +41,8 @@ TARGET = f"{DOMAIN}/target"
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 # on a target revision: what the controller keeps about the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
+# on a target revision: the digest of the template in Git that it was made from
+TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when its scheduling gate was removed
 RELEASED = f"{DOMAIN}/released"

@@ -33,6 +33,7 @@ _ROW = (
     ("", "PersistentVolume"),
     ("", "PersistentVolumeClaim"),
     ("", "Service"),
+    ("apps", "ControllerRevision"),  # a DaemonSet names the target revision of its rollout
     ("apps", "DaemonSet"),
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ROW)}

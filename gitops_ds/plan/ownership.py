@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-manageme
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -203,6 +203,56 @@ def would_change_nothing(live: Body, body: Body) -> bool:
         return True
     stored = defaults.defaulted(body)
     return _same(fields, wanted, stored, live, ()) and _written_words(body, stored, live)
+
+
+def holds_part(live: Body, body: Body, path: Path) -> bool:
+    """As `would_change_nothing`, for the part of the object at a path alone."""
+    fields = _at(owned_fields(live) or {}, [f"f:{step}" for step in path])
+    if fields is None:
+        return False
+    wanted, present = _at(body, path), _at(live, path)
+    if _same(fields, wanted, _UNKNOWN, present, path):
+        return True
+    return _same(fields, wanted, _at(defaults.defaulted(body), path), present, path)
+
+
+def owned_part(live: Body, path: Path) -> Any:
+    """The fields below a path that we own (after a migration), with their live values; None where we own none.
+
+    To apply it once more changes nothing, neither values nor owners.
+    """
+    fields = _at(_ours_after_migration(live), [f"f:{step}" for step in path])
+    return None if fields is None else _owned(_at(live, path), fields)
+
+
+def _at(value: Any, path: Sequence[Any]) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _owned(value: Any, fields: Fields) -> Any:
+    inner = {key: below for key, below in fields.items() if key != "."}
+    if not inner:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            name: _owned(value[name], below)
+            for key, below in inner.items()
+            if (name := key.removeprefix("f:")) in value
+        }
+    if not isinstance(value, list):
+        return value
+    kept = []
+    for item in value:
+        for key, below in inner.items():
+            kind, _, text = key.partition(":")
+            token = json.loads(text)
+            if (kind == "v" and item == token) or (
+                kind == "k" and _member([item], token) is not None
+            ):
+                kept.append(_owned(item, below))
+    return kept
 
 
 def _written_words(body: Body, stored: Body, live: Body) -> bool:

@@ -18,6 +18,7 @@ from gitops_ds.render import (
     ignore,
     layout,
     parsed_objects,
+    rollout_policy,
     schema_refs,
 )
 from gitops_ds.render.agent import RenderContext
@@ -44,7 +45,10 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
     facts = facts_of(found, cluster, namespace)
     gathered = _Gathered(findings=[*snapshot.findings, *_layout_findings(found, facts)])
     _plain(found, gathered)
-    rendered = all_agents.render(surroundings(found, facts))
+    around = surroundings(found, facts)
+    rollouts, findings = rollout_policy.policies(around)
+    gathered.findings += findings
+    rendered = all_agents.render(around)
     gathered.drafts += rendered.drafts
     gathered.findings += rendered.findings
     manifests, findings = defaults.finish(
@@ -65,6 +69,7 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
         profile=found.settings.text("profile") or "default",
         custom=layout.custom(found.settings),
         expected=rendered.expected,
+        rollouts=rollouts,
         rules={
             rule: on
             for rule, on in found.settings.section("rules").items()

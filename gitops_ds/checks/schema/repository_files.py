@@ -69,30 +69,6 @@ def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
             continue
         for document in parser.read(str(path), data).documents:
             yield from check_own(name, document, str(path), data)
-            yield from _not_implemented(name, document, str(path), data)
-
-
-def _not_implemented(
-    kind_of_file: str, parsed: parser.Document, file: str, data: bytes
-) -> Iterator[Finding]:
-    """DS807: staged rollouts have a schema but no implementation."""
-    if kind_of_file == "rollout":
-        path: Path = ()
-    elif (
-        kind_of_file in ("environment", "cluster")
-        and isinstance(parsed.value, Mapping)
-        and "rollout" in parsed.value
-    ):
-        path = ("rollout",)
-    else:
-        return
-    message = (
-        "staged rollouts are not implemented yet: remove it; the DaemonSet's updateStrategy paces "
-        "its rollout"
-    )
-    yield refusal(
-        "DS807", message, parser.place(file, data, parsed.index, path, key=True), path=path
-    )
 
 
 def check_own(

@@ -1,0 +1,174 @@
+"""Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision, which holds the new one, is one
+of the DaemonSet's own revisions.
+
+The controller makes it so when every node is proved. So the deployer needs no memory of rollouts: what to write follows from the
+manifest, the policy, and the revisions in the cluster. A template that is among the DaemonSet's own revisions was proved before,
+or is a revert, and is written at once; the update strategy OnDelete moves no pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.plan import ownership
+from gitops_ds.plan.options import DryRunResult, PlanContext
+
+NO_ANSWERS: Mapping[Key, DryRunResult] = {}
+
+
+def to_ask(bundle: Bundle, live: Live) -> tuple[Manifest, ...]:
+    """The DaemonSets with a policy whose complete template is not known: a dry run returns it with its defaults."""
+    return tuple(
+        manifest
+        for manifest in _with_policy(bundle)
+        if (old := live.objects.get(manifest.key)) is not None
+        and _known_target(manifest, live) is None
+        and not _holds(old, manifest)
+    )
+
+
+def staged(
+    bundle: Bundle,
+    live: Live,
+    context: PlanContext,
+    answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
+) -> Bundle:
+    """The bundle as it is written: DaemonSets with their policy, and the target revisions of rollouts."""
+    manifests = dict(bundle.manifests)
+    for manifest in _with_policy(bundle):
+        for one in _Staging(bundle, live, context, manifest).manifests(answers.get(manifest.key)):
+            manifests[one.key] = one
+    return replace(bundle, manifests=dict(sorted(manifests.items()))) if bundle.rollouts else bundle
+
+
+def _with_policy(bundle: Bundle) -> Iterator[Manifest]:
+    for manifest in bundle.manifests.values():
+        if manifest.key.is_daemonset and manifest.agent in bundle.rollouts:
+            yield manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _Staging:
+    bundle: Bundle
+    live: Live
+    context: PlanContext
+    manifest: Manifest
+
+    def manifests(self, answer: DryRunResult | None) -> Iterator[Manifest]:
+        """The DaemonSet, and its target revision while it has one."""
+        old, known = (
+            self.live.objects.get(self.manifest.key),
+            _known_target(self.manifest, self.live),
+        )
+        if old is None or _holds(old, self.manifest):
+            yield self._daemonset("", self._template)
+            return
+        if known is not None:
+            template = known.template
+        elif answer is not None and answer.body is not None:
+            template = _template_of(answer.body)
+        else:  # refused: the plan of the manifest states the reason, and the template stays
+            yield self._daemonset(_target_of(old), _stable(old))
+            return
+        own = self.live.revisions.get(self.manifest.key, ())
+        if any(revisions.same_template(one.template, template) for one in own):
+            yield self._daemonset("", self._template)
+            return
+        target = self._target(old, template, known)
+        yield target
+        yield self._daemonset(target.key.name, _stable(old))
+
+    @property
+    def _template(self) -> Body:
+        return _template_of(self.manifest.body)
+
+    def _daemonset(self, target: str, template: Body) -> Manifest:
+        source, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
+        metadata, spec = body["metadata"], body["spec"]
+        annotations = {
+            **(metadata.get("annotations") or {}),
+            names.ROLLOUT_POLICY: target_revisions.policy_text(
+                source.document, self.bundle.cluster.pools
+            ),
+            names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
+            **({names.TARGET: target} if target else {}),
+        }
+        return _rewritten(
+            self.manifest,
+            {
+                **body,
+                "metadata": {**metadata, "annotations": annotations},
+                "spec": {**spec, "updateStrategy": {"type": "OnDelete"}, "template": template},
+            },
+        )
+
+    def _target(self, old: Body, template: Body, known: Revision | None) -> Manifest:
+        commit = (known and _annotation(known, names.COMMIT)) or self.context.stamp.commit
+        body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
+        body["metadata"]["annotations"][names.TEMPLATE_DIGEST] = _digest(self.manifest)
+        key = Key(
+            CONTROLLER_REVISION.group,
+            CONTROLLER_REVISION.kind,
+            self.manifest.key.namespace,
+            str(body["metadata"]["name"]),
+        )
+        return _rewritten(replace(self.manifest, key=key), body)
+
+
+def _known_target(manifest: Manifest, live: Live) -> Revision | None:
+    """The target revision in the cluster that was made from this manifest's template."""
+    digest = _digest(manifest)
+    return next(
+        (
+            one
+            for one in live.targets.get(manifest.key, ())
+            if _annotation(one, names.TEMPLATE_DIGEST) == digest
+        ),
+        None,
+    )
+
+
+def _annotation(revision: Revision, name: str) -> str:
+    return str(((revision.raw.get("metadata") or {}).get("annotations") or {}).get(name) or "")
+
+
+def _holds(old: Body, manifest: Manifest) -> bool:
+    """Whether the live DaemonSet plainly has the manifest's template: we own exactly its fields, with its values."""
+    spec = {**old["spec"], "template": _template_of(manifest.body)}
+    return ownership.holds_part(old, {**old, "spec": spec}, ("spec", "template"))
+
+
+def _stable(old: Body) -> Body:
+    """The fields of the live template that we own, to apply it once more; the whole template where we own none."""
+    part = ownership.owned_part(old, ("spec", "template"))
+    return _template_of(old) if part is None else part
+
+
+def _template_of(body: Body) -> Body:
+    template: Body = (body.get("spec") or {}).get("template") or {}
+    return template
+
+
+def _target_of(old: Body) -> str:
+    return str((old["metadata"].get("annotations") or {}).get(names.TARGET) or "")
+
+
+def _digest(manifest: Manifest) -> str:
+    return content_hash.digest(_template_of(manifest.body))[:16]
+
+
+def _rewritten(manifest: Manifest, body: dict[str, Any]) -> Manifest:
+    return replace(manifest, body=body, digest=content_hash.digest(body))
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
