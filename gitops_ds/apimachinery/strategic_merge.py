@@ -14,6 +14,7 @@ from typing import Any
 # `x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy` of the OpenAPI documents. The
 # name of the field is enough where all kinds agree.
 _MERGE_KEYS = {
+    "schedulingGates": "name",
     "containers": "name",
     "initContainers": "name",
     "ephemeralContainers": "name",
