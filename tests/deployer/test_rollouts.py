@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RolloutHalted, StageOpened, StagePassed
+from gitops_ds.model.events.rollouts import StagePassed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId
-from gitops_ds.model.snapshot import CommitInfo, Snapshot
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.model.staged_rollout import StageInputs
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -44,7 +43,7 @@ class FileHistory(History):
 
     policy = POLICY
 
-    async def snapshot(self, commit: CommitId) -> Snapshot:
+    async def snapshot(self, commit: CommitId) -> SourceTree:
         text = self.commits[int(commit, 16) - 1]
         info = CommitInfo(
             commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "A change"
@@ -52,7 +51,9 @@ class FileHistory(History):
         files = {"gitops-ds.yaml": "version: v1\n", "agents/agent/agent-ds.yaml": text}
         if self.policy:
             files["agents/agent/rollout.yaml"] = self.policy
-        return Snapshot(info, {PurePosixPath(name): data.encode() for name, data in files.items()})
+        return SourceTree(
+            info, {PurePosixPath(name): data.encode() for name, data in files.items()}
+        )
 
 
 class NoRollouts(Rollouts):
