@@ -61,10 +61,12 @@ class Rollouts:
         key, now = seen.daemonset.key, staged.stages
         before = self._decided.get(key)
         self._decided[key] = now
-        if before == now or not inputs.target.revision:
+        if before == now:
             return
-        commit = CommitId(inputs.target.commit)
-        self._emit(RolloutProgressed(seen.now, key, commit, now))
+        commit = CommitId(inputs.target.commit if inputs.target.revision else "")
+        self._emit(RolloutProgressed(seen.now, key, seen.daemonset.uid, commit, now))
+        if not inputs.target.revision:
+            return
         for stage in now.stages:
             if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:
                 self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
@@ -140,6 +141,14 @@ class StageHold:
 
     reason: str
     until: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The reason, and the time (UTC) of its end."""
+        if self.until is None:
+            return self.reason
+        ends = datetime.fromtimestamp(self.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{self.reason}, until {ends}"
 
 
 @dataclass(frozen=True, slots=True)

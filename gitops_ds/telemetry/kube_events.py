@@ -19,6 +19,7 @@ from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.base import ControllerEvent, Decided, Event
 from gitops_ds.model.events.deployer import CommitRejected, DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
+from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key
 from gitops_ds.telemetry import rejections
 
@@ -76,6 +77,9 @@ class EventRecorder:
                 return ()
             self._uids[event.daemonset] = event.seen.daemonset.uid
             return tuple(_decided(event, self._daemonset(event.daemonset)))
+        if isinstance(event, RolloutProgressed):
+            self._uids[event.daemonset] = event.uid
+            return ()
         found = kube_event(event, self._state(event))
         return (found,) if found else ()
 

@@ -193,6 +193,7 @@ _DEFINITIONS = (
     ),
     _Definition("gitopsds_leader", "Whether this replica leads.", type=Gauge),
     _Definition("gitopsds_webhook_requests", "Requests to the webhook.", "result"),
+    _Definition("gitopsds_rollout_stage_events", "Stage events of staged rollouts.", "event"),
     _Definition("gitopsds_news", "Notifications for receivers and forges.", "result"),
 )
 _LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)

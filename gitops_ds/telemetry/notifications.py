@@ -13,7 +13,7 @@ import orjson
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.events.agents import AgentEvent
-from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.base import ControllerEvent, Event
 from gitops_ds.model.events.definition import Notice
 from gitops_ds.model.events.deployer import (
     CommitRejected,
@@ -70,7 +70,7 @@ def _notification(event: Event, notice: Notice, repository: str) -> Notification
         event.at,
         text,
         notice.mark or text,
-        repository="" if isinstance(event, AgentEvent) else repository,
+        repository="" if isinstance(event, AgentEvent | ControllerEvent) else repository,
         commit=notice.commit,
         agent=f"{key.namespace}/{key.name}" if key is not None and key.is_daemonset else "",
     )

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
+import msgspec
+from msgspec.structs import fields
+
 from gitops_ds import errors, model
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Drifted, Operation
@@ -95,6 +98,9 @@ def made(hint: Any, turn: int) -> Any:
         return list(hint)[turn % len(hint)]
     if issubclass(hint, errors.ClusterError):
         return errors.Forbidden(TEXT, 403, "Forbidden")
+    if issubclass(hint, msgspec.Struct):
+        hints = typing.get_type_hints(hint)
+        return hint(**{field.name: made(hints[field.name], turn) for field in fields(hint)})
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         build: Any = hint

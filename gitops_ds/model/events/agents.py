@@ -13,6 +13,8 @@ from gitops_ds.model.events.definition import EventDefinition, Level, Notice, To
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plural import counted
 
+HALTED = "halted"  # the mark of notifications about a halted rollout
+
 
 class LossCause(StrEnum):
     """Why a node that still exists lost its agent."""
@@ -211,7 +213,9 @@ class RolloutCompleted(AgentEvent):
 
 @dataclass(frozen=True, slots=True)
 class RolloutFailed(AgentEvent):
-    """The health of a rollout is Failed; emitted once for each rollout."""
+    """The health of a rollout is Failed; emitted once for each rollout. `halted`: a staged rollout
+    is halted, which RolloutHalted reports too; receivers get one notification.
+    """
 
     definition = EventDefinition(
         "RolloutFailed",
@@ -225,6 +229,7 @@ class RolloutFailed(AgentEvent):
     commit: CommitId
     revision: int
     message: str
+    halted: bool = False
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -233,7 +238,8 @@ class RolloutFailed(AgentEvent):
     def notice(self) -> Notice | None:
         """The content of the notification."""
         text = f"{self.daemonset}: rollout failed: {self.kube_text()}"
-        return Notice(Topic.FAILED, text, str(self.revision), self.commit, self.daemonset)
+        mark = HALTED if self.halted else str(self.revision)
+        return Notice(Topic.FAILED, text, mark, self.commit, self.daemonset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from gitops_ds.model.decision import (
     Decision,
     DeletePod,
     Observation,
+    PromoteRevision,
+    RecordRollout,
+    ReleasePod,
     StatusUpdate,
 )
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
@@ -130,6 +133,9 @@ _SUCCESSES: Mapping[type, tuple[str, str]] = {
 _FAILURES: Mapping[type, tuple[str, str]] = {
     CreatePod: ("FailedCreate", "creating"),
     DeletePod: ("FailedDelete", "deleting"),
+    ReleasePod: ("FailedCreate", "removing the scheduling gate"),
+    RecordRollout: ("FailedHistory", "recording the rollout"),
+    PromoteRevision: ("FailedHistory", "promoting the target revision"),
 }
 
 

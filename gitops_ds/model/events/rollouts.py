@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gitops_ds.model.events.agents import HALTED
 from gitops_ds.model.events.base import ControllerEvent
-from gitops_ds.model.events.definition import EventDefinition, Level, Tone
+from gitops_ds.model.events.definition import (
+    EventDefinition,
+    Level,
+    Notice,
+    Sample,
+    Tone,
+    Topic,
+)
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.staged_rollout import Halt, StageHold, StagesDecision
 
+METRIC = "gitopsds_rollout_stage_events"
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgressed(ControllerEvent):
-    """A decision about a rollout that differs from the one before it: for the page and for status."""
+    """A decision about a rollout that differs from the one before it.
+
+    `uid` is that of the DaemonSet. `commit` is empty where the DaemonSet has the template already.
+    """
 
     definition = EventDefinition("", on_page=False)
 
+    uid: str
     commit: CommitId
     stages: StagesDecision
 
@@ -26,7 +40,7 @@ class StageOpened(ControllerEvent):
     """A stage of a rollout begins: its nodes are updated now."""
 
     definition = EventDefinition(
-        "StageOpened", Level.INFO, reason="StageOpened", keys=("commit", "stage")
+        "StageOpened", Level.INFO, reason="StageOpened", metric=METRIC, keys=("commit", "stage")
     )
 
     commit: CommitId
@@ -41,13 +55,22 @@ class StageOpened(ControllerEvent):
         """The message of the Kubernetes event."""
         return f"{short(self.commit)}: stage {self.stage} is open, {counted(self.nodes, 'node')}"
 
+    def samples(self) -> tuple[Sample, ...]:
+        """One opened stage."""
+        return (Sample(METRIC, "opened"),)
+
 
 @dataclass(frozen=True, slots=True)
 class StagePassed(ControllerEvent):
     """Every node of a stage is proved."""
 
     definition = EventDefinition(
-        "StagePassed", Level.INFO, Tone.GOOD, reason="StagePassed", keys=("commit", "stage")
+        "StagePassed",
+        Level.INFO,
+        Tone.GOOD,
+        reason="StagePassed",
+        metric=METRIC,
+        keys=("commit", "stage"),
     )
 
     commit: CommitId
@@ -64,12 +87,18 @@ class StagePassed(ControllerEvent):
             f"{short(self.commit)}: stage {self.stage} passed, {counted(self.nodes, 'node')} proved"
         )
 
+    def samples(self) -> tuple[Sample, ...]:
+        """One passed stage."""
+        return (Sample(METRIC, "passed"),)
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutHeld(ControllerEvent):
     """No further node is updated for a reason that is no failure: a window, an approval, a limit."""
 
-    definition = EventDefinition("RolloutHeld", Level.INFO, reason="RolloutHeld", keys=("commit",))
+    definition = EventDefinition(
+        "RolloutHeld", Level.INFO, reason="RolloutHeld", metric=METRIC, keys=("commit",)
+    )
 
     commit: CommitId
     hold: StageHold
@@ -80,7 +109,11 @@ class RolloutHeld(ControllerEvent):
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{short(self.commit)}: the rollout is on hold: {self.hold.reason}"
+        return f"{short(self.commit)}: the rollout is on hold: {self.hold.text}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One hold."""
+        return (Sample(METRIC, "held"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +121,13 @@ class RolloutHalted(ControllerEvent):
     """A failure that the template causes: no further node is updated until another commit replaces this one."""
 
     definition = EventDefinition(
-        "RolloutHalted", Level.ERROR, reason="RolloutHalted", warning=True, keys=("commit",)
+        "RolloutHalted",
+        Level.ERROR,
+        reason="RolloutHalted",
+        warning=True,
+        metric=METRIC,
+        topic=Topic.FAILED,
+        keys=("commit",),
     )
 
     commit: CommitId
@@ -101,3 +140,12 @@ class RolloutHalted(ControllerEvent):
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
         return f"{short(self.commit)}: halted in stage {self.halt.stage}: {self.halt.message}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One halt."""
+        return (Sample(METRIC, "halted"),)
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, one for each commit."""
+        text = f"{self.daemonset}: {self.kube_text()}"
+        return Notice(Topic.FAILED, text, HALTED, self.commit, self.daemonset)
