@@ -41,6 +41,8 @@ TARGET = f"{DOMAIN}/target"
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 # on a target revision: what the controller keeps about the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
+# on a target revision: the name of the revision that the DaemonSet keeps during the rollout
+PROVEN_REVISION = f"{DOMAIN}/proven-revision"
 # on a target revision: the digest of the template in Git that it was made from
 TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash

@@ -249,7 +249,7 @@ def _owned(value: Any, fields: Fields) -> Any:
             kind, _, text = key.partition(":")
             token = json.loads(text)
             if (kind == "v" and item == token) or (
-                kind == "k" and _member([item], token) is not None
+                kind == "k" and member([item], token) is not None
             ):
                 kept.append(_owned(item, below))
     return kept
@@ -309,8 +309,8 @@ def _same_member(
     wanted, stored, live = lists
     if kind == "v":
         return token in wanted and token in live
-    mine, theirs = _member(wanted, token), _member(live, token)
-    filled = _UNKNOWN if stored is _UNKNOWN else _member(stored, token)
+    mine, theirs = member(wanted, token), member(live, token)
+    filled = _UNKNOWN if stored is _UNKNOWN else member(stored, token)
     return (
         mine is not None
         and theirs is not None
@@ -322,7 +322,8 @@ def _same_member(
 FILLED_KEYS = {"protocol": "TCP"}
 
 
-def _member(items: list[Any], keys: Mapping[str, Any]) -> Any:
+def member(items: list[Any], keys: Mapping[str, Any]) -> Any:
+    """The member of a list with these keys, None without one."""
     for item in items:
         if isinstance(item, Mapping) and all(
             item.get(k, FILLED_KEYS.get(k)) == v for k, v in keys.items()
@@ -393,8 +394,8 @@ def _prune_list(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any
         token = json.loads(text)
         if kind == "v":
             kept = [item for item in kept if item != token or token in wanted]
-        elif (old := _member(kept, token)) is not None:
-            mine = _member(wanted, token)
+        elif (old := member(kept, token)) is not None:
+            mine = member(wanted, token)
             at = kept.index(old)
             kept[at : at + 1] = [_prune(old, below, mine)] if mine is not None else []
     return kept

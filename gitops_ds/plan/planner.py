@@ -121,8 +121,8 @@ def _deletes(
 ) -> _Deletes:
     found, refused = deletions.of(bundle, live, context)
     collected = prune.collectable(found, live)
-    content_named = prune.content_named(found, live)
-    orphans = {key: one for key, one in found.items() if key not in content_named}
+    by_use = prune.collected_by_use(found, live)
+    orphans = {key: one for key, one in found.items() if key not in by_use}
     in_use = deletions.in_use(orphans, bundle, live, context)
     losses = guard_limits.Losses(
         orphans, narrowed, in_use, empty=not (bundle.manifests or bundle.kept)

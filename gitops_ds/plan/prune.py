@@ -11,7 +11,7 @@ from enum import Enum
 from gitops_ds.apimachinery import config_maps
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.plan import ownership
 
 
@@ -95,9 +95,29 @@ def is_orphaning(live: Body) -> bool:
 
 
 def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
-    """Content-named ConfigMaps that no pod and no kept ControllerRevision names: they are
-    collected, whatever `prune` says.
+    """What is collected by use, regardless of `prune`: content-named ConfigMaps that no pod and no
+    kept ControllerRevision names, and target revisions that no DaemonSet names.
     """
+    found = collected_by_use(candidates, live)
+    return _unused_config_maps(found, live) | _former_targets(found, live)
+
+
+def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    named = {
+        (key.namespace, (body["metadata"].get("annotations") or {}).get(names.TARGET))
+        for key, body in live.objects.items()
+        if key.is_daemonset
+    }
+    return frozenset(
+        key
+        for key in candidates
+        if key.kind == CONTROLLER_REVISION.kind
+        and (key.namespace, key.name) not in named
+        and not is_ending(live.objects[key])
+    )
+
+
+def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     found = content_named(candidates, live)
     if not found:
         return frozenset()
@@ -117,8 +137,19 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     return frozenset(key for key in found if (key.namespace, key.name) not in named)
 
 
-def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     """The candidates that only `collectable` may choose from."""
+    keys = tuple(candidates)
+    return content_named(keys, live) | {
+        key
+        for key in keys
+        if key.kind == CONTROLLER_REVISION.kind
+        and names.ROLLOUT in ((live.objects[key].get("metadata") or {}).get("labels") or {})
+    }
+
+
+def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    """The candidates whose name ends in the hash of their content."""
     return frozenset(
         key for key in candidates if key.kind == "ConfigMap" and _content_named(live.objects[key])
     )

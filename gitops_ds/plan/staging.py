@@ -19,7 +19,7 @@ from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
-from gitops_ds.plan import ownership
+from gitops_ds.plan import ownership, proven_template
 from gitops_ds.plan.options import DryRunResult, PlanContext
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
@@ -77,7 +77,7 @@ class _Staging:
         elif answer is not None and answer.body is not None:
             template = _template_of(answer.body)
         else:  # refused: the plan of the manifest states the reason, and the template stays
-            yield self._daemonset(_target_of(old), _stable(old))
+            yield self._daemonset(_target_of(old), self._stable(old, self._current(old)))
             return
         own = self.live.revisions.get(self.manifest.key, ())
         if any(revisions.same_template(one.template, template) for one in own):
@@ -85,7 +85,16 @@ class _Staging:
             return
         target = self._target(old, template, known)
         yield target
-        yield self._daemonset(target.key.name, _stable(old))
+        yield self._daemonset(target.key.name, self._stable(old, known or self._current(old)))
+
+    def _stable(self, old: Body, target: Revision | None) -> Body:
+        own = self.live.revisions.get(self.manifest.key, ())
+        return proven_template.of(old, self._template, own, target)
+
+    def _current(self, old: Body) -> Revision | None:
+        """The target revision of the rollout that is under way."""
+        known, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
+        return next((one for one in known if one.name == name), None)
 
     @property
     def _template(self) -> Body:
@@ -114,7 +123,12 @@ class _Staging:
     def _target(self, old: Body, template: Body, known: Revision | None) -> Manifest:
         commit = (known and _annotation(known, names.COMMIT)) or self.context.stamp.commit
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
-        body["metadata"]["annotations"][names.TEMPLATE_DIGEST] = _digest(self.manifest)
+        own = self.live.revisions.get(self.manifest.key, ())
+        proven = proven_template.revision_name(old, own, known or self._current(old))
+        body["metadata"]["annotations"] |= {
+            names.TEMPLATE_DIGEST: _digest(self.manifest),
+            **({names.PROVEN_REVISION: proven} if proven else {}),
+        }
         key = Key(
             CONTROLLER_REVISION.group,
             CONTROLLER_REVISION.kind,
@@ -145,12 +159,6 @@ def _holds(old: Body, manifest: Manifest) -> bool:
     """Whether the live DaemonSet plainly has the manifest's template: we own exactly its fields, with its values."""
     spec = {**old["spec"], "template": _template_of(manifest.body)}
     return ownership.holds_part(old, {**old, "spec": spec}, ("spec", "template"))
-
-
-def _stable(old: Body) -> Body:
-    """The fields of the live template that we own, to apply it once more; the whole template where we own none."""
-    part = ownership.owned_part(old, ("spec", "template"))
-    return _template_of(old) if part is None else part
 
 
 def _template_of(body: Body) -> Body:

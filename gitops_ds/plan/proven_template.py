@@ -1,0 +1,89 @@
+"""The template that a DaemonSet keeps during a staged rollout, as it is applied.
+
+The fields are those that the applies own, and those of the manifest, whose owner may be another one
+since an edit in the cluster. The values are those of the proven revision, which an edit does not
+change; a rollout names that revision on its target revision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gitops_ds.apimachinery import revisions
+from gitops_ds.model import names
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import Body
+from gitops_ds.plan import ownership
+from gitops_ds.plan.ownership import Fields
+
+_PATH = ("spec", "template")
+
+
+def revision_name(live: Body, own: Iterable[Revision], current: Revision | None) -> str:
+    """The name of the proven revision of a rollout: that of the rollout before, which it replaces
+    (`current` is its target revision), else the DaemonSet's latest one with the live template;
+    empty where none is known.
+    """
+    if current is not None and (name := _annotation(current)):
+        return name
+    template = live["spec"]["template"]
+    same = [one for one in own if revisions.same_template(one.template, template)]
+    return max(same, key=lambda one: one.number).name if same else ""
+
+
+def of(live: Body, wanted: Body, own: Iterable[Revision], target: Revision | None) -> Body:
+    """The proven template, with the fields that are ours or in the template `wanted` of Git; the
+    live one where the proven revision is not known.
+    """
+    name = _annotation(target) if target is not None else ""
+    proven = next((one.template for one in own if one.name == name), None)
+    if proven is None or revisions.same_template(proven, live["spec"]["template"]):
+        part = ownership.owned_part(live, _PATH)
+        return part if part is not None else proven or live["spec"]["template"]
+    fields: Any = ownership.owned_fields(live) or {}
+    for step in _PATH:
+        fields = fields.get(f"f:{step}") or {}
+    template: Body = _part(proven, fields, wanted)
+    return template
+
+
+def _annotation(target: Revision) -> str:
+    annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(names.PROVEN_REVISION) or "")
+
+
+def _part(value: Any, fields: Fields, wanted: Any) -> Any:
+    inner = {key: below for key, below in fields.items() if key != "."}
+    if isinstance(value, Mapping) and (inner or isinstance(wanted, Mapping)):
+        in_git = wanted if isinstance(wanted, Mapping) else {}
+        return {
+            name: _part(one, inner.get(f"f:{name}", {}), in_git.get(name))
+            for name, one in value.items()
+            if f"f:{name}" in inner or name in in_git
+        }
+    if isinstance(value, list) and inner and isinstance(wanted, list):
+        return _members(value, inner, wanted)
+    return value
+
+
+def _members(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any]:
+    """The members that are owned or wanted, by the keys of the owned ones."""
+    tokens = {
+        text: below for key, below in fields.items() for kind, _, text in [key.partition(":")]
+    }
+    keys = {
+        name for text in tokens if isinstance(token := json.loads(text), dict) for name in token
+    }
+    kept = []
+    for item in items:
+        if not isinstance(item, Mapping):
+            kept += [item] if json.dumps(item) in tokens or item in wanted else []
+            continue
+        token = {name: item.get(name, ownership.FILLED_KEYS.get(name)) for name in keys}
+        below = next((one for text, one in tokens.items() if json.loads(text) == token), None)
+        in_git = ownership.member(wanted, token)
+        if below is not None or in_git is not None:
+            kept.append(_part(item, below or {}, in_git))
+    return kept

@@ -1,0 +1,209 @@
+"""A cluster with staged rollouts for tests: a simulated cluster, a repository, the deployer, the rollouts, and the DaemonSet
+controller, each a process that can be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from gitops_ds import simulator
+from gitops_ds.apimachinery import pods, revisions, target_revisions
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.staged_rollout import (
+    NodeProgress,
+    RolloutRecord,
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+)
+from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.simulator import Faults, NodeSpec, virtual_time
+from gitops_ds.simulator import faults as simulator_faults
+from tests.deployer.test_loop import AGENT, History, loop_on
+
+NODES = 10
+POLICY = """\
+stages:
+  - {name: canary, nodes: {count: 2}, soak: 2m}
+  - {name: rest, soak: 30s}
+limits: {atRisk: {cluster: 30%}}
+"""
+
+
+class FileHistory(History):
+    """A repository with an agent and its rollout policy."""
+
+    policy = POLICY
+    agent = ""  # agent.yaml
+
+    async def snapshot(self, commit: CommitId) -> SourceTree:
+        text = self.commits[int(commit, 16) - 1]
+        info = CommitInfo(
+            commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "A change"
+        )
+        files = {"gitops-ds.yaml": "version: v1\n", "agents/agent/agent-ds.yaml": text}
+        if self.policy:
+            files["agents/agent/rollout.yaml"] = self.policy
+        if self.agent:
+            files["agents/agent/agent.yaml"] = self.agent
+        return SourceTree(
+            info, {PurePosixPath(name): data.encode() for name, data in files.items()}
+        )
+
+
+class NoRollouts(Rollouts):
+    """The rollouts of the built-in controller: it knows nothing of policies."""
+
+    def inputs(self, seen: Observation) -> StageInputs | None:
+        return None
+
+
+@dataclass
+class Scene:
+    """The cluster, the repository, and everything that was emitted."""
+
+    cluster: simulator.SimulatedCluster
+    history: FileHistory
+    powers: Powers
+    faults: Faults = simulator_faults.none
+    events: list[Event] = field(default_factory=list)
+    request: Callable[[], None] = lambda: None
+    rollouts: Rollouts | None = None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet controller."""
+        loop = loop_on(
+            self.cluster,
+            self.cluster.client("gitops-ds"),
+            self.history,
+            self.events,
+            ApplyOptions(patience=0.0),
+        )
+        self.request = loop.request
+        ours = self._controller(self.powers, self.cluster.client("gitops-ds", self.faults))
+        self.rollouts = ours.rollouts
+        runs = [loop.run(), ours.run()]
+        if self.powers is Powers.PACE:
+            built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
+            built_in.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)
+            runs.append(built_in.run())
+        self.tasks = [asyncio.ensure_future(run) for run in runs]
+
+    def kill(self) -> None:
+        """Ends all processes at once, wherever they are."""
+        for task in self.tasks:
+            task.cancel()
+
+    def check(self) -> None:
+        """Raises what ended a process."""
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def _controller(self, powers: Powers, client: simulator.Client) -> Controller:
+        return Controller(
+            client,
+            powers,
+            self.events.append if powers is self.powers else lambda _: None,
+            clock=self.cluster.server.now,
+            chance=random.Random(2).random,
+        )
+
+    @property
+    def decision(self) -> StagesDecision:
+        """The last decision about the rollout."""
+        assert self.rollouts is not None
+        return next(iter(self.rollouts.decisions.values()))
+
+    def record(self) -> RolloutRecord:
+        """What the cluster keeps about the rollout; an empty record once it is complete."""
+        known = (
+            revisions.revision_of(one) for one in self.cluster.server.store.all(CONTROLLER_REVISION)
+        )
+        found = [one for one in known if one is not None]
+        records = [
+            target_revisions.record_of(found, RolloutTarget("", {}, one.name, one.uid))
+            for one in found
+        ]
+        return max(records, key=lambda record: record.began)
+
+    def step(self, node: str) -> NodeProgress:
+        """How far a node is."""
+        return next(one for one in self.decision.nodes if one.node == node)
+
+    def push(self, tag: str) -> None:
+        """A commit with another image."""
+        self.history.push(AGENT.format(tag=tag))
+        self.request()
+
+    def pods(self) -> dict[str, tuple[str, Pod]]:
+        """By node, the tag of its pod that is not ending, and the pod."""
+        found = {}
+        for body in self.cluster.server.store.all(POD):
+            pod = pods.pod_of(body)
+            if not pod.terminating:
+                found[pod.node] = (
+                    str(body["spec"]["containers"][0]["image"]).rpartition(":")[2],
+                    pod,
+                )
+        return found
+
+    def on(self, tag: str) -> set[str]:
+        """The nodes that run an image."""
+        return {node for node, (one, _) in self.pods().items() if one == tag}
+
+    async def daemonset(self) -> Body:
+        return await self.cluster.get(DAEMONSET, "default", "agent")
+
+    async def tag(self) -> str:
+        """The image of the DaemonSet's template."""
+        body = await self.daemonset()
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
+
+    async def until(self, holds: Callable[[], bool], minutes: float = 60) -> None:
+        for _ in range(int(minutes * 12)):
+            if holds():
+                return
+            await asyncio.sleep(5)
+        raise AssertionError(
+            [(node, tag, pod.trouble) for node, (tag, pod) in sorted(self.pods().items())]
+        )
+
+
+def play(
+    powers: Powers,
+    script: Callable[[Scene], Awaitable[None]],
+    *,
+    nodes: Iterable[NodeSpec] = (),
+    policy: str = POLICY,
+    faults: Faults = simulator_faults.none,
+) -> None:
+    """Runs a script on a cluster in which every node has the first image. `faults` are those of the rollouts' client."""
+
+    async def main() -> None:
+        async with simulator.SimulatedCluster() as cluster:
+            specs = tuple(nodes) or tuple(NodeSpec(f"node-{n}") for n in range(NODES))
+            cluster.add_nodes(specs)
+            scene = Scene(cluster, FileHistory(), powers, faults)
+            scene.history.policy = policy
+            scene.history.push(AGENT.format(tag="1"))
+            scene.start()
+            await scene.until(lambda: len(scene.on("1")) == len(specs))
+            await asyncio.sleep(60)
+            await script(scene)
+            scene.check()
+            scene.kill()
+
+    virtual_time.run(main())
