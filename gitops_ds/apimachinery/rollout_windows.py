@@ -6,6 +6,7 @@ CronTrigger does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
@@ -64,6 +65,15 @@ def problem(window: Window, now: float) -> str:
     if began is None or began > now + 30 * _DAY:
         return f"{window.cron!r} does not open within 30 days"
     return ""
+
+
+def problem_of_year(window: Window) -> str:
+    """The problem of a window on any day of a fixed year, so that the time of a check does not change its finding.
+
+    A window that opens once a month has none: a month of 31 days is no problem.
+    """
+    problems = (problem(window, number * 5 * _DAY) for number in range(74))
+    return next((one for one, two in itertools.pairwise(problems) if one and two), "")
 
 
 def _next(window: Window, after: float) -> float | None:

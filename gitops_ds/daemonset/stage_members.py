@@ -11,10 +11,10 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from gitops_ds.apimachinery import label_selector, node_pools
-from gitops_ds.model.bundle import Pool, Requirement
+from gitops_ds.apimachinery import node_scope
+from gitops_ds.model.bundle import Pool
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollout_policy import NodeCount, NodeScope, RolloutPolicy
+from gitops_ds.model.rollout_policy import NodeCount, RolloutPolicy
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -37,11 +37,7 @@ def members(
     turns = _turns_in_zone(candidates.nodes)
     stages: list[tuple[str, ...]] = []
     for stage in policy.stages:
-        scope = [
-            node
-            for node in left.values()
-            if stage.where is None or _matches(stage.where, node, pools)
-        ]
+        scope = [node for node in left.values() if node_scope.matches(stage.where, node, pools)]
         prefer = stage.nodes.prefer if stage.nodes else {}
         ranked = sorted(scope, key=functools.partial(_rank, candidates, prefer, turns))
         chosen = (
@@ -94,19 +90,3 @@ def _counted(ranked: Sequence[Node], count: NodeCount, eligible: int) -> list[No
             chosen[node.name] = node
             per_zone[zone_of(node)] = per_zone.get(zone_of(node), 0) + 1
     return list(chosen.values())
-
-
-def _matches(scope: NodeScope, node: Node, pools: Sequence[Pool]) -> bool:
-    if scope.pool and node_pools.pool_of(node, pools) not in scope.pool:
-        return False
-    return label_selector.all_match(tuple(_requirements(scope)), node.labels)
-
-
-def _requirements(scope: NodeScope) -> Iterable[Requirement]:
-    for match in scope.match:
-        if match.in_ is not None:
-            yield Requirement(match.key, "In", match.in_)
-        if match.not_in is not None:
-            yield Requirement(match.key, "NotIn", match.not_in)
-        if match.exists is not None or (match.in_ is None and match.not_in is None):
-            yield Requirement(match.key, "DoesNotExist" if match.exists is False else "Exists")

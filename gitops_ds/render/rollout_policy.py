@@ -1,94 +1,89 @@
-"""The rollout policies of a repository: agents/NAME/rollout.yaml over `rollout:` of the cluster and of the environment."""
+"""The rollout policies of a cluster: agents/NAME/rollout.yaml over `rollout:` of the cluster's and of the environment's file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.apimachinery import rollout_windows
-from gitops_ds.model import rollout_policy
 from gitops_ds.model.bundle import Pointer, RolloutSource
 from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.model.objects import Path
-from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.render import rollout_problems
 from gitops_ds.render.agent import RenderContext
 from gitops_ds.render.layout import File
+from gitops_ds.render.rollout_problems import PolicyProblem, PolicySurroundings
 
 FILE = "rollout.yaml"
-_BUILT_IN = ("pods", "nodes")
 
 
 def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[Finding]]:
-    """The policy of each agent that has one, and findings about policies that can't be carried out.
+    """The policy of each agent that has one, and the findings of all policies.
 
-    A file replaces the defaults key by key at its top level. An agent without a file has a policy where the cluster or the
-    environment sets `stages`.
+    Mappings are merged key by key, and the nearest file wins: the agent's, the cluster's, the environment's. Lists, such as
+    `stages`, are replaced. An agent without a file has a policy where the cluster or the environment sets `stages`.
     """
-    found: dict[str, RolloutSource] = {}
+    sources: dict[str, RolloutSource] = {}
     findings: list[Finding] = []
+    defaults = [file for file in _defaults(around) if file.value]
+    read = PolicySurroundings.of(around)
     for name in around.layout.agents:
-        layers = [file for file in _layers(name, around) if file.value]
-        document: dict[str, Any] = {}
-        for file in reversed(layers):
-            document |= file.value
-        if not layers or not (_has_file(name, around) or "stages" in document):
+        own = around.layout.read(PurePosixPath("agents", name, FILE))
+        layers = [own, *defaults] if own.name else defaults
+        document = merged([file.value for file in layers])
+        if not own.name and "stages" not in document:
             continue
-        source = RolloutSource(document, layers[0].at())
-        problems = list(_problems(document))
-        findings += [
-            refusal(
-                "DS807", message, around.layout.place(_pointer(layers, path), key=True), path=path
-            )
-            for path, message in problems
-        ]
+        problems = list(rollout_problems.problems(document, name, read))
+        findings += [_finding(problem, layers, around) for problem in problems]
         if not problems:
-            found[name] = source
-    return found, findings
+            sources[name] = RolloutSource(document, layers[0].at())
+    if defaults and not sources and not findings:
+        # Defaults that no agent has yet: their keys are read with the default stages.
+        problems = list(rollout_problems.unsupported(merged([file.value for file in defaults])))
+        findings += [_finding(problem, defaults, around) for problem in problems]
+    return sources, findings
 
 
-def _has_file(name: str, around: RenderContext) -> bool:
-    return PurePosixPath("agents", name, FILE) in around.layout.files
+def merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The documents as one; earlier ones win."""
+    document: dict[str, Any] = {}
+    for layer in reversed(layers):
+        document = _over(document, layer)
+    return document
 
 
-def _layers(name: str, around: RenderContext) -> Iterator[File]:
-    """The agent's own file, then the defaults of the cluster and of the environment."""
-    yield around.layout.read(PurePosixPath("agents", name, FILE))
+def _over(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in above.items():
+        known = result.get(key)
+        both = isinstance(value, Mapping) and isinstance(known, Mapping)
+        result[key] = _over(known, value) if both and known is not None else value
+    return result
+
+
+def _defaults(around: RenderContext) -> Iterator[File]:
+    """The policy sections of the cluster and of the environment."""
     for file in (around.cluster, around.environment):
         yield File(file.name, file.section("rollout"))
 
 
-def _pointer(layers: list[File], path: Path) -> Pointer:
-    """The place of a key in the first file that sets it."""
-    for file in layers:
-        if path and path[0] in file.value:
-            prefix = () if file.name.endswith(FILE) else ("rollout",)
-            return Pointer(file.name, 0, (*prefix, *path))
-    return layers[0].at()
+def _finding(problem: PolicyProblem, layers: Sequence[File], around: RenderContext) -> Finding:
+    place = around.layout.place(_pointer(layers, problem), key=True)
+    return refusal(problem.rule, problem.message, place, path=problem.path)
 
 
-def _problems(document: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The keys of a policy that contradict each other, name nothing, or are not implemented."""
-    try:
-        policy = rollout_policy.decode(document)
-    except ValueError as error:
-        yield ("stages",), str(error)
-        return
-    yield from _unknown_names(policy)
-    for name, window in policy.windows.items():
-        # A fixed time: the finding of a repository must not depend on when it is checked.
-        if problem := rollout_windows.problem(window, 0.0):
-            yield ("windows", name), problem
-    for number, freeze in enumerate(policy.freeze):
-        if freeze.to < freeze.from_:
-            yield ("freeze", number), f"the freeze ends on {freeze.to}, before it begins"
+def _pointer(layers: Sequence[File], problem: PolicyProblem) -> Pointer:
+    """The place of a key in the nearest file that has it, or most of the way to it."""
+    depths = [_depth(file.value, problem.path) for file in layers]
+    file = layers[depths.index(max(depths))]
+    prefix = () if file.name.endswith(f"/{FILE}") else ("rollout",)
+    return Pointer(file.name, 0, (*prefix, *problem.path[: max(depths)]))
 
 
-def _unknown_names(policy: RolloutPolicy) -> Iterator[tuple[Path, str]]:
-    for number, stage in enumerate(policy.stages):
-        for gate in stage.gates:
-            if gate not in policy.gates and gate not in _BUILT_IN:
-                yield ("stages", number, "gates"), f"there is no gate {gate!r} in gates"
-        for window in stage.windows:
-            if window not in policy.windows:
-                yield ("stages", number, "windows"), f"there is no window {window!r} in windows"
+def _depth(value: Any, path: Sequence[str | int]) -> int:
+    """How many steps of a path exist in a document."""
+    for depth, step in enumerate(path):
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(path)

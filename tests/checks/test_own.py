@@ -131,7 +131,6 @@ def findings(file: str, text: str) -> list[str]:
     return [
         f"{found.rule} {found.place} {found.message}"
         for found in repository_files.check_repository(snapshot)
-        if found.rule != "DS807"
     ]
 
 
@@ -245,29 +244,3 @@ def test_schemas_are_valid_closed_and_described(file: Path) -> None:
         for one in missing
         if not re.search(r"patches|anyOf|/old|/new|/object$", f"{file.name}{one}")
     ] == []
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "line"),
-    [
-        ("agents/a/rollout.yaml", "# one\nstages: [canary, rest]\n", 2),
-        (
-            "environments/production.yaml",
-            "values: {}\nrollout: {limits: {atRisk: {cluster: 5%}}}\n",
-            2,
-        ),
-    ],
-)
-def test_what_is_not_implemented_yet_is_refused_at_its_line(
-    file: str, text: str, line: int
-) -> None:
-    snapshot = SourceTree(
-        None,
-        {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
-    )
-    (found,) = repository_files.check_repository(snapshot)
-    assert (found.rule, found.refused, found.place and (found.place.file, found.place.line)) == (
-        "DS807",
-        True,
-        (file, line),
-    )

@@ -1,0 +1,246 @@
+"""What keeps a rollout policy from being carried out: unknown names, contradictions, keys without an effect.
+
+Each finding is at its key. The JSON schema checks types and names of keys; here are the requirements that depend on other
+keys, on pools and agents, and on the calendar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from gitops_ds.apimachinery import node_pools, node_scope, rollout_windows
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Path, show_path
+from gitops_ds.model.rollout_policy import (
+    REST,
+    Comparison,
+    Freeze,
+    Gate,
+    NodeShare,
+    RolloutPolicy,
+    Stage,
+)
+from gitops_ds.render import layout
+from gitops_ds.render.agent import RenderContext
+
+_UNKNOWN, _IMPOSSIBLE, _NO_EFFECT = "DS802", "DS808", "DS807"
+_BUILT_IN = ("pods", "nodes")
+_ANY = "*"
+
+# The keys of the schema that nothing reads yet, with the values that describe what happens all the same. A key leaves this
+# table with the code that reads it (daemonset/stages.py, daemonset/node_steps.py, controller/rollouts.py).
+UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
+    (("stages", _ANY, "until"), ()),
+    (("stages", _ANY, "approval", "within"), ()),
+    (("limits", "api"), ()),
+    (("limits", "registry"), ()),
+    (("onFailure", "halt"), ("at-once",)),
+    (("onFailure", "scope"), ("agent",)),
+    (("progress", "deadline"), ()),
+    (("newNodes", "get"), ("stable",)),
+    (("newNodes", "until"), ("end",)),
+    (("config", "rolls"), ("like-template",)),
+    (("supersede",), ("newest-from-canary",)),
+    # The nodes that are left would be updated without their stages.
+    (("template", "commit"), ("at-end",)),
+    (("atRest",), ("OnDelete",)),
+    (("freeze", _ANY, "except", _ANY), ("revert",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyProblem:
+    """A finding of a policy: its rule, the path of the key, and the message."""
+
+    rule: str
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySurroundings:
+    """What a policy names outside of itself: the agents, and the pools of every cluster of the repository.
+
+    `nodes` has one node for each declared pool with nodes; None where a cluster does not declare all of them.
+    """
+
+    agents: tuple[str, ...]
+    clusters: tuple[tuple[Pool, ...], ...]
+    nodes: tuple[tuple[Node, tuple[Pool, ...]], ...] | None
+    keys: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, around: RenderContext) -> PolicySurroundings:
+        """The names of the whole repository: its clusters share the policies of agents."""
+        clusters = tuple(layout.pools(file) for file in around.layout.clusters.values())
+        nodes: list[tuple[Node, tuple[Pool, ...]]] | None = []
+        keys: frozenset[str] | None = None
+        for pools in clusters:
+            known = all(pool.nodes is not None for pool in pools)
+            one_each = [replace(pool, nodes=min(1, pool.nodes or 0)) for pool in pools]
+            census = node_pools.declared(tuple(one_each)) if known else None
+            if census is None or nodes is None:
+                nodes = None
+                continue
+            nodes += [(node, pools) for node in census.nodes]
+            keys = census.keys if keys is None else keys & census.keys
+        agents = tuple(around.layout.agents)
+        return cls(agents, clusters, tuple(nodes) if nodes else None, keys or frozenset())
+
+
+def problems(
+    document: Mapping[str, Any], agent: str, around: PolicySurroundings
+) -> Iterator[PolicyProblem]:
+    """The problems of the policy of one agent; first the keys without an effect."""
+    yield from unsupported(document)
+    try:
+        policy = rollout_policy.decode(document)
+    except ValueError as error:
+        at: Path = ("stages",) if "stages" in document else ()
+        yield PolicyProblem(_IMPOSSIBLE, at, str(error))
+        return
+    for number, stage in enumerate(policy.stages):
+        yield from _of_stage(policy, stage, ("stages", number), around)
+    yield from _of_limits(policy)
+    for name, gate in policy.gates.items():
+        yield from _of_gate(name, gate, document["gates"][name])
+    yield from _of_windows(policy)
+    for number, freeze in enumerate(policy.freeze):
+        yield from _of_freeze(freeze, ("freeze", number))
+    for number, after in enumerate(policy.after):
+        path: Path = ("after", number, "agent")
+        if after.agent == agent:
+            yield PolicyProblem(_IMPOSSIBLE, path, f"{agent} waits for itself")
+        elif after.agent not in around.agents:
+            hint = layout.did_you_mean(after.agent, around.agents)
+            yield PolicyProblem(_UNKNOWN, path, f"there is no agents/{after.agent}/{hint}")
+
+
+def unsupported(document: Mapping[str, Any]) -> Iterator[PolicyProblem]:
+    """The keys that have no effect yet, each at its path."""
+    for pattern, same in UNSUPPORTED:
+        for path, value in _found(document, pattern, ()):
+            if value in same:
+                continue
+            only = f": only {same[0]} is" if same else ": remove it"
+            text = f" {value!r}" if same else ""
+            message = f"{show_path(path)}{text} is not implemented{only}"
+            yield PolicyProblem(_NO_EFFECT, path, message)
+
+
+def _found(value: Any, pattern: Sequence[str | int], path: Path) -> Iterator[tuple[Path, Any]]:
+    """The values at a pattern of a path."""
+    if not pattern:
+        yield path, value
+        return
+    step, rest = pattern[0], pattern[1:]
+    if isinstance(value, Mapping):
+        for key in value if step == _ANY else [step]:
+            if key in value:
+                yield from _found(value[key], rest, (*path, key))
+    elif isinstance(value, list) and step == _ANY:
+        for number, one in enumerate(value):
+            yield from _found(one, rest, (*path, number))
+
+
+def _of_stage(
+    policy: RolloutPolicy, stage: Stage, path: Path, around: PolicySurroundings
+) -> Iterator[PolicyProblem]:
+    gates = (*_BUILT_IN, *policy.gates)
+    for kind, names, known in (
+        ("gate", stage.gates, gates),
+        ("window", stage.windows, tuple(policy.windows)),
+    ):
+        for name in names:
+            if name not in known:
+                message = f"there is no {kind} {name}{layout.did_you_mean(name, known)}"
+                yield PolicyProblem(_UNKNOWN, (*path, f"{kind}s"), message)
+    pools = {pool.name for cluster in around.clusters for pool in cluster}
+    unknown = [name for name in (stage.where.pool if stage.where else ()) if name not in pools]
+    if pools:
+        for name in unknown:
+            message = f"there is no pool {name}{layout.did_you_mean(name, pools)}"
+            yield PolicyProblem(_UNKNOWN, (*path, "where", "pool"), message)
+    if stage.where is not None and not unknown and _is_empty(stage, around):
+        message = f"no declared node of any cluster is in stage {stage.name}: change or remove it"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "where"), message)
+    if stage.soak_between and not stage.one_at_a_time:
+        message = "soakBetween has no effect without oneAtATime: add it, or remove soakBetween"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "soakBetween"), message)
+    if stage.name == REST and (stage.where or stage.nodes):
+        key = "where" if stage.where else "nodes"
+        message = f"{REST} takes every node that no other stage names: name the stage differently"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, key), message)
+
+
+def _is_empty(stage: Stage, around: PolicySurroundings) -> bool:
+    """Whether no declared node is in the stage; of their labels only `keys` are known."""
+    if around.nodes is None or stage.where is None:
+        return False
+    if any(match.key not in around.keys for match in stage.where.match):
+        return False
+    return not any(node_scope.matches(stage.where, node, pools) for node, pools in around.nodes)
+
+
+def _of_limits(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
+    limits = policy.limits.at_risk
+    shares: tuple[tuple[str, NodeShare | None], ...] = (
+        ("cluster", limits.cluster),
+        ("perZone", limits.per_zone),
+        ("perVariant", limits.per_variant),
+    )
+    for name, share in shares:
+        if share is not None and not share.amount:
+            message = f"with a limit of {share} no node is ever updated: set at least 1"
+            yield PolicyProblem(_IMPOSSIBLE, ("limits", "atRisk", name), message)
+    ready = policy.gate("pods").ready_within
+    if "pods" in policy.gates and ready > policy.progress.per_node:
+        message = "readyWithin is longer than progress.perNode, which fails the node before"
+        yield PolicyProblem(_IMPOSSIBLE, ("gates", "pods", "readyWithin"), message)
+
+
+def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[PolicyProblem]:
+    """The contradictions of one gate: a query needs a bound, and a bound needs a query."""
+    path: Path = ("gates", name)
+    bounds = [key for key in ("below", "above", "compare") if key in document]
+    if gate.prometheus and not bounds:
+        message = "the query has no bound: set below, above or compare"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "prometheus"), message)
+    elif gate.prometheus and "compare" in bounds and gate.compare == Comparison():
+        message = "compare names nothing to compare with: set before or control"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "compare"), message)
+    elif not gate.prometheus and bounds:
+        message = f"{bounds[0]} has no effect without a query: set prometheus"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, bounds[0]), message)
+    elif name not in _BUILT_IN and not gate.prometheus and "webhook" not in document:
+        message = f"gate {name} measures nothing: set prometheus or webhook"
+        yield PolicyProblem(_IMPOSSIBLE, path, message)
+    if gate.below is not None and gate.above is not None and gate.below <= gate.above:
+        message = f"no value is below {gate.below:g} and above {gate.above:g}"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "below"), message)
+
+
+def _of_windows(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
+    for name, window in policy.windows.items():
+        if problem := rollout_windows.problem_of_year(window):
+            yield PolicyProblem(_IMPOSSIBLE, ("windows", name, "cron"), problem)
+        elif not window.length:
+            message = "a window of no length is never open"
+            yield PolicyProblem(_IMPOSSIBLE, ("windows", name, "length"), message)
+
+
+def _of_freeze(freeze: Freeze, path: Path) -> Iterator[PolicyProblem]:
+    days = []
+    for key, text in (("from", freeze.from_), ("to", freeze.to)):
+        try:
+            days.append(date.fromisoformat(text))
+        except ValueError:
+            yield PolicyProblem(_IMPOSSIBLE, (*path, key), f"{text} is not a day of the calendar")
+    if len(days) > 1 and days[1] < days[0]:
+        message = f"the freeze ends on {freeze.to}, before it begins on {freeze.from_}"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "to"), message)

@@ -1,0 +1,276 @@
+"""Rollout policies of a repository: which files they come from, and the place of each finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds import render
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.render import rollout_problems
+from tests.render import snapshots
+
+FILE = "agents/a/rollout.yaml"
+POOLS = """
+pools:
+  general: {match: [{key: pool, in: [general]}], nodes: 3}
+  gpu: {match: [{key: pool, in: [gpu]}], nodes: %s}
+"""
+
+
+def bundle(policy: str | None = "stages: [canary, rest]\n", **files: str) -> Bundle:
+    """The bundle of a repository with the agents a and cni; `files` by the name of their folder."""
+    agent = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: %s, namespace: agents}\n"
+    texts = {
+        "gitops-ds.yaml": "version: v1\nname: fleet\n",
+        "clusters/one.yaml": "environment: production\n" + files.get("cluster", ""),
+        "environments/production.yaml": files.get("environment", "values: {}\n"),
+        "agents/a/daemonset.yaml": agent % "a",
+        "agents/cni/daemonset.yaml": agent % "cni",
+    }
+    if policy is not None:
+        texts[FILE] = policy
+    return render.render(snapshots.of_texts(texts), cluster="one")
+
+
+def findings(found: Bundle) -> list[str]:
+    return [f"{one.rule} {one.place} {one.message}" for one in found.findings]
+
+
+def test_the_nearest_file_wins_key_by_key_and_lists_are_replaced() -> None:
+    found = bundle(
+        "stages: [canary, rest]\nlimits: {atRisk: {nodes: 3}}\n",
+        cluster="rollout: {limits: {atRisk: {nodes: 9, perZone: 10%}}, stages: [rest]}\n",
+        environment="rollout: {limits: {parked: 5%, atRisk: {perZone: 50%}}}\n",
+    )
+    assert findings(found) == []
+    assert found.rollouts["a"].document == {
+        "stages": ["canary", "rest"],
+        "limits": {"parked": "5%", "atRisk": {"nodes": 3, "perZone": "10%"}},
+    }
+    assert found.rollouts["a"].at.file == FILE
+    assert found.rollouts["cni"].document["stages"] == ["rest"]
+    assert found.rollouts["cni"].at.file == "clusters/one.yaml"
+
+
+@pytest.mark.parametrize(
+    ("policy", "environment", "agents"),
+    [
+        (None, "rollout: {limits: {parked: 5%}}\n", set()),
+        (None, "rollout: {stages: [canary]}\n", {"a", "cni"}),
+        ("limits: {parked: 5%}\n", "values: {}\n", {"a"}),
+        ("{}\n", "values: {}\n", {"a"}),
+        ("# every default\n", "rollout: {limits: {parked: 5%}}\n", {"a"}),
+        (None, "values: {}\n", set()),
+    ],
+)
+def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
+    policy: str | None, environment: str, agents: set[str]
+) -> None:
+    assert set(bundle(policy, environment=environment).rollouts) == agents
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (
+            "stages: [{name: one, gates: [pdos]}]\n",
+            "DS802 agents/a/rollout.yaml:1:22 there is no gate pdos; did you mean pods?",
+        ),
+        (
+            'stages:\n  - {name: one, windows: [w]}\nwindows: {v: {cron: "0 1 * * *", length: 1h}}\n',
+            "DS802 agents/a/rollout.yaml:2:17 there is no window w; known: v",
+        ),
+        (
+            "stages: [{name: one, where: {pool: gup}}]\n",
+            "DS802 agents/a/rollout.yaml:1:30 there is no pool gup; did you mean gpu?",
+        ),
+        (
+            "after:\n  - {agent: cin}\n",
+            "DS802 agents/a/rollout.yaml:2:6 there is no agents/cin/; did you mean cni?",
+        ),
+        ("after: [{agent: a}]\n", "DS808 agents/a/rollout.yaml:1:10 a waits for itself"),
+        (
+            'windows: {w: {cron: "0 1 30 2 *", length: 1h}}\n',
+            "DS808 agents/a/rollout.yaml:1:15 '0 1 30 2 *' does not open within 30 days",
+        ),
+        (
+            'windows: {w: {cron: "0 1 * 6 *", length: 1h}}\n',
+            "DS808 agents/a/rollout.yaml:1:15 '0 1 * 6 *' does not open within 30 days",
+        ),
+        (
+            'windows: {w: {cron: "0 1 * * *", length: 0s}}\n',
+            "DS808 agents/a/rollout.yaml:1:34 a window of no length is never open",
+        ),
+        (
+            'windows: {w: {cron: "0 1 * * *", length: 1h, timezone: Europe/Berln}}\n',
+            (
+                "DS808 agents/a/rollout.yaml:1:15 the time zone 'Europe/Berln' is not known: set a name "
+                "such as Europe/Berlin or UTC"
+            ),
+        ),
+        (
+            'freeze: [{from: "2027-12-20", to: "2027-12-19"}]\n',
+            (
+                "DS808 agents/a/rollout.yaml:1:31 the freeze ends on 2027-12-19, before it begins on "
+                "2027-12-20"
+            ),
+        ),
+        (
+            'freeze: [{from: "2027-12-20", to: "2028-02-30"}]\n',
+            "DS808 agents/a/rollout.yaml:1:31 2028-02-30 is not a day of the calendar",
+        ),
+        (
+            "stages: [rest, canary]\n",
+            "DS808 agents/a/rollout.yaml:1:1 the stage rest must be the last one",
+        ),
+        (
+            "stages: [canary, canary]\n",
+            "DS808 agents/a/rollout.yaml:1:1 each stage must have a name of its own",
+        ),
+        (
+            "stages: [{name: rest, where: {pool: gpu}}]\n",
+            (
+                "DS808 agents/a/rollout.yaml:1:23 rest takes every node that no other stage names: name "
+                "the stage differently"
+            ),
+        ),
+        (
+            "stages: [{name: one, soakBetween: 5m}]\n",
+            (
+                "DS808 agents/a/rollout.yaml:1:22 soakBetween has no effect without oneAtATime: add it, "
+                "or remove soakBetween"
+            ),
+        ),
+        (
+            "limits: {atRisk: {perZone: 0%}}\n",
+            (
+                "DS808 agents/a/rollout.yaml:1:19 with a limit of 0% no node is ever updated: set at "
+                "least 1"
+            ),
+        ),
+        (
+            "gates: {pods: {readyWithin: 1h}}\n",
+            (
+                "DS808 agents/a/rollout.yaml:1:16 readyWithin is longer than progress.perNode, which "
+                "fails the node before"
+            ),
+        ),
+        (
+            "gates: {flow: {prometheus: up}}\n",
+            "DS808 agents/a/rollout.yaml:1:16 the query has no bound: set below, above or compare",
+        ),
+        (
+            "gates: {flow: {prometheus: up, compare: {}}}\n",
+            (
+                "DS808 agents/a/rollout.yaml:1:32 compare names nothing to compare with: set before or "
+                "control"
+            ),
+        ),
+        (
+            "gates: {flow: {below: 3}}\n",
+            "DS808 agents/a/rollout.yaml:1:16 below has no effect without a query: set prometheus",
+        ),
+        (
+            "gates: {flow: {for: 3s}}\n",
+            "DS808 agents/a/rollout.yaml:1:9 gate flow measures nothing: set prometheus or webhook",
+        ),
+        (
+            "gates: {flow: {prometheus: up, below: 1, above: 3}}\n",
+            "DS808 agents/a/rollout.yaml:1:32 no value is below 1 and above 3",
+        ),
+        (
+            "supersede: finish-first\n",
+            (
+                "DS807 agents/a/rollout.yaml:1:1 supersede 'finish-first' is not implemented: only "
+                "newest-from-canary is"
+            ),
+        ),
+        (
+            "limits: {api: {writesPerSecond: 5}}\n",
+            "DS807 agents/a/rollout.yaml:1:10 limits.api is not implemented: remove it",
+        ),
+        (
+            'freeze: [{from: "2027-12-20", to: "2027-12-21", except: [revert, severity/critical]}]\n',
+            (
+                "DS807 agents/a/rollout.yaml:1:66 freeze[0].except[1] 'severity/critical' is not "
+                "implemented: only revert is"
+            ),
+        ),
+    ],
+)
+def test_a_policy_that_cannot_be_carried_out_is_refused_at_its_key(
+    policy: str, expected: str
+) -> None:
+    found = bundle(policy, cluster=POOLS % 2)
+    assert findings(found) == [expected]
+    assert [one.refused for one in found.findings] == [True]
+    assert "a" not in found.rollouts
+
+
+def test_a_stage_that_no_declared_node_is_in_is_refused() -> None:
+    policy = "stages: [canary, {name: gpu, where: {%s}}, rest]\n"
+    pool, match = "pool: gpu", "match: [{key: pool, in: [gpu]}]"
+    for scope in (pool, match):
+        assert findings(bundle(policy % scope, cluster=POOLS % 2)) == []
+        assert findings(bundle(policy % scope, cluster=POOLS % 0)) == [
+            (
+                "DS808 agents/a/rollout.yaml:1:30 no declared node of any cluster is in stage gpu: "
+                "change or remove it"
+            )
+        ]
+
+
+def test_without_the_number_and_labels_of_all_nodes_no_stage_is_called_empty() -> None:
+    policy = "stages: [canary, {name: gpu, where: {match: [{key: %s, in: [gpu]}]}}, rest]\n"
+    unnumbered = "pools: {other: {match: [{key: pool, in: [other]}]}}\n"
+    assert findings(bundle(policy % "pool", cluster=unnumbered)) == []
+    assert findings(bundle(policy % "unknown", cluster=POOLS % 2)) == []
+
+
+def test_a_pool_of_another_cluster_is_known() -> None:
+    texts = {
+        "gitops-ds.yaml": "version: v1\nname: fleet\n",
+        "clusters/one.yaml": POOLS % 2,
+        "clusters/two.yaml": "pools: {edge: {match: [{key: pool, in: [edge]}], nodes: 1}}\n",
+        "agents/a/rollout.yaml": "stages: [{name: edge, where: {pool: edge}}, rest]\n",
+        "agents/a/daemonset.yaml": "apiVersion: apps/v1\nkind: DaemonSet\n"
+        "metadata: {name: a, namespace: agents}\n",
+    }
+    assert findings(render.render(snapshots.of_texts(texts), cluster="one")) == []
+
+
+def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
+    found = bundle(environment="values: {}\nrollout:\n  supersede: finish-first\n")
+    assert findings(found) == [
+        (
+            "DS807 environments/production.yaml:3:3 supersede 'finish-first' is not implemented: only "
+            "newest-from-canary is"
+        )
+    ]
+    unused = bundle(None, cluster="rollout:\n  atRest: RollingUpdate\n")
+    assert findings(unused) == [
+        "DS807 clusters/one.yaml:3:3 atRest 'RollingUpdate' is not implemented: only OnDelete is"
+    ]
+
+
+def test_a_monthly_window_in_any_time_zone_is_no_problem() -> None:
+    for zone in ("UTC", "Europe/Berlin", "Pacific/Kiritimati"):
+        policy = 'windows: {w: {cron: "0 0 1 * *", length: 1h, timezone: "%s"}}\n' % zone  # noqa: UP031
+        assert findings(bundle(policy)) == []
+
+
+def test_the_values_that_are_accepted_are_the_defaults() -> None:
+    """A policy that states a default differs in nothing from one without the key."""
+    policy = rollout_policy.decode({})
+    assert policy.supersede == "newest-from-canary"
+    for path, same in rollout_problems.UNSUPPORTED:
+        if same and "*" not in path:
+            document: dict[str, Any] = {}
+            inner = document
+            for step in path[:-1]:
+                inner = inner.setdefault(str(step), {})
+            inner[str(path[-1])] = same[0]
+            assert rollout_policy.decode(document) == policy, path
