@@ -107,6 +107,10 @@ class Controller:
             seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look()
         )
 
+    def stage_inputs(self, seen: Observation) -> StageInputs | None:
+        """The inputs of a DaemonSet's staged rollout, None without one."""
+        return self.rollouts.inputs(seen)
+
     @property
     def keys(self) -> tuple[Key, ...]:
         """The DaemonSets of the cluster, sorted."""

@@ -13,7 +13,8 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status, timestamps
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import failed_create_events, health
+from gitops_ds.fleet import failed_create_events, health, staged_rollouts
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
@@ -31,6 +32,7 @@ class Agent:
 
     `source` is the status of its owner's repository; None if no service follows one. `stale` is
     the reason if the watches are too old to judge whether the agent is in sync, else empty.
+    `rollout` is the staged rollout that is under way.
     """
 
     seen: Observation
@@ -38,6 +40,7 @@ class Agent:
     state: DeployerState
     source: SourceStatus | None = None
     stale: str = ""
+    rollout: StagedRollout | None = None
 
     @property
     def key(self) -> Key:
@@ -127,6 +130,7 @@ async def list_agents(
             healths[one.daemonset.key],
             states.get(owner(one), DeployerState()),
             followed.get(owner(one)),
+            rollout=None if unseen else staged_rollouts.read(one),
         )
         for one in seen
     )

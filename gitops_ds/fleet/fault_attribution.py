@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.daemonset import node_steps
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod
 from gitops_ds.model.decision import Blame, NodeHealth
 from gitops_ds.model.live import Node
@@ -65,10 +68,14 @@ NODES_OWN = _ILL | _COMING | _GOING
 
 @dataclass(frozen=True, slots=True)
 class FaultScope:
-    """The `deadline` in seconds, and the reason why pods are refused at present, else empty."""
+    """The `deadline` in seconds, and the reason why pods are refused at present, else empty.
+
+    `rollout` is the staged rollout that is under way, if any.
+    """
 
     deadline: float = DEADLINE
     refused: str = ""
+    rollout: StagedRollout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +109,14 @@ class _Judge:
     def __init__(self, spread: NodePodLayout, scope: FaultScope) -> None:
         self.spread, self.scope, self.now = spread, scope, spread.seen.now
         daemonset = spread.seen.daemonset
-        self.parks = isinstance(daemonset.strategy, OnDelete) or daemonset.suspended
-        self.began = daemonsets.changed_at(daemonset)
+        self.target = scope.rollout.target if scope.rollout else None
+        # Under a rollout policy OnDelete paces the nodes, and is no wish of the user.
+        self.paced = bool(daemonset.annotations.get(names.ROLLOUT_POLICY))
+        on_delete = isinstance(daemonset.strategy, OnDelete) and not self.paced
+        self.parks = on_delete or daemonset.suspended
+        self.began = (
+            scope.rollout.stages.record.began if scope.rollout else daemonsets.changed_at(daemonset)
+        )
         self.nodes = {node.name: node for node in spread.seen.nodes}
         self.well: Counter[tuple[str, ...]] = Counter()
         self.failing: Counter[tuple[str, ...]] = Counter()
@@ -120,7 +133,7 @@ class _Judge:
             pod = self._pod(spot)
             if pod is not None and self.spread.available(pod):
                 self.well[self._kind(pod, spot.node)] += 1
-                if self.spread.updated(pod):
+                if self._updated(pod):
                     continue
             elif (
                 pod is not None
@@ -134,6 +147,12 @@ class _Judge:
         return NodeFaults(
             len(spots), found, min((time for time in self.times if time > self.now), default=None)
         )
+
+    def _updated(self, pod: Pod) -> bool:
+        """Whether the pod runs the wanted template: that of the rollout, else the DaemonSet's."""
+        if self.target is None:
+            return self.spread.updated(pod)
+        return node_steps.runs_target(self.spread, self.target, pod)
 
     def _would_run(self, spot: NodePods, placer: Placer) -> bool:
         """Whether only the state of the node keeps the agent away. A node that is about to be
@@ -151,7 +170,7 @@ class _Judge:
     def _kind(self, pod: Pod, name: str) -> tuple[str, ...]:
         """The template, and the operating system and architecture of the node."""
         labels = self.nodes[name].labels
-        wanted = self.spread.updated(pod)
+        wanted = self._updated(pod)
         return (
             ("" if wanted else pod.hash),
             labels.get("kubernetes.io/os", ""),
@@ -162,11 +181,13 @@ class _Judge:
         staying = spot.staying
         if len(staying) < 2:
             return staying[0] if staying else None
-        return next((pod for pod in staying if self.spread.updated(pod)), staying[0])
+        return next((pod for pod in staying if self._updated(pod)), staying[0])
 
     def _blame(self, spot: NodePods, pod: Pod | None, frozen: bool) -> NodeHealth:
         name = spot.node
         if pod is not None and self.spread.available(pod):
+            if self.paced and (ill := self._ill(name)):  # parked until the node is well
+                return NodeHealth(name, ill, Blame.NODE, f"{pod.name} runs an earlier template")
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
         reason, message = (
@@ -184,7 +205,7 @@ class _Judge:
             return NodeHealth(name, reason, Blame.UNKNOWN, message)
         if pod is None or reason not in _TEMPLATE_REASONS:
             return NodeHealth(name, reason, Blame.NODE, message)
-        if not self.parks and not self.spread.updated(pod):
+        if not self.parks and not self._updated(pod):
             return NodeHealth(
                 name,
                 OUTDATED,

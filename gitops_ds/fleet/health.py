@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.fleet import fault_attribution
+from gitops_ds.fleet import fault_attribution, staged_health, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, NodeHealth, Observation
 
@@ -42,7 +43,8 @@ def judge(seen: Observation | None, refused: str = "") -> Health:
     """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
-    return follow(ProgressMarker(), seen, FaultScope(refused=refused)).health
+    scope = FaultScope(refused=refused, rollout=staged_rollouts.read(seen))
+    return follow(ProgressMarker(), seen, scope).health
 
 
 def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None = None) -> Judged:
@@ -56,7 +58,9 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     if daemonset.deleting:
         return Judged(Health(HealthState.PROGRESSING, "being deleted"), before)
     spread = decide.layout(seen)
-    blames = fault_attribution.judge(spread, scope)
+    blames, rollout = fault_attribution.judge(spread, scope), scope.rollout
+    if rollout is not None:
+        blames = staged_health.faults(blames, rollout)
     tally = _tally(blames)
     mark = (
         daemonset.uid,
@@ -64,11 +68,13 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
         daemonset.annotations.get(names.COMMIT),
         tally.updated,
         _current(spread),
+        *((rollout.target.hash, rollout.progress) if rollout else ()),
     )
-    waits = _waits(seen, tally)
+    waits = _waits(seen, tally) and not (rollout and staged_health.moves_with_time(rollout))
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
-    due = course.at + scope.deadline
-    state, message = _summarize(_Summary(spread, blames, tally, seen.now >= due, scope.deadline))
+    deadline = rollout.inputs.policy.progress.deadline if rollout else scope.deadline
+    due = course.at + deadline
+    state, message = _summarize(_Summary(spread, blames, tally, seen.now >= due, deadline, rollout))
     again = [
         time
         for time in (blames.again, due if waits else None)
@@ -86,6 +92,7 @@ class _Summary:
     tally: NodeCounts
     late: bool
     deadline: float
+    rollout: StagedRollout | None = None
 
     @property
     def done(self) -> int:
@@ -119,10 +126,13 @@ class _Summary:
 
 def _summarize(summary: _Summary) -> tuple[HealthState, str]:
     daemonset = summary.spread.seen.daemonset
+    rollout = summary.rollout
     if daemonset.suspended:
         failing = summary.of(Blame.TEMPLATE)
         more = f"; the template fails on {summary.listed(failing)}" if failing else ""
         return HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}{more}"
+    if rollout is not None and rollout.halt is not None:
+        return HealthState.FAILED, staged_health.message(rollout)
     if daemonset.observed_generation != daemonset.generation:
         waits = f"no controller has observed generation {daemonset.generation} yet"
         return (
@@ -141,9 +151,12 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
         return HealthState.FAILED, f"no progress for {summary.deadline:.0f} s: {_why(refused)}"
     if ill or refused:
         more = f": {_why(refused)}" if refused else ""
+        more += f"; {staged_health.message(rollout)}" if rollout else ""
         return HealthState.DEGRADED, f"unhealthy on {summary.listed([*ill, *refused])}{more}"
     if summary.late and coming:
         return _no_progress(summary, coming)
+    if rollout is not None and not rollout.complete:
+        return HealthState.PROGRESSING, staged_health.message(rollout)
     if coming:
         return (
             HealthState.PROGRESSING,

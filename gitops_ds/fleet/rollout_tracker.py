@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gitops_ds.apimachinery import daemonsets, revisions, timestamps
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import Health, HealthState, Observation
 from gitops_ds.model.events.agents import (
@@ -34,24 +35,48 @@ class TrackedRollout:
     failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """What a rollout is judged by: an observation, its health, and the staged rollout under way."""
+
+    seen: Observation
+    health: Health
+    staged: StagedRollout | None = None
+
+    @property
+    def revision(self) -> tuple[str, int] | None:
+        """The hash and the number of the revision that is rolled out; None until it exists. A staged
+        rollout is one rollout from its first pod on: the DaemonSet gets the template at its end.
+        """
+        if self.staged is not None:
+            return self.staged.target.hash, self.staged.number(self.seen)
+        current = current_revision(self.seen)
+        return None if current is None else (current.hash, current.number)
+
+    @property
+    def done(self) -> bool:
+        """Whether the wanted template runs on every healthy node, and every stage is passed."""
+        return _is_done(self.health) and (self.staged is None or self.staged.complete)
+
+
 def follow(
-    before: TrackedRollout | None, seen: Observation, health: Health, since: float
+    before: TrackedRollout | None, view: RolloutView, since: float
 ) -> tuple[TrackedRollout | None, tuple[Event, ...]]:
     """The rollout after an observation, and its new events.
 
     The first observation of a DaemonSet created before `since` emits none: an earlier process may
     have emitted them.
     """
-    daemonset, current = seen.daemonset, current_revision(seen)
-    if current is None:
+    seen, health, staged = view.seen, view.health, view.staged
+    daemonset, revision = seen.daemonset, view.revision
+    if revision is None:
         return before, ()
+    hash, number = revision
     commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
     if before is None or before.uid != daemonset.uid:
         if created_at(seen) < since:
-            began = daemonsets.changed_at(daemonset) or seen.now
-            return TrackedRollout(
-                daemonset.uid, commit, current.hash, began, not _is_done(health)
-            ), ()
+            began = staged.stages.record.began if staged else daemonsets.changed_at(daemonset)
+            return TrackedRollout(daemonset.uid, commit, hash, began or seen.now, not view.done), ()
         before = TrackedRollout(daemonset.uid, CommitId(""), "", seen.now, open=False)
     now, events = before, list[Event]()
     if commit and commit != before.commit:
@@ -65,21 +90,22 @@ def follow(
                 daemonset.annotations.get(names.CHANGE_CAUSE, ""),
             )
         )
-    whose = seen.now, daemonset.key, daemonset.uid, commit, current.number
-    if current.hash != before.revision:
-        now = replace(now, revision=current.hash, began=seen.now, open=True, failed=False)
+    whose = seen.now, daemonset.key, daemonset.uid, commit, number
+    if hash != before.revision:
+        now = replace(now, revision=hash, began=seen.now, open=True, failed=False)
         events.append(
             RolloutStarted(
                 *whose,
-                sum(1 for pod in seen.pods if not pod.terminating and pod.hash != current.hash),
+                sum(1 for pod in seen.pods if not pod.terminating and pod.hash != hash),
             )
         )
-    if now.open and _is_done(health):
+    if now.open and view.done:
         now = replace(now, open=False)
         events.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
     elif now.open and health.state is HealthState.FAILED and not now.failed:
         now = replace(now, failed=True)
-        events.append(RolloutFailed(*whose, health.message))
+        halted = staged is not None and staged.halt is not None
+        events.append(RolloutFailed(*whose, health.message, halted))
     return now, tuple(events)
 
 

@@ -15,12 +15,13 @@ from weakref import WeakSet
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.fleet import agents as fleet_agents
-from gitops_ds.fleet import health, node_coverage, rollout_tracker
+from gitops_ds.fleet import health, node_coverage, rollout_tracker, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.fault_attribution import DEADLINE, FaultScope
 from gitops_ds.fleet.health import ProgressMarker
 from gitops_ds.fleet.node_coverage import Lost
-from gitops_ds.fleet.rollout_tracker import TrackedRollout
+from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, Health, Observation
 from gitops_ds.model.deployment import DeployerState
@@ -35,6 +36,7 @@ from gitops_ds.model.events.base import (
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.staged_rollout import StageInputs
 
 GATHERED = 0.5  # seconds for which changes are collected
 # As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.
@@ -54,6 +56,10 @@ class WatchedController(Protocol):
 
     def observe(self, key: Key) -> Observation | None:
         """The present observation of a DaemonSet."""
+        ...
+
+    def stage_inputs(self, seen: Observation) -> StageInputs | None:
+        """The inputs of a DaemonSet's staged rollout, None without one."""
         ...
 
     def listen(self, moved: Callable[[Set[Key]], None]) -> None:
@@ -249,11 +255,13 @@ class StatusTracker:
         agent: Agent | None = None
         if seen is not None:
             owner = fleet_agents.owner(seen)
+            rollout = staged_rollouts.read(seen, self._controller.stage_inputs)
             agent = Agent(
                 seen,
-                self._judged(key, before, seen),
+                self._judged(before, seen, rollout),
                 states.get(owner, NOTHING),
                 self._sources().get(owner),
+                rollout=rollout,
             )
         elif (
             by := next((id for id, state in states.items() if key in state.inventory), None)
@@ -268,12 +276,16 @@ class StatusTracker:
             self._memories.pop(key, None)
         return set() if _same(before, agent) else {key}
 
-    def _judged(self, key: Key, before: Agent | None, seen: Observation) -> Health:
+    def _judged(
+        self, before: Agent | None, seen: Observation, rollout: StagedRollout | None
+    ) -> Health:
+        key = seen.daemonset.key
         memory = self._memory(key)
-        judged = health.follow(memory.course, seen, FaultScope(self._deadline, memory.refused))
+        scope = FaultScope(self._deadline, memory.refused, rollout)
+        judged = health.follow(memory.course, seen, scope)
         memory.course = judged.course
         memory.rollout, events = rollout_tracker.follow(
-            memory.rollout, seen, judged.health, self._since
+            memory.rollout, RolloutView(seen, judged.health, rollout), self._since
         )
         for event in events:
             self._emit(event)
@@ -351,6 +363,8 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
     """Whether both are equal apart from the time of the observation."""
     if one is None or other is None:
         return one is other
+    if (one.rollout and one.rollout.stages) != (other.rollout and other.rollout.stages):
+        return False
     return one.health == other.health and _marks(one) == _marks(other)
 
 
