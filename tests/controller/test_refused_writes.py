@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import (
@@ -29,11 +32,16 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    Observation,
+    PromoteRevision,
+    RecordRollout,
     RelabelPod,
     Release,
+    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
+from gitops_ds.model.staged_rollout import RolloutRecord, StageInputs
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world
@@ -48,6 +56,25 @@ from tests.simulator.stand import (
 A_MINUTE_AT_MOST, A_QUIET_MINUTE_AT_MOST = 300, 60
 
 
+def _alone(there: Stand) -> None:
+    there.begin()
+
+
+def _beside_another(there: Stand) -> None:
+    """Powers pace, and a DaemonSet controller without rollouts that has a client of its own."""
+    there.begin(Powers.PACE)
+    there.begin(client=there.cluster.client()).rollouts = NoRollouts(
+        there.records.append, there.cluster.server.now
+    )
+
+
+class NoRollouts(Rollouts):
+    """The rollouts of a controller that reads no policies."""
+
+    def inputs(self, seen: Observation) -> StageInputs | None:
+        return None
+
+
 @dataclass(frozen=True)
 class Case:
     """What makes the controller want the action, and which request it is."""
@@ -56,6 +83,7 @@ class Case:
     verb: str
     resource: Resource
     image: str = "agent:1"  # what runs in the end
+    begin: Callable[[Stand], None] = _alone
 
 
 async def _first(there: Stand, resource: Resource) -> dict[str, Any]:
@@ -132,6 +160,33 @@ async def _back_to_the_first_template(there: Stand) -> None:
     await there.edit("agent:1")
 
 
+async def _a_rollout_begins(there: Stand, record: RolloutRecord | None = None) -> None:
+    """What the deployer writes for a commit with another image."""
+    stages = [{"name": name, "soak": "1s"} for name in ("canary", "rest")]
+    policy = {"stages": stages, "limits": {"atRisk": {"cluster": "100%"}}}
+    owner = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+    template = copy.deepcopy(dict(owner.template))
+    template["spec"]["containers"][0]["image"] = "agent:2"
+    target = target_revisions.body_of(owner, template, "")
+    if record is not None:
+        target["metadata"]["annotations"] = {names.ROLLOUT_RECORD: target_revisions.encoded(record)}
+    await there.people.create(CONTROLLER_REVISION, target)
+    annotations = {
+        names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ()),
+        names.TARGET: target["metadata"]["name"],
+    }
+    patch = {
+        "metadata": {"annotations": annotations},
+        "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+    }
+    await there.people.patch(DAEMONSET, "default", "agent", patch)
+
+
+async def _a_rollout_has_passed_its_stages(there: Stand) -> None:
+    """The only change of the target revision left is its promotion."""
+    await _a_rollout_begins(there, RolloutRecord(began=1.0, passed={"canary": 1.0, "rest": 1.0}))
+
+
 CASES: dict[type[Action], Case] = {
     CreatePod: Case(_a_pod_goes, "create", POD),
     DeletePod: Case(_the_image_changes, "delete", POD, "agent:2"),
@@ -142,6 +197,17 @@ CASES: dict[type[Action], Case] = {
     LabelRevision: Case(_a_revision_loses_its_hash, "patch", CONTROLLER_REVISION),
     RenumberRevision: Case(_back_to_the_first_template, "patch", CONTROLLER_REVISION),
     DeleteRevision: Case(_more_revisions_than_the_limit, "delete", CONTROLLER_REVISION, "agent:2"),
+    ReleasePod: Case(_a_rollout_begins, "patch", POD, "agent:2", _beside_another),
+    RecordRollout: Case(
+        _a_rollout_begins, "patch", CONTROLLER_REVISION, "agent:2", _beside_another
+    ),
+    PromoteRevision: Case(
+        _a_rollout_has_passed_its_stages,
+        "patch",
+        CONTROLLER_REVISION,
+        "agent:2",
+        _beside_another,
+    ),
 }
 ANSWERS: dict[str, RequestFault] = {
     **{
@@ -183,7 +249,7 @@ def test_a_write_that_is_refused_for_an_hour_makes_no_flood(
 
     async def scene() -> None:
         async with stand(4, daemonset(updateStrategy=world.rolling("100%"))) as there:
-            there.begin()
+            case.begin(there)
             await asyncio.sleep(30)
             there.cluster.faults = refuse
             await case.wants(there)
