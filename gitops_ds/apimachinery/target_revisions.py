@@ -67,11 +67,13 @@ def target_of(
 def record_of(known: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
     """What was kept about the rollout; an empty record where nothing was, or it can't be read."""
     found = next((one for one in known if one.uid == target.uid), None)
-    text = (
-        ((found.raw.get("metadata") or {}).get("annotations") or {}).get(names.ROLLOUT_RECORD)
-        if found
-        else None
-    )
+    return record_in(found) if found else RolloutRecord()
+
+
+def record_in(target: Revision) -> RolloutRecord:
+    """What a target revision keeps about its rollout; an empty record where it can't be read."""
+    annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(names.ROLLOUT_RECORD)
     try:
         return msgspec.json.decode(str(text), type=RolloutRecord) if text else RolloutRecord()
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gitops_ds.apimachinery import target_revisions
+from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.model.decision import CreatePod, Observation
@@ -53,7 +53,12 @@ class Rollouts:
         message, until = self._refused.get(daemonset.key, ("", 0.0))
         record = target_revisions.record_of(seen.revisions, target)
         return StageInputs(
-            policy, target, record, pools, refused=message if seen.now < until else ""
+            policy,
+            target,
+            record,
+            pools,
+            refused=message if seen.now < until else "",
+            held=halted_templates.hold_reason(daemonset.annotations, target.hash),
         )
 
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:

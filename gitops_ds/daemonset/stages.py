@@ -202,6 +202,8 @@ class _Fleet:
         """Why no node at all is updated now."""
         if self.layout.seen.daemonset.suspended:
             return StageHold("suspended")
+        if self.inputs.held and self.inputs.record.halt is None:
+            return StageHold(self.inputs.held)
         if self.inputs.refused:
             return StageHold(f"the API server refuses the pods: {self.inputs.refused}")
         parked = sum(1 for one in self.nodes.values() if one.step is NodeStep.PARKED)

@@ -33,6 +33,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.plan.options import ApplyOptions
@@ -83,6 +84,11 @@ class Loop:
     def status(self) -> SourceStatus | None:
         """How the cluster relates to the repository; None while another replica leads."""
         return self._reconciler.status if self._schedule.state.leading else None
+
+    @property
+    def applied(self) -> AppliedRollouts | None:
+        """The halted rollouts of the last applied commit; None before it and on a standby."""
+        return self._reconciler.applied if self._schedule.state.leading else None
 
     @property
     def seconds_without_progress(self) -> float:

@@ -47,9 +47,10 @@ from gitops_ds.model.events.deployer import (
     Unchanged,
 )
 from gitops_ds.model.events.requests import RequestHandled
+from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.plan import approval
+from gitops_ds.plan import approval, halted_rollouts
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.telemetry import spans
 
@@ -108,6 +109,7 @@ class Reconciler:
         self._stored: DeployerState | None = None
         self.last_stored: DeployerState | None = None
         self.selected: SelectedRevision | None = None
+        self.applied: AppliedRollouts | None = None
         self._claimant: Claimant | None = None
         self._ended: Reconciled | None = None
         self._suspended_changes: int | None = None
@@ -349,6 +351,9 @@ class Reconciler:
             # A request came meanwhile, maybe to suspend.
             self._schedule.feed(loop_inputs.LookRequested())
             return
+        if snapshot.commit is not None:
+            found = halted_rollouts.halted(draft.bundle, draft.applier.live)
+            self.applied = AppliedRollouts(snapshot.commit.id, tuple(found))
         with spans.span("apply", plan=draft.plan.hash):
             done = await reconcile.carry_out(self.target, draft, options, self._report, self._clock)
         self._ended = result = done.ended

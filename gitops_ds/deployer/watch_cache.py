@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import revisions, target_revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerStore
@@ -222,9 +223,15 @@ class WatchCache:
                 key
             )  # another client removed our label: this change affects the plan as well
         is_ours = key in self._ours
-        if key.kind == "ControllerRevision":  # a target revision was promoted or deleted
-            return was_ours and not is_ours
+        if key.kind == "ControllerRevision":  # promoted, deleted or halted
+            return was_ours and (not is_ours or _is_halted(change.object))
         return key.kind == "Node" or was_ours or is_ours
+
+
+def _is_halted(body: Body) -> bool:
+    """Whether the rollout of a target revision is halted."""
+    revision = revisions.revision_of(body)
+    return revision is not None and target_revisions.record_in(revision).halt is not None
 
 
 def _mark(body: Body) -> object:

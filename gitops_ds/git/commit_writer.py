@@ -49,10 +49,18 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class CommitReason:
-    """The reason of a revert or restore, for the commit message, and its author."""
+    """The reason of a revert or restore, for the commit message, its author, and its trailers
+    (https://git-scm.com/docs/git-interpret-trailers).
+    """
 
     reason: str
     by: Signature
+    trailers: tuple[str, ...] = ()
+
+    @property
+    def ending(self) -> str:
+        """The last paragraph of the message, which holds the trailers."""
+        return "".join(f"\n{trailer}" for trailer in ("", *self.trailers)) if self.trailers else ""
 
 
 def revert(
@@ -91,7 +99,7 @@ def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitRe
             f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already "
             "reverted"
         )
-    message = f'Revert "{commit_info.subject}"\n\n{_reason(why)}This reverts commit {commit}.\n'
+    message = f'Revert "{commit_info.subject}"\n\n{_reason(why)}This reverts commit {commit}.{why.ending}\n'
     return _commit(bare, merged, tip, message, why.by)
 
 
@@ -142,7 +150,8 @@ def restore(
     message = (
         f"Restore {what} to {commit[:12]}\n\n{_reason(why)}"
         f'This restores, from commit {commit} ("{older.subject}"):\n\n'
-        + "".join(f"- {path}\n" for path in paths)
+        + "\n".join(f"- {path}" for path in paths)
+        + why.ending
     )
     return _commit(bare, _changed_tree(bare, tip, changes), tip, message, why.by)
 

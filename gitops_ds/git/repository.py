@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.git import commit_writer, object_reader, remote, signatures
+from gitops_ds.git import branch_commits, commit_writer, object_reader, remote, signatures
 from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.commit_writer import CommitReason, Signature
@@ -23,6 +23,7 @@ from gitops_ds.git.credentials import ANONYMOUS, Credentials, CredentialSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.halted_rollout import BranchCommit
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
@@ -133,6 +134,12 @@ class Repository:
         most `limit`.
         """
         return await self._run(object_reader.log, since, until, limit)
+
+    async def branch_commits(
+        self, since: CommitId, until: CommitId, limit: int = 1000
+    ) -> tuple[BranchCommit, ...]:
+        """As `log`, with the message and the changed files of each commit."""
+        return await self._run(branch_commits.read, since, until, limit)
 
     async def is_ancestor(self, ancestor: CommitId, descendant: CommitId) -> bool:
         """Whether one fetched commit is in the history of another, or is that one."""

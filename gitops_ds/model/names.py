@@ -39,6 +39,10 @@ ROLLOUT_POLICY = f"{DOMAIN}/rollout-policy"
 TARGET = f"{DOMAIN}/target"
 # on a DaemonSet: the update strategy in Git, while a rollout policy replaces it
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
+# on a DaemonSet: the templates whose rollouts were halted, as JSON, newest first
+HALTED = f"{DOMAIN}/halted"
+# on a target revision: the commit that was applied before its template came
+SINCE = f"{DOMAIN}/since"
 # on a target revision: what the controller keeps about the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
 # on a target revision: the name of the revision that the DaemonSet keeps during the rollout

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, halted_templates, revisions, target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.live import Live, Revision
@@ -29,9 +29,9 @@ def to_ask(bundle: Bundle, live: Live) -> tuple[Manifest, ...]:
     """The DaemonSets with a policy whose complete template is not known: a dry run returns it with its defaults."""
     return tuple(
         manifest
-        for manifest in _with_policy(bundle)
+        for manifest in with_policy(bundle)
         if (old := live.objects.get(manifest.key)) is not None
-        and _known_target(manifest, live) is None
+        and known_target(manifest, live) is None
         and not _holds(old, manifest)
     )
 
@@ -44,13 +44,14 @@ def staged(
 ) -> Bundle:
     """The bundle as it is written: DaemonSets with their policy, and the target revisions of rollouts."""
     manifests = dict(bundle.manifests)
-    for manifest in _with_policy(bundle):
+    for manifest in with_policy(bundle):
         for one in _Staging(bundle, live, context, manifest).manifests(answers.get(manifest.key)):
             manifests[one.key] = one
     return replace(bundle, manifests=dict(sorted(manifests.items()))) if bundle.rollouts else bundle
 
 
-def _with_policy(bundle: Bundle) -> Iterator[Manifest]:
+def with_policy(bundle: Bundle) -> Iterator[Manifest]:
+    """The DaemonSets of a bundle that have a rollout policy."""
     for manifest in bundle.manifests.values():
         if manifest.key.is_daemonset and manifest.agent in bundle.rollouts:
             yield manifest
@@ -67,7 +68,7 @@ class _Staging:
         """The DaemonSet, and its target revision while it has one."""
         old, known = (
             self.live.objects.get(self.manifest.key),
-            _known_target(self.manifest, self.live),
+            known_target(self.manifest, self.live),
         )
         if old is None or _holds(old, self.manifest):
             yield self._daemonset("", self._template)
@@ -110,6 +111,7 @@ class _Staging:
             ),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target else {}),
+            **self._halted(),
         }
         return _rewritten(
             self.manifest,
@@ -120,14 +122,26 @@ class _Staging:
             },
         )
 
+    def _halted(self) -> Mapping[str, str]:
+        """The annotation with the halted templates, which a later commit may bring back."""
+        key, old = self.manifest.key, self.live.objects.get(self.manifest.key)
+        kept = halted_templates.remembered(
+            (old or {}).get("metadata") or {},
+            self.live.targets.get(key, ()),
+            self.live.revisions.get(key, ()),
+        )
+        return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
+
     def _target(self, old: Body, template: Body, known: Revision | None) -> Manifest:
         commit = (known and _annotation(known, names.COMMIT)) or self.context.stamp.commit
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
         own = self.live.revisions.get(self.manifest.key, ())
         proven = proven_template.revision_name(old, own, known or self._current(old))
+        since = self._since(old, known, commit)
         body["metadata"]["annotations"] |= {
-            names.TEMPLATE_DIGEST: _digest(self.manifest),
+            names.TEMPLATE_DIGEST: template_digest(self.manifest),
             **({names.PROVEN_REVISION: proven} if proven else {}),
+            **({names.SINCE: since} if since else {}),
         }
         key = Key(
             CONTROLLER_REVISION.group,
@@ -137,10 +151,16 @@ class _Staging:
         )
         return _rewritten(replace(self.manifest, key=key), body)
 
+    def _since(self, old: Body, known: Revision | None, commit: str) -> str:
+        """The last commit without this template, and without the one of a rollout that it replaces."""
+        known = known or self._current(old)
+        since = (known and _annotation(known, names.SINCE)) or self.context.state.last_attempted
+        return since if since and since != commit else ""
 
-def _known_target(manifest: Manifest, live: Live) -> Revision | None:
+
+def known_target(manifest: Manifest, live: Live) -> Revision | None:
     """The target revision in the cluster that was made from this manifest's template."""
-    digest = _digest(manifest)
+    digest = template_digest(manifest)
     return next(
         (
             one
@@ -170,7 +190,8 @@ def _target_of(old: Body) -> str:
     return str((old["metadata"].get("annotations") or {}).get(names.TARGET) or "")
 
 
-def _digest(manifest: Manifest) -> str:
+def template_digest(manifest: Manifest) -> str:
+    """The digest of the template in Git, without the defaults of the API server."""
     return content_hash.digest(_template_of(manifest.body))[:16]
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 
 from gitops_ds import errors
+from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
@@ -16,8 +17,8 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.control_requests import Push
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import NewCommit
+from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.deployer import NewCommit, Reconciled
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.model.source_status import SourceStatus
@@ -27,6 +28,7 @@ from gitops_ds.service.adaptive_poll import PollInterval
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git_source import GitSource
 from gitops_ds.service.git_startup import Startup
+from gitops_ds.service.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.telemetry.kube_events import InvolvedObject
 
@@ -54,6 +56,7 @@ class GitDeployer(runnable.DeployerPart):
         self._startup = Startup(context, settings, self._address)
         self._forwards: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
+        self._reverts: RevertWriter | None = None
 
     @property
     def unready(self) -> str:
@@ -153,9 +156,42 @@ class GitDeployer(runnable.DeployerPart):
         async with event_recorder.recorded(context.cluster, state, self._emit) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
             options = context.service.apply_options_of(settings)
-            loop = deployer_loop.Loop(source.revisions(), target, options, emit, timing)
+            loop = deployer_loop.Loop(
+                source.revisions(), target, options, self._waking(emit), timing
+            )
             loop.join(context.claims, Rank.GIT)
-            yield loop
+            reverts = self._reverts = self._revert_writer(source, loop, emit)
+            writing = Supervisor(emit, time.time).start("reverts", reverts.run)
+            try:
+                yield loop
+            finally:
+                await ended(writing)
+
+    def _revert_writer(
+        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
+    ) -> RevertWriter:
+        return RevertWriter(
+            RevertContext(
+                repository=source.repository,
+                settings=self._settings,
+                prepared=source.prepared,
+                applied=lambda: loop.applied,
+                pushed=loop.expect,
+                emit=emit,
+                clock=time.time,
+                chance=random.random,
+            )
+        )
+
+    def _waking(self, emit: Emit) -> Emit:
+        """The same, which wakes the writer of reverts after each reconciliation."""
+
+        def emit_and_wake(event: Event) -> None:
+            emit(event)
+            if isinstance(event, Reconciled) and self._reverts is not None:
+                self._reverts.wake()
+
+        return emit_and_wake
 
     def _tick(self) -> None:
         # Webhooks reduce the polls of an interval, but not those of a crontab.

@@ -74,6 +74,10 @@ class GitSource:
             raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
         return prepared
 
+    async def prepared(self, commit: CommitId) -> Prepared:
+        """A commit of the local copy, rendered and checked; also one that was not pushed."""
+        return await self._preparing.prepared(self._job(commit))
+
     def owner(self, prepared: Prepared) -> str:
         """The owner's id of the objects of a commit."""
         bundle = prepared.bundle

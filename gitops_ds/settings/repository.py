@@ -148,8 +148,8 @@ class VerifySettings(SettingsGroup, frozen=True):
 class AuthorSettings(SettingsGroup, frozen=True):
     """The author of commits of the service, and the key that signs them."""
 
-    name: Annotated[str, describe("The name.")]
-    email: Annotated[str, describe("The address.")]
+    name: Annotated[NonEmptyText, describe("The name.")] = "gitops-ds"
+    email: Annotated[NonEmptyText, describe("The address.")] = "gitops-ds@noreply.gitops-ds.io"
     signing_key_file: Annotated[
         str, describe("A file with the private key that signs them, without a passphrase.")
     ] = ""
@@ -218,8 +218,15 @@ class RepositorySettings(SettingsGroup, frozen=True):
     forge: Annotated[
         ForgeSettings | None, describe("The forge that shows the status of commits.")
     ] = None
-    author: Annotated[AuthorSettings | None, describe("The author of commits of the service.")] = (
-        None
+    push: Annotated[
+        bool,
+        describe(
+            "Whether the service may push to the repository: the reverts of halted rollouts. The "
+            "credentials need write access."
+        ),
+    ] = False
+    author: Annotated[AuthorSettings, describe("The author of commits of the service.")] = (
+        msgspec.field(default_factory=AuthorSettings)
     )
     proxy: Annotated[str, describe("The proxy for https.")] = ""
 
@@ -252,6 +259,11 @@ class RepositorySettings(SettingsGroup, frozen=True):
             )
         if self.proxy and not self.url.lower().startswith("https://"):
             raise SettingsError("repository.proxy is for https:// only; ssh connects directly")
+        if self.push and self.verify.mode is not Mode.NONE and not self.author.signing_key_file:
+            raise SettingsError(
+                "repository.push is true and repository.verify requires signatures: set "
+                "repository.author.signingKeyFile, and trust that key"
+            )
         follows_tag = self.tag or self.semver or self.ref.startswith("refs/tags/")
         if self.verify.mode is Mode.TAG and not follows_tag:
             raise SettingsError(

@@ -33,7 +33,6 @@ from gitops_ds.settings.webhook import WebhookSettings
 
 # Keys of the schema without effect in this version.
 WITHOUT_EFFECT = {
-    "repository": ("author",),
     "cluster": ("qps",),
     "apply": ("dryRun", "timeout"),
     "controller": ("concurrency",),
@@ -294,10 +293,6 @@ def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
 def _without_effect(document: Mapping[str, Any]) -> Iterator[str]:
     for group, keys in WITHOUT_EFFECT.items():
         yield from (f"{group}.{key}" for key in keys if key in (document.get(group) or {}))
-    for key in WITHOUT_EFFECT["repository"]:
-        for repository in document.get("repositories") or ():
-            if key in repository:
-                yield f"repositories.{key}"
 
 
 def _refuse_duplicate_repository(service: Service, file: str) -> None:

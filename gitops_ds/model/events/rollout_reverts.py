@@ -1,0 +1,102 @@
+"""The events of the way back into Git after a halted rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitops_ds.model.events.agents import AgentEvent
+from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
+from gitops_ds.model.objects import CommitId, short
+
+
+@dataclass(frozen=True, slots=True)
+class RevertEvent(AgentEvent):
+    """An event about the revert of the commit of a halted rollout."""
+
+    commit: CommitId
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self.kube_text()}"
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, one for each commit and text."""
+        mark = f"{self.definition.reason} {self.kube_text()}"
+        return Notice(Topic.FAILED, self.text(), mark, self.commit, self.daemonset)
+
+
+@dataclass(frozen=True, slots=True)
+class RevertCommitted(RevertEvent):
+    """A commit that takes the template of a halted rollout back is on the branch."""
+
+    definition = EventDefinition(
+        "RevertCommitted",
+        Level.INFO,
+        Tone.GOOD,
+        reason="RevertCommitted",
+        topic=Topic.FAILED,
+        keys=("commit", "revert", "branch"),
+    )
+
+    revert: CommitId
+    branch: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"commit {short(self.commit)} is reverted by {short(self.revert)} on {self.branch}: "
+            "its rollout was halted"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RevertProposed(RevertEvent):
+    """A commit that takes the template of a halted rollout back waits for its merge.
+
+    `url` is the page of the pull request, empty where another replica or cluster opened it.
+    """
+
+    definition = EventDefinition(
+        "RevertProposed",
+        Level.WARNING,
+        reason="RevertProposed",
+        warning=True,
+        topic=Topic.FAILED,
+        keys=("commit", "branch", "url"),
+    )
+
+    branch: str
+    url: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        where = self.url or f"branch {self.branch} exists"
+        return f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class RevertFailed(RevertEvent):
+    """The revert of a halted rollout's commit is not in Git; the halt stays.
+
+    `retry_in` is in seconds.
+    """
+
+    definition = EventDefinition(
+        "RevertFailed",
+        Level.ERROR,
+        reason="RevertFailed",
+        warning=True,
+        topic=Topic.FAILED,
+        keys=("commit", "message", "retry_in"),
+    )
+
+    message: str
+    retry_in: float
+    command: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"commit {short(self.commit)} is not reverted, its rollout stays halted: "
+            f"{self.message}; by hand: {self.command}"
+        )

@@ -1,0 +1,69 @@
+"""A halted rollout as the way back into Git needs it, and the commits of a branch that may be reverted."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.rollout_policy import Revert
+from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.staged_rollout import Halt
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutIdentity:
+    """One halted rollout, whatever else becomes known about it."""
+
+    daemonset: Key
+    commit: CommitId
+    template: Digest
+    halted_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HaltedRollout:
+    """The rollout of a template that the applied commit still has.
+
+    `commit` is the first applied one with the template, `since` the last applied one without it
+    (empty: unknown). `template` is the digest of the template in Git; `files` are the files that it
+    is rendered from, below the followed folder, and the folders of the agent. `cluster` is the cluster's name in the
+    repository.
+    """
+
+    daemonset: Key
+    uid: str
+    commit: CommitId
+    since: str
+    template: Digest
+    files: frozenset[str]
+    halt: Halt
+    revert: Revert
+    cluster: str = ""
+
+    @property
+    def identity(self) -> RolloutIdentity:
+        """The values that differ between any two halted rollouts."""
+        return RolloutIdentity(self.daemonset, self.commit, self.template, self.halt.at)
+
+    @property
+    def due(self) -> float:
+        """When the revert may be written, in seconds since 1970."""
+        return self.halt.at + self.revert.after
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRollouts:
+    """The halted rollouts of an applied commit."""
+
+    commit: CommitId
+    halted: tuple[HaltedRollout, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCommit:
+    """A commit of a branch with its message, and the files that differ from its first parent."""
+
+    info: CommitInfo
+    message: str
+    files: Set[str]

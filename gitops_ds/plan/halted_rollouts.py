@@ -1,0 +1,51 @@
+"""The halted rollouts among the live objects of a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from gitops_ds.apimachinery import target_revisions
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.halted_rollout import HaltedRollout
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.plan import staging
+
+
+def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
+    """The halted rollouts of templates that the bundle has.
+
+    A template from an object of the cluster has no commit, and a halted rollout of it is not listed.
+    """
+    for manifest in staging.with_policy(bundle):
+        target = staging.known_target(manifest, live)
+        halt = target_revisions.record_in(target).halt if target else None
+        if target is None or halt is None or manifest.holder is not None:
+            continue
+        annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+        old = live.objects.get(manifest.key) or {}
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
+        yield HaltedRollout(
+            daemonset=manifest.key,
+            uid=str((old.get("metadata") or {}).get("uid") or ""),
+            commit=CommitId(str(annotations.get(names.COMMIT) or "")),
+            since=str(annotations.get(names.SINCE) or ""),
+            template=Digest(staging.template_digest(manifest)),
+            files=_files(manifest),
+            halt=halt,
+            revert=policy.on_failure.revert,
+            cluster=bundle.cluster.name,
+        )
+
+
+def _files(manifest: Manifest) -> frozenset[str]:
+    """The files that a manifest is rendered from, and the agent's folder."""
+    origin = manifest.origin
+    pointers = [origin.base, *(one for some in origin.set_by.values() for one in some)]
+    found = {pointer.file for pointer in pointers}
+    base = PurePosixPath(origin.base.file)
+    if base.parts[0] == "agents" and len(base.parts) > 2:
+        found.add(PurePosixPath(*base.parts[:2]).as_posix())
+    return frozenset(found)

@@ -1,0 +1,156 @@
+"""The way back into Git after a halted rollout: what a revert commit takes back, and its message.
+
+A commit is reverted once: the message of its revert names it in a trailer, which every cluster and
+every later start reads. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from gitops_ds.model.halted_rollout import BranchCommit, HaltedRollout
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.plain_text import line
+from gitops_ds.model.plural import counted
+from gitops_ds.redaction import texts
+
+TRAILER = "Gitops-Ds-Reverts"
+SHOWN = 20  # nodes in a message
+_TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RevertCommits:
+    """Commits to take back as `git revert` does, newest first."""
+
+    commits: tuple[CommitId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFiles:
+    """Files to write as they were in an older commit: the commits also changed other things.
+
+    `commits` are those that are taken back, newest first.
+    """
+
+    commits: tuple[CommitId, ...]
+    to: CommitId
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoRevert:
+    """Why no revert is written. `settled`: nothing is left to do, else a person has to act."""
+
+    reason: str
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BranchHistory:
+    """The commits of the branch after `since`, newest first; `applied` is the one in the cluster.
+
+    `path` is the followed folder of the repository.
+    """
+
+    since: CommitId
+    commits: Sequence[BranchCommit]
+    applied: CommitId
+    path: str = ""
+
+
+def choose(
+    halted: HaltedRollout, history: BranchHistory
+) -> RevertCommits | RestoreFiles | NoRevert:
+    """What takes the template of a halted rollout back.
+
+    Nothing where a commit names the revert already, or where a commit that is not applied yet
+    changes the agent.
+    """
+    ids = [one.info.id for one in history.commits]
+    if halted.commit not in ids:
+        return NoRevert(
+            f"commit {halted.commit[:12]} is not among those after {history.since[:12]}: the branch "
+            "was rewritten"
+        )
+    unseen = history.commits[: ids.index(history.applied)] if history.applied in ids else ()
+    if changing := next(_touching(unseen, halted, history.path), None):
+        return NoRevert(f"commit {changing.info.id[:12]} changes the agent", settled=True)
+    span = history.commits[ids.index(halted.commit) :]
+    brought = tuple(_touching(span, halted, history.path))
+    if not brought and len(span) > 1:
+        return NoRevert(f"no commit after {history.since[:12]} changes a file of the agent")
+    alone = not brought
+    brought = brought or tuple(span)
+    bad = {one.info.id for one in brought} | {halted.commit}
+    for one in history.commits:
+        if bad.intersection(reverted(one.message)):
+            reason = f"commit {one.info.id[:12]} reverted it"
+            return NoRevert(reason, settled=True)
+    commits = tuple(one.info.id for one in brought)
+    alone = alone or all(
+        _is_own(name, halted, history.path) for one in brought for name in one.files
+    )
+    if alone and all(len(one.info.parents) == 1 for one in brought):
+        return RevertCommits(commits)
+    files = {name for one in brought for name in one.files if _is_own(name, halted, history.path)}
+    later = history.commits[: ids.index(halted.commit)]
+    if again := next((one for one in later if files & set(one.files)), None):
+        return NoRevert(f"commit {again.info.id[:12]} changed the same files since")
+    return RestoreFiles(commits, history.since, tuple(sorted(files)))
+
+
+def reverted(message: str) -> tuple[CommitId, ...]:
+    """The commits that a commit message names as reverted by gitops-ds."""
+    return tuple(CommitId(found) for found in _TRAILER.findall(message))
+
+
+def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple[str, ...]:
+    """The trailers of the commit message: every commit that is taken back."""
+    commits = dict.fromkeys((*plan.commits, halted.commit))
+    return tuple(f"{TRAILER}: {commit}" for commit in commits)
+
+
+def reason(halted: HaltedRollout) -> str:
+    """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes."""
+    at = datetime.fromtimestamp(halted.halt.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    where = f" on cluster {halted.cluster}" if halted.cluster else ""
+    first = (
+        f"The rollout of {halted.daemonset} was halted in stage {halted.halt.stage}{where} at "
+        f"{at}: {halted.halt.message}"
+    )
+    return texts.words("\n".join((line(first, 1000), *_nodes(halted))))
+
+
+def command(halted: HaltedRollout, branch: str) -> str:
+    """The command that takes the commit back by hand."""
+    return f"git revert {halted.commit[:12]} && git push origin HEAD:{branch or 'BRANCH'}"
+
+
+def _nodes(halted: HaltedRollout) -> Iterator[str]:
+    nodes = halted.halt.nodes
+    if nodes:
+        yield ""
+    for one in nodes[:SHOWN]:
+        yield line(f"- {one.node}: {': '.join(filter(None, (one.reason, one.message)))}", 300)
+    if len(nodes) > SHOWN:
+        yield f"- and {counted(len(nodes) - SHOWN, 'other node')}"
+
+
+def _touching(
+    commits: Iterable[BranchCommit], halted: HaltedRollout, path: str
+) -> Iterator[BranchCommit]:
+    return (one for one in commits if any(_is_own(name, halted, path) for name in one.files))
+
+
+def _is_own(name: str, halted: HaltedRollout, path: str) -> bool:
+    """Whether a file of the repository belongs to the agent."""
+    try:
+        inner = PurePosixPath(name).relative_to(path)
+    except ValueError:
+        return False
+    return any(str(one) in halted.files for one in (inner, *inner.parents))

@@ -1,0 +1,262 @@
+"""Writes the way back into Git after a halted rollout: a revert commit on the followed branch, or a
+pull request with it.
+
+`plan.rollout_reverts` decides what is taken back. The commit is rendered before the push: it must
+change the halted template. An attempt that fails is repeated with back-off; the halt stays meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gitops_ds import __version__, errors
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.contract import NewPullRequest
+from gitops_ds.git.commit_writer import CommitReason, Signature
+from gitops_ds.git.repository import Repository
+from gitops_ds.git.revision import Branch
+from gitops_ds.git.signing import KeyFormat, SigningKey
+from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.rollout_reverts import (
+    RevertCommitted,
+    RevertEvent,
+    RevertFailed,
+    RevertProposed,
+)
+from gitops_ds.model.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
+from gitops_ds.model.objects import CommitId
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import rollout_reverts, staging
+from gitops_ds.plan.rollout_reverts import BranchHistory, NoRevert, RevertCommits
+from gitops_ds.service import git_auth
+from gitops_ds.service.notifications import commit_status
+from gitops_ds.settings.repository import RepositorySettings
+
+PATIENCE = 60.0  # seconds for the forge
+BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
+_SIGNING_KEY = "repository.author.signingKeyFile"
+
+
+@dataclass(frozen=True, slots=True)
+class RevertContext:
+    """What a writer works with.
+
+    `prepared` renders a commit; `applied` returns the rollouts of the last reconciliation, None
+    before the first and while another replica leads; `pushed` is called with each pushed commit.
+    `clock` returns seconds since 1970, `chance` a number in [0, 1).
+    """
+
+    repository: Repository
+    settings: RepositorySettings
+    prepared: Callable[[CommitId], Awaitable[Prepared]]
+    applied: Callable[[], AppliedRollouts | None]
+    pushed: Callable[[CommitId], None]
+    emit: Emit
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """The failed attempts of one revert: their number, the time of the next one, the last message."""
+
+    count: int = 0
+    retry_at: float = 0.0
+    message: str = ""
+
+
+class _NotNow(Exception):
+    """No revert is needed as far as the branch shows."""
+
+
+class RevertWriter:
+    """Writes the reverts of one repository while `run` runs."""
+
+    def __init__(self, context: RevertContext) -> None:
+        self._context = context
+        self._wake = asyncio.Event()
+        self._written: set[RolloutIdentity] = set()
+        self._attempts: dict[RolloutIdentity, _Attempts] = {}
+
+    def wake(self) -> None:
+        """A reconciliation ended."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes reverts until it is cancelled."""
+        while True:
+            for halted, at in self._pending():
+                if at <= self._context.clock():
+                    await self._attempt(halted)
+            self._wake.clear()
+            next_at = min((at for _, at in self._pending()), default=None)
+            seconds = None if next_at is None else max(0.0, next_at - self._context.clock())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+
+    def _pending(self) -> list[tuple[HaltedRollout, float]]:
+        """The reverts to write, each with the time of its next attempt."""
+        applied = self._context.applied()
+        halted = applied.halted if applied else ()
+        current = {one.identity for one in halted}
+        self._attempts = {one: known for one, known in self._attempts.items() if one in current}
+        return [
+            (one, max(one.due, self._attempts.get(one.identity, _Attempts()).retry_at))
+            for one in halted
+            if one.revert.how != "none" and one.identity not in self._written
+        ]
+
+    async def _attempt(self, halted: HaltedRollout) -> None:
+        """One attempt. A failure is published once for the same message."""
+        context, before = self._context, self._attempts.get(halted.identity, _Attempts())
+        message = ""
+        try:
+            context.emit(await self._write(halted))
+            self._written.add(halted.identity)
+            return
+        except _NotNow:
+            pass
+        except errors.GitopsError as error:
+            message = str(error)
+        delay = BACKOFF.delay(before.count + 1, context.chance())
+        now = context.clock()
+        self._attempts[halted.identity] = _Attempts(before.count + 1, now + delay, message)
+        if message and message != before.message:
+            branch = context.settings.branch
+            command = rollout_reverts.command(halted, branch)
+            context.emit(
+                RevertFailed(
+                    now, halted.daemonset, halted.uid, halted.commit, message, delay, command
+                )
+            )
+
+    async def _write(self, halted: HaltedRollout) -> RevertEvent:
+        """Pushes the revert. Raises GitopsError, and _NotNow where none is needed."""
+        context, repository = self._context, self._context.repository
+        if not context.settings.push:
+            raise errors.Refused(
+                "the service may not push: set repository.push, with credentials that may write"
+            )
+        branch = await self._branch()
+        if halted.revert.how == "commit":
+            try:
+                commit = await repository.push_with_retry(
+                    lambda tip: self._build(halted, tip), branch
+                )
+            except errors.SourceDenied:
+                if context.settings.forge is None:
+                    raise
+            else:
+                context.pushed(commit)
+                about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
+                return RevertCommitted(*about, commit, branch)
+        return await self._propose(halted, branch)
+
+    async def _propose(self, halted: HaltedRollout, target: str) -> RevertProposed:
+        """Opens the pull request. A branch that exists was pushed for it before."""
+        context, repository = self._context, self._context.repository
+        forge = self._forge()
+        tip = await repository.tip(Branch(target))
+        await repository.fetch(tip)
+        commit = await self._build(halted, tip)
+        branch = f"gitops-ds/revert-{halted.commit[:12]}-{halted.daemonset.name}"
+        about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
+        try:
+            await repository.push(commit, branch, None)
+        except errors.PushRejected:
+            return RevertProposed(*about, branch, "")
+        info = await repository.info(commit)
+        text = rollout_reverts.reason(halted)
+        async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
+            url = await there.open(NewPullRequest(branch, target, info.subject, text))
+        return RevertProposed(*about, branch, url)
+
+    async def _build(self, halted: HaltedRollout, tip: CommitId) -> CommitId:
+        """The revert commit on the tip, unpushed."""
+        repository, applied = self._context.repository, self._context.applied()
+        if applied is None or halted.identity not in {one.identity for one in applied.halted}:
+            raise _NotNow
+        await repository.fetch(halted.commit)
+        since = CommitId(halted.since) or await self._parent(halted.commit)
+        history = BranchHistory(
+            since,
+            await repository.branch_commits(since, tip),
+            applied.commit,
+            self._context.settings.path,
+        )
+        plan = rollout_reverts.choose(halted, history)
+        if isinstance(plan, NoRevert):
+            raise _NotNow if plan.settled else errors.Refused(plan.reason)
+        why = CommitReason(
+            rollout_reverts.reason(halted),
+            self._signature(halted),
+            rollout_reverts.trailers(halted, plan),
+        )
+        if isinstance(plan, RevertCommits):
+            commit = await repository.revert(tip, plan.commits, why)
+        else:
+            commit = await repository.restore(tip, plan.to, plan.files, why)
+        await self._verify(halted, commit)
+        return commit
+
+    async def _parent(self, commit: CommitId) -> CommitId:
+        parents = (await self._context.repository.info(commit)).parents
+        if not parents:
+            raise errors.Refused(f"commit {commit[:12]} is the first one: nothing to go back to")
+        return parents[0]
+
+    async def _verify(self, halted: HaltedRollout, commit: CommitId) -> None:
+        """Renders the commit. Raises Refused where it keeps the halted template, or has errors."""
+        prepared = await self._context.prepared(commit)
+        refused = next((one for one in prepared.findings if one.refused), None)
+        if refused is not None:
+            raise errors.Refused(f"the reverted files have an error: {refused.message}")
+        manifest = prepared.bundle.manifests.get(halted.daemonset)
+        if manifest is None:
+            raise errors.Refused(f"the revert would delete {halted.daemonset}")
+        if staging.template_digest(manifest) == halted.template:
+            raise errors.Refused(
+                f"the revert of commit {halted.commit[:12]} keeps the halted template: another "
+                "file sets it"
+            )
+
+    async def _branch(self) -> str:
+        """The followed branch. Raises Refused where a tag or a commit is followed."""
+        settings = self._context.settings
+        if settings.tag or settings.semver or settings.commit:
+            raise errors.Refused("a revert needs a branch: the service follows a tag or a commit")
+        if settings.ref:
+            branch = settings.ref.removeprefix("refs/heads/")
+            if branch == settings.ref:
+                raise errors.Refused(f"a revert needs a branch: {settings.ref} is another ref")
+            return branch
+        return settings.branch or await self._context.repository.default_branch()
+
+    def _signature(self, halted: HaltedRollout) -> Signature:
+        """The author, and the time at which the revert was due: every replica makes the same commit."""
+        author = self._context.settings.author
+        key = (
+            SigningKey(
+                git_auth.read(_SIGNING_KEY, author.signing_key_file), KeyFormat(author.format)
+            )
+            if author.signing_key_file
+            else None
+        )
+        at = datetime.fromtimestamp(int(halted.due), UTC)
+        return Signature(author.name, author.email, at, key)
+
+    def _forge(self) -> ForgeAccess:
+        """Raises Refused without a forge, and SettingsError for a wrong one."""
+        settings = self._context.settings.forge
+        if settings is None:
+            raise errors.Refused("a pull request needs repository.forge")
+        place = commit_status.place(self._context.repository.address, settings)
+        token = ForgeToken(commit_status.TOKEN, commit_status.token(settings))
+        return ForgeAccess(place.kind, place.url, token, place.project)

@@ -1,0 +1,153 @@
+"""What takes the template of a halted rollout back, over small histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gitops_ds.model.halted_rollout import BranchCommit, HaltedRollout
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.rollout_policy import Revert, Seconds
+from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.staged_rollout import FailedNode, Halt
+from gitops_ds.plan import rollout_reverts
+from gitops_ds.plan.rollout_reverts import (
+    BranchHistory,
+    NoRevert,
+    RestoreFiles,
+    RevertCommits,
+    choose,
+)
+
+AGENT = "agents/agent/agent-ds.yaml"
+OTHER = "agents/other/other-ds.yaml"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1", (FailedNode("n1", "CrashLoopBackOff"),))
+
+
+def id(number: int) -> CommitId:
+    return CommitId(f"{number:040x}")
+
+
+def commit(number: int, *files: str, message: str = "change", parents: int = 1) -> BranchCommit:
+    above = tuple(id(number - 1 - n) for n in range(parents))
+    info = CommitInfo(id(number), above, AT, "Ada <ada@example.com>", message)
+    return BranchCommit(info, message, frozenset(files))
+
+
+def halted(bad: int = 2, **more: object) -> HaltedRollout:
+    rollout = HaltedRollout(
+        daemonset=Key("apps", "DaemonSet", "default", "agent"),
+        uid="u",
+        commit=id(bad),
+        since=id(1),
+        template=Digest("d"),
+        files=frozenset({AGENT, "agents/agent", "environments/prod/values.yaml"}),
+        halt=HALT,
+        revert=Revert(after=Seconds(120)),
+    )
+    return replace(rollout, **more)  # type: ignore[arg-type]
+
+
+def history(*commits: BranchCommit, applied: int | None = None, path: str = "") -> BranchHistory:
+    """The commits after the first one, newest first."""
+    newest = commits[0].info.id
+    return BranchHistory(id(1), commits, newest if applied is None else id(applied), path)
+
+
+def test_the_commit_that_brought_the_template_is_reverted() -> None:
+    found = choose(halted(), history(commit(2, AGENT)))
+    assert found == RevertCommits((id(2),))
+
+
+def test_commits_of_other_agents_are_left() -> None:
+    later = history(commit(4, OTHER), commit(3, "README.md"), commit(2, AGENT))
+    assert choose(halted(), later) == RevertCommits((id(2),))
+    earlier = history(commit(4, OTHER), commit(3, AGENT), commit(2, OTHER))
+    assert choose(halted(4), earlier) == RevertCommits((id(3),))
+
+
+def test_every_commit_since_the_proven_template_is_reverted_newest_first() -> None:
+    found = choose(halted(3), history(commit(3, AGENT), commit(2, AGENT)))
+    assert found == RevertCommits((id(3), id(2)))
+
+
+def test_files_outside_the_folder_that_set_a_value_count() -> None:
+    found = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/values.yaml")))
+    assert found == RevertCommits((id(2),))
+
+
+def test_the_only_commit_is_reverted_whatever_it_changed() -> None:
+    found = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/base.yaml")))
+    assert found == RevertCommits((id(2),))
+
+
+@pytest.mark.parametrize(
+    "bad", [commit(2, AGENT, OTHER), commit(2, AGENT, parents=2)], ids=["mixed", "merge"]
+)
+def test_a_commit_that_changed_more_gives_back_the_files_of_the_agent(bad: BranchCommit) -> None:
+    assert choose(halted(), history(bad)) == RestoreFiles((id(2),), id(1), (AGENT,))
+    found = choose(halted(), history(commit(3, AGENT), bad))
+    assert found == NoRevert("commit 000000000000 changed the same files since")
+
+
+def test_nothing_is_written_twice() -> None:
+    revert = commit(3, AGENT, message=f"Revert\n\nwhy\n\n{rollout_reverts.TRAILER}: {id(2)}\n")
+    again = commit(4, AGENT)
+    found = choose(halted(), history(again, revert, commit(2, AGENT)))
+    assert isinstance(found, NoRevert)
+    assert found.settled
+
+
+def test_a_newer_change_of_the_agent_is_reconciled_first() -> None:
+    commits = (commit(4, OTHER), commit(3, AGENT), commit(2, AGENT))
+    found = choose(halted(), history(*commits, applied=2))
+    assert isinstance(found, NoRevert)
+    assert found.settled
+    assert choose(halted(), history(commit(3, OTHER), commit(2, AGENT), applied=2)) == (
+        RevertCommits((id(2),))
+    )
+
+
+def test_a_rewritten_branch_and_an_unknown_cause_need_a_person() -> None:
+    found = choose(halted(9), history(commit(2, AGENT)))
+    assert isinstance(found, NoRevert)
+    assert not found.settled
+    found = choose(halted(3), history(commit(3, OTHER), commit(2, "README.md")))
+    assert isinstance(found, NoRevert)
+    assert not found.settled
+
+
+def test_a_followed_folder_is_the_root_of_the_files() -> None:
+    commits = (commit(3, AGENT), commit(2, f"fleet/{AGENT}"))
+    assert choose(halted(3), history(*commits, path="fleet")) == RevertCommits((id(2),))
+
+
+def test_the_message_has_the_evidence_and_the_trailers() -> None:
+    nodes = tuple(FailedNode(f"n{n}", "ImagePullBackOff", "not found\nat all") for n in range(25))
+    rollout = halted(halt=replace_nodes(nodes), cluster="prod")
+    text = rollout_reverts.reason(rollout).splitlines()
+    assert text[0] == (
+        "The rollout of DaemonSet default/agent was halted in stage canary on cluster prod at "
+        "1970-01-01T00:16:40Z: CrashLoopBackOff on n1"
+    )
+    assert text[2] == "- n0: ImagePullBackOff: not found\\x0aat all"
+    assert text[-1] == "- and 5 other nodes"
+    plan = RevertCommits((id(3), id(2)))
+    trailers = rollout_reverts.trailers(halted(), plan)
+    assert rollout_reverts.reverted("Subject\n\ntext\n\n" + "\n".join(trailers)) == (id(3), id(2))
+
+
+def test_the_message_quotes_no_secret() -> None:
+    nodes = (FailedNode("n1", "Failed", "https://bot:hunter2@git.example.com refused"),)
+    assert "hunter2" not in rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+
+
+def test_a_person_has_the_time_of_the_policy_to_act() -> None:
+    assert halted().due == 1120.0
+
+
+def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
+    return Halt(HALT.at, HALT.stage, HALT.message, nodes)

@@ -1,0 +1,180 @@
+"""The installed service reverts the commit of a halted rollout on a real git server.
+
+The API server is real. The record of the halt is written as the controller writes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gitops_ds.model import names
+from gitops_ds.model.staged_rollout import FailedNode, Halt, RolloutRecord
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+_numbers = itertools.count()
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "revert-node"},
+}
+
+
+@dataclass
+class Fleet:
+    """A repository on a git server, its agent in a namespace, and the settings of the service."""
+
+    plane: controlplane.ControlPlane
+    server: gitservers.HttpServer
+    upstream: gitservers.Upstream
+    directory: Path
+    space: str
+
+    def files(self, tag: int, policy: str) -> dict[str, str]:
+        body = daemonset("agent", image(tag), self.space)
+        return {
+            "gitops-ds.yaml": f"version: v1\nname: {self.space}\n",
+            "agents/agent/agent-ds.yaml": json.dumps(body, indent=2),
+            "agents/agent/rollout.yaml": policy,
+        }
+
+    def settings(self, **more: Any) -> str:
+        (self.directory / "token").write_text(self.server.password)
+        (self.directory / "ca").write_bytes(self.server.authority)
+        repository = {
+            "url": f"{self.server.url}/fleet",
+            "interval": "1s",
+            "retryInterval": "1s",
+            "credentials": {
+                "username": self.server.user,
+                "tokenFile": str(self.directory / "token"),
+                "caFile": str(self.directory / "ca"),
+            },
+            **more,
+        }
+        file = self.directory / "settings.yaml"
+        file.write_text(json.dumps({"repository": repository}))
+        return str(file)
+
+    def get(self, *words: str) -> Any:
+        return json.loads(self.plane.kubectl("-n", self.space, "get", *words, "-o", "json"))
+
+    def image(self) -> str:
+        items = self.get("daemonsets")["items"]
+        return str(items[0]["spec"]["template"]["spec"]["containers"][0]["image"]) if items else ""
+
+    def annotations(self) -> dict[str, str]:
+        return dict(self.get("daemonset", "agent")["metadata"]["annotations"])
+
+    def targets(self) -> list[dict[str, Any]]:
+        label = f"{names.ROLLOUT}"
+        return list(self.get("controllerrevisions", "-l", label)["items"])
+
+    def halt(self) -> str:
+        """Records a halt on the only target revision, as the controller does; its commit."""
+        (target,) = self.targets()
+        nodes = (FailedNode("revert-node", "CrashLoopBackOff", "agent exited with 1"),)
+        halt = Halt(time.time(), "canary", "CrashLoopBackOff on revert-node", nodes)
+        record = msgspec.json.encode(RolloutRecord(began=1.0, halt=halt)).decode()
+        name, metadata = target["metadata"]["name"], target["metadata"]
+        self.plane.kubectl(
+            *("-n", self.space, "annotate", "--overwrite", "controllerrevision", name),
+            f"{names.ROLLOUT_RECORD}={record}",
+        )
+        return str(metadata["annotations"][names.COMMIT])
+
+    def log(self) -> list[str]:
+        return self.upstream.git("log", "--format=%s", "main").splitlines()
+
+
+def image(tag: int) -> str:
+    return f"registry.example.com/agent:{tag}"
+
+
+def policy(after: str = "0s", how: str = "commit") -> str:
+    revert = f"{{after: {after}, how: {how}}}"
+    return f"stages: [canary, rest]\nonFailure: {{revert: {revert}}}\n"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, api_server: controlplane.ControlPlane) -> Any:
+    space = f"revert-{next(_numbers)}"
+    api_server.kubectl("create", "namespace", space)
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        yield Fleet(api_server, server, server.repository("fleet"), tmp_path, space)
+
+
+def test_a_halted_rollout_is_reverted_by_a_commit_and_its_template_stays_on_hold(
+    fleet: Fleet,
+) -> None:
+    fleet.upstream.commit(fleet.files(1, policy()), "Agent 1")
+    options = ("--settings", fleet.settings(push=True))
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
+        until(lambda: fleet.image() == image(1), log.read_text)
+        bad = fleet.upstream.commit(fleet.files(2, policy()), "Agent 2")
+        until(lambda: len(fleet.targets()) == 1, log.read_text)
+        assert fleet.halt() == bad
+        until(lambda: fleet.log()[0] == 'Revert "Agent 2"', log.read_text)
+        message = fleet.upstream.git("log", "-1", "--format=%B", "main")
+        assert f"Gitops-Ds-Reverts: {bad}" in message
+        assert "CrashLoopBackOff on revert-node" in message
+        assert "- revert-node: CrashLoopBackOff: agent exited with 1" in message
+        trailer = fleet.upstream.git("log", "-1", "--format=%(trailers:only)", "main")
+        assert trailer == f"Gitops-Ds-Reverts: {bad}"
+        until(lambda: not fleet.targets(), log.read_text)
+        assert fleet.image() == image(1)
+        assert "RevertCommitted" in fleet.plane.kubectl("-n", fleet.space, "get", "events")
+
+    fleet.upstream.git("reset", "--quiet", "--hard")
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
+        fleet.upstream.commit(fleet.files(2, policy()), "Agent 2, once more")
+        until(lambda: len(fleet.targets()) == 1, log.read_text)
+        until(lambda: "this template was halted before" in log.read_text(), log.read_text)
+        assert bad in fleet.annotations()[names.HALTED]
+        assert fleet.image() == image(1)
+        assert fleet.log()[0] == "Agent 2, once more"
+        assert "Traceback" not in log.read_text()
+
+
+def test_without_the_right_to_push_an_event_names_the_command(fleet: Fleet) -> None:
+    fleet.upstream.commit(fleet.files(1, policy()), "Agent 1")
+    with running(fleet.directory, fleet.plane, "--settings", fleet.settings()) as (_, log):
+        until(lambda: fleet.image() == image(1), log.read_text)
+        bad = fleet.upstream.commit(fleet.files(2, policy()), "Agent 2")
+        until(lambda: len(fleet.targets()) == 1, log.read_text)
+        fleet.halt()
+        until(lambda: f"git revert {bad[:12]} && git push" in log.read_text(), log.read_text)
+        assert "set repository.push" in log.read_text()
+        assert fleet.log() == ["Agent 2", "Agent 1"]
+
+
+def test_the_revert_waits_for_its_time_and_for_git(fleet: Fleet) -> None:
+    fleet.upstream.commit(fleet.files(1, policy("5s")), "Agent 1")
+    options = ("--settings", fleet.settings(push=True))
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
+        until(lambda: fleet.image() == image(1), log.read_text)
+        fleet.upstream.commit(fleet.files(2, policy("5s")), "Agent 2")
+        until(lambda: len(fleet.targets()) == 1, log.read_text)
+        hook = fleet.upstream.path / "hooks/pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\necho read-only for a while >&2\nexit 1\n")
+        hook.chmod(0o755)
+        fleet.halt()
+        halted = time.monotonic()
+        until(lambda: "read-only for a while" in log.read_text(), log.read_text)
+        assert time.monotonic() - halted > 4
+        assert fleet.log() == ["Agent 2", "Agent 1"]
+        hook.unlink()
+        until(lambda: fleet.log()[0] == 'Revert "Agent 2"', log.read_text)
+        until(lambda: not fleet.targets(), log.read_text)
+        assert log.read_text().count("is not reverted") == 1
