@@ -133,7 +133,11 @@ class _Staging:
         return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
 
     def _target(self, old: Body, template: Body, known: Revision | None) -> Manifest:
-        commit = (known and _annotation(known, names.COMMIT)) or self.context.stamp.commit
+        stamp = self.context.stamp
+        commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
+        # as the built-in controller copies it, for kubectl rollout history
+        cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
+        cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
         own = self.live.revisions.get(self.manifest.key, ())
         proven = proven_template.revision_name(old, own, known or self._current(old))
@@ -142,6 +146,7 @@ class _Staging:
             names.TEMPLATE_DIGEST: template_digest(self.manifest),
             **({names.PROVEN_REVISION: proven} if proven else {}),
             **({names.SINCE: since} if since else {}),
+            **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
         key = Key(
             CONTROLLER_REVISION.group,
@@ -171,8 +176,12 @@ def known_target(manifest: Manifest, live: Live) -> Revision | None:
     )
 
 
+def _annotations(body: Body) -> Mapping[str, Any]:
+    return (body.get("metadata") or {}).get("annotations") or {}
+
+
 def _annotation(revision: Revision, name: str) -> str:
-    return str(((revision.raw.get("metadata") or {}).get("annotations") or {}).get(name) or "")
+    return str(_annotations(revision.raw).get(name) or "")
 
 
 def _holds(old: Body, manifest: Manifest) -> bool:
