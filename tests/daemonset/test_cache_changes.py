@@ -269,8 +269,16 @@ def test_a_backoff_lapses_half_an_hour_after_its_failed_pod() -> None:
     memory.backoffs = {"a": FailedPodBackoff(0.0, 1.0), "b": FailedPodBackoff(100.0, 1.0)}
     memory.lapse(1800.0)
     assert memory.backoffs.keys() == {"a", "b"}
-    memory.lapse(1801.0)
+    memory.lapse(1900.0)
     assert memory.backoffs.keys() == {"b"}
+
+
+def test_a_node_that_is_gone_takes_its_backoff_along() -> None:
+    cache = filled(settled())
+    memory = cache._memories.of(observe(cache).daemonset)
+    memory.backoffs |= {name: FailedPodBackoff(START, 1.0) for name in ("node-0", "node-1")}
+    cache.apply(NODE, DELETED, node("node-0"), "202")
+    assert observe(cache).backoffs.keys() == {"node-1"}
 
 
 def test_a_backoff_of_an_earlier_generation_is_dropped() -> None:
