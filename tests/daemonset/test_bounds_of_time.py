@@ -8,7 +8,7 @@ from gitops_ds.daemonset import manage
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
-from gitops_ds.daemonset.workqueue import WorkQueue
+from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
 from gitops_ds.model import names
 from gitops_ds.model.decision import FailedPodBackoff
 from tests.daemonset.world import World, daemonset, node, rolling
@@ -128,3 +128,24 @@ def test_with_surge_the_old_pod_of_a_node_that_lost_its_need_goes_with_its_repla
     world.nodes = [node("node-0", taints=[{"key": "a", "effect": "NoSchedule"}])]
     world.settle()
     assert world.images() == {"node-0": ["agent:2"]}
+
+
+def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    waits = []
+    for turn in range(4):
+        now = 100.0 * turn
+        queue.add("a", now)
+        assert queue.take(now) == "a"
+        queue.done("a", now, failed=True)
+        due = queue.next_due()
+        assert due is not None
+        waits.append(round(due - now, 6))
+        assert queue.take(due) == "a"
+        queue.done("a", due, failed=True)
+        queue.forget("a")
+        after = queue.next_due()
+        assert after is not None
+        assert queue.take(after) == "a"
+        queue.done("a", after)
+    assert waits == [BACKOFF.delay(1)] * 4

@@ -301,3 +301,12 @@ def test_an_orphan_that_another_owner_released_wakes_those_that_select_it() -> N
     assert cache.apply(POD, MODIFIED, pod(**ORPHAN), "204") == {KEY}
     assert cache.apply(POD, MODIFIED, pod(), "205") == {KEY}
     assert cache.apply(POD, MODIFIED, pod(**FOREIGN), "206") == {KEY}
+
+
+def test_a_node_is_judged_by_the_present_template() -> None:
+    cache = filled(settled())
+    assert cache.apply(NODE, MODIFIED, node("node-0", {"pool": "a"}), "200") == set()
+    changed = daemonset()
+    changed["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "b"}
+    cache.apply(DAEMONSET, MODIFIED, changed, "201")
+    assert cache.apply(NODE, MODIFIED, node("node-0", {"pool": "b"}), "202") == {KEY}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Decision
+from gitops_ds.model.decision import CreatePod, Decision, FreeCapacity
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Key
+from tests.daemonset import world
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
@@ -125,3 +128,36 @@ def test_the_watch_passes_versions_with_its_events() -> None:
     assert free(capacity) == before
     capacity.wrote(pod(version="16"))
     assert free(capacity) != before
+
+
+def placed(cpu: str, **more: Any) -> tuple[dict[str, str], list[str]]:
+    """The node of each new pod as its spec names it, and the nodes without room."""
+    body = world.daemonset()
+    spec = body["spec"]["template"]["spec"]
+    spec["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    spec |= more
+    fleet = world.World(body, 3)
+    fleet.turn()
+    rooms = {
+        "node-0": FreeCapacity({"cpu": 1000, "pods": 10_000}),
+        "node-1": FreeCapacity({"cpu": 500, "pods": 10_000}),
+        "node-2": FreeCapacity({"cpu": 1000, "pods": 10_000}, (("TCP", "", 80),)),
+    }
+    fleet.pods.clear()
+    decision = decide.decide(dataclasses.replace(fleet.observe(), rooms=rooms))
+    creates = [action for action in decision.actions if isinstance(action, CreatePod)]
+    nodes = {action.node: action.body["spec"].get("nodeName", "") for action in creates}
+    return nodes, sorted(decision.unplaced)
+
+
+def test_where_we_place_pods_each_goes_to_a_node_with_room_for_it() -> None:
+    assert placed("600m") == ({"node-0": "node-0"}, ["node-1", "node-2"])
+    assert placed("500m") == ({"node-0": "node-0", "node-1": "node-1"}, ["node-2"])
+    assert placed("2") == ({}, ["node-0", "node-1", "node-2"])
+
+
+def test_a_template_with_its_own_scheduler_is_left_to_it() -> None:
+    left = {f"node-{index}": "" for index in range(3)}
+    assert placed("2", schedulerName="mine") == (left, [])
+    assert placed("2", schedulerName="default-scheduler")[0] == {}

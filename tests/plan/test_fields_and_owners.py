@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.objects import ListMember
-from gitops_ds.plan import diff, drift, field_managers, ownership
+from gitops_ds.plan import diff, drift, field_managers, object_changes, ownership
 from tests.plan.test_drift import revision
 from tests.plan.world import daemonset
 
@@ -197,3 +197,14 @@ def test_what_we_no_longer_want_of_our_own_fields_is_left_out() -> None:
         ],
         "w": 1,
     }
+
+
+def test_an_answer_that_only_moves_a_time_changes_nothing() -> None:
+    one = managed(entry("a", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 1})
+    later = managed(entry("a", {"f:spec": {}}, time="2026-01-02T00:00:00Z"), spec={"x": 1})
+    other_owner = managed(entry("b", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 1})
+    other_value = managed(entry("a", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 2})
+    assert object_changes._unchanged(one, later)
+    assert not object_changes._unchanged(one, other_owner)
+    assert not object_changes._unchanged(one, other_value)
+    assert object_changes._unchanged(managed(), {"metadata": {"name": "a"}})

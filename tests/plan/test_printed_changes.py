@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.model import names
 from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.objects import Digest, Key
-from gitops_ds.plan import apply_order, guard_limits, printers
+from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
+from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.test_show import planned
 
 KEY = Key("apps", "DaemonSet", "default", "agent")
@@ -105,3 +107,27 @@ def test_an_agent_follows_all_agents_that_it_depends_on() -> None:
     waves = apply_order.waves(manifests)
     assert {name: waves[name] for name in "abcdg"} == {"a": 0, "b": 1, "c": 2, "d": 0, "g": 0}
     assert waves.keys() == set("abcdefg")
+
+
+def test_only_updates_of_the_spec_of_daemonsets_may_move_pods() -> None:
+    spec, label = FieldChange(("spec", "x"), 1, 2), FieldChange(("metadata", "labels", "x"), 1, 2)
+    plain, other = Key("", "ConfigMap", "default", "a"), dataclasses.replace(KEY, name="other")
+    changes = (
+        Change(Operation.UPDATE, KEY, None, (label, spec)),
+        Change(Operation.UPDATE, other, None, (label,)),
+        Change(Operation.UPDATE, plain, None, (spec,)),
+        Change(Operation.CREATE, other, None, (spec,)),
+        Change(Operation.KEEP, other, None, (spec,)),
+    )
+    assert planner.moving(dataclasses.replace(planned(), changes=changes)) == (KEY,)
+
+
+def test_only_an_object_that_was_taken_from_another_names_its_uid() -> None:
+    stamp = Stamp("owner", repository="r", commit="c", subject="s", uid="u")
+    annotations = tracking_labels.stamped(manifest(), stamp)["metadata"]["annotations"]
+    assert names.TEMPLATE_UID not in annotations
+    assert (annotations[names.REPOSITORY], annotations[names.COMMIT]) == ("r", "c")
+    assert annotations[names.CHANGE_CAUSE] == "s"
+    bare = tracking_labels.stamped(manifest(), Stamp("owner", tracks=False))["metadata"]
+    assert bare["annotations"].keys() == {names.PATH}
+    assert bare["labels"][names.OWNER_LABEL] == "owner"
