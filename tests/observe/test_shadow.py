@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, timestamps
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, shadow
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
 from gitops_ds.model.decision import (
@@ -497,3 +497,20 @@ def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
     there.rest()
     (told,) = there.compared
     assert told.created == {"node-0": 1, "node-1": 1, "node-2": 1}
+
+
+def test_a_comparison_begins_with_its_first_change() -> None:
+    there = scene()
+    for image in ("agent:2", "agent:3"):
+        there.world.now += 10_000
+        begin = there.world.now
+        there.edit(image)
+        there.look()
+        there.rest()
+        assert there.compared[-1].since >= begin
+    assert len(there.compared) == 2
+
+
+def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
+    assert shadow._listed(list("abcde")) == "a, b, c, d, e"
+    assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -10,7 +10,16 @@ import pytest
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.objects import ListMember
-from gitops_ds.plan import diff, drift, field_managers, object_changes, ownership
+from gitops_ds.plan import (
+    diff,
+    drift,
+    field_managers,
+    ignore_differences,
+    object_changes,
+    ownership,
+)
+from gitops_ds.plan.ignore_differences import IgnoreRule
+from gitops_ds.plan.options import ApplyOptions
 from tests.plan.test_drift import revision
 from tests.plan.world import daemonset
 
@@ -208,3 +217,61 @@ def test_an_answer_that_only_moves_a_time_changes_nothing() -> None:
     assert not object_changes._unchanged(one, other_owner)
     assert not object_changes._unchanged(one, other_value)
     assert object_changes._unchanged(managed(), {"metadata": {"name": "a"}})
+
+
+def test_the_order_of_a_list_is_owned_by_the_owners_of_its_members() -> None:
+    agent, other = member(name="agent"), member(name="other")
+    fields = {"f:spec": {"f:containers": {agent: {"f:image": {}}, other: {"f:image": {}}}}}
+    live = managed(
+        entry("orderer", fields),
+        entry("elsewhere", {"f:spec": {"f:x": {}}}),
+        spec={"containers": [AGENT, {"name": "other", "image": "b"}], "x": 1},
+    )
+    order = FieldChange((*CONTAINERS, ListMember("order")), ["a"], ["b"])
+    assert [one.manager for one in drift.authors(live, [order])] == ["orderer"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "holds"),
+    [
+        ({"a": 1}, {"a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ("text", {"a": 1}, False),
+        (["a"], {"a": 1}, False),
+        ({"a": 1}, "text", False),
+        ({"a": 1}, None, False),
+    ],
+)
+def test_a_value_of_another_shape_is_not_held(wanted: Any, live: Any, holds: bool) -> None:
+    fields = {"f:data": {"f:x": {"f:a": {}}}}
+    ours = entry(names.FIELD_MANAGER, fields, operation="Apply")
+    kind = {"apiVersion": "example.com/v1", "kind": "Thing"}
+    there = {**managed(ours, data={"x": live}), **kind}
+    body = {**kind, "metadata": {}, "data": {"x": wanted}}
+    assert ownership.would_change_nothing(there, body) == holds
+
+
+def test_no_rule_takes_away_which_object_or_member_it_is() -> None:
+    agent = member(name="agent")
+    fields = {
+        "f:apiVersion": {},
+        "f:kind": {},
+        "f:metadata": {"f:name": {}, "f:namespace": {}, "f:labels": {"f:a": {}}},
+        "f:spec": {"f:containers": {agent: {"f:name": {}, "f:image": {}}}},
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "b", "labels": {"a": "1"}},
+        "spec": {"containers": [{"name": "agent", "image": "a:1"}]},
+    }
+    live = {**body, "metadata": {**body["metadata"], "managedFields": [entry("rival", fields)]}}
+    left = ignore_differences.applied(body, live, [IgnoreRule(managers=("rival",))])
+    assert left["metadata"].get("labels", {}) == {}
+    assert (left["apiVersion"], left["kind"]) == ("v1", "Thing")
+    assert (left["metadata"]["name"], left["metadata"]["namespace"]) == ("a", "b")
+    assert left["spec"] == {"containers": [{"name": "agent"}]}
+
+
+def test_without_options_an_apply_waits_five_minutes_and_compares_every_ten() -> None:
+    assert ApplyOptions() == ApplyOptions(patience=300.0, compare_every=600.0, adopt=False)
