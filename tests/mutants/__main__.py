@@ -60,6 +60,7 @@ CPU_SECONDS, CALLS_A_SECOND = (
     1_000_000,
 )  # limit of CPU time: these seconds, and the calls of its tests
 MEMORY = 3 << 30
+EXAMPLES = 50  # of a property without settings of its own
 SURVIVED = "survived"
 
 Calls = dict[str, dict[str, int]]  # by test: calls of `path:line of function`
@@ -91,10 +92,13 @@ class _Plugin:
         self.killer = ""
 
     def pytest_sessionstart(self) -> None:
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile(
-            "mutants", settings(), derandomize=True, database=None, phases=phases
-        )
+        chosen: dict[str, Any] = {
+            "derandomize": True,
+            "database": None,
+            "phases": (Phase.explicit, Phase.generate),
+            "max_examples": EXAMPLES,
+        }
+        settings.register_profile("mutants", settings(), **chosen)
         settings.load_profile("mutants")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

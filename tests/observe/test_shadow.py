@@ -511,6 +511,19 @@ def test_a_comparison_begins_with_its_first_change() -> None:
     assert len(there.compared) == 2
 
 
+@pytest.mark.parametrize(("image", "stalls"), [("agent:2", False), ("bad", True)])
+def test_an_interval_ends_soon_where_all_is_well_and_later_where_a_rollout_stalls(
+    image: str, stalls: bool
+) -> None:
+    there = scene()
+    there.world.bad_images = {"bad"}
+    begin = there.world.now
+    there.edit(image)
+    there.look()
+    there.rest()
+    assert (there.compared[-1].at - begin >= shadow.STALLED) == stalls
+
+
 def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
     assert shadow._listed(list("abcde")) == "a, b, c, d, e"
     assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
