@@ -526,4 +526,15 @@ def test_an_interval_ends_soon_where_all_is_well_and_later_where_a_rollout_stall
 
 def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
     assert shadow._listed(list("abcde")) == "a, b, c, d, e"
+    assert shadow._listed(list("abcdef")) == "a, b, c, d, e and 1 more"
     assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
+
+
+def test_a_missing_action_is_judged_after_two_minutes_and_again_after_the_longest_backoff() -> None:
+    there = scene()
+    there.fail("node-0")
+    there.look()
+    assert there.wake_after == shadow.STANDSTILL
+    there.world.now += shadow.STANDSTILL
+    there.look()
+    assert there.wake_after == shadow.LONGEST_BACKOFF - shadow.STANDSTILL
