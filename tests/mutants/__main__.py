@@ -260,7 +260,8 @@ def main() -> int:
             print(f"{EXPLAINED.name}: {name} has no mutant {key}")
     killed = results["killed"] / max(1, count)
     print(
-        f"{count} of {len(pool)} mutants, seed {chosen.seed}: {results['killed']} killed ({killed:.1%}), "
+        f"{count} of {len(pool)} mutants, seed {chosen.seed}: {results['killed']} killed "
+        f"({killed:.1%}), "
         f"{results['survived']} explained, {results['SURVIVED']} survived, "
         f"{results['stale']} explanations without a mutant; {time.monotonic() - begin:.0f} s"
     )
