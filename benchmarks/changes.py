@@ -24,7 +24,7 @@ environment: production
 pools:
   general: {match: [{key: pool, in: [general]}], nodes: 200, allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
   gpu: {match: [{key: pool, in: [gpu]}], nodes: 50, allocatable: {cpu: 8, memory: 32Gi, pods: 110}}
-"""
+"""  # noqa: E501
 
 
 def agent(number: int, version: str) -> dict[str, Any]:

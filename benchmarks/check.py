@@ -86,5 +86,6 @@ def compare(folder: Path, count: int) -> None:
         for what in ("the rules that are on", "unchanged files")
     )
     print(
-        f"{count:,} manifests, unchanged: {first / repeated:.1f} times as fast as the first check, start included"
+        f"{count:,} manifests, unchanged: {first / repeated:.1f} times as fast as the first check, "
+        "start included"
     )

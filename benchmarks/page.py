@@ -101,7 +101,7 @@ FRAMES = """async () => {
     await new Promise(requestAnimationFrame);
   }
   return found;
-}"""
+}"""  # noqa: E501
 
 
 def main(runs: int = 3) -> None:

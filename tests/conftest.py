@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -17,6 +18,19 @@ profiles.load()
 # kept together by module, so that a worker starts few planes (2.4 seconds of a core each) and no
 # worker gets a chain that is longer than the whole run.
 SHARED_PLANES = {"control_plane_without_daemonsets": 2, "control_plane": 2, "api_server": 3}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without garbage collections, and excludes the modules and items from later ones:
+    they live as long as the process, and each full collection would visit all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -237,12 +237,38 @@ def _certificates() -> tuple[Path, Path, Path]:
     )
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     for words in (
-        ("req", "-x509", *new_key, "-days", "2", "-subj", ("/CN=test "
-                                                          "authority"), "-keyout", "ca.key", "-out", "ca.pem"),
+        (
+            "req",
+            "-x509",
+            *new_key,
+            "-days",
+            "2",
+            "-subj",
+            ("/CN=test authority"),
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+        ),
         ("req", *new_key, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem"),
-        ("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-         "-extfile", "extensions", "-out", "certificate.pem"),
-    ):  # fmt: skip
+        (
+            "x509",
+            "-req",
+            "-in",
+            "request.pem",
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "extensions",
+            "-out",
+            "certificate.pem",
+        ),
+    ):
         subprocess.run(("openssl", *words), cwd=where, capture_output=True, check=True)
     return where / "key.pem", where / "certificate.pem", where / "ca.pem"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def check(path: Path, text: str) -> None:
-    """Fails where `text` is not what the file holds; with UPDATE_GOLDENS=1 writes the file instead."""
+    """Fails if `text` differs from the file; with UPDATE_GOLDENS=1 writes the file instead."""
     if os.environ.get("UPDATE_GOLDENS") == "1":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

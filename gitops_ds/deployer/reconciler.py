@@ -328,18 +328,11 @@ class Reconciler:
             self._outcome.message = f"failure: commit {tip[:12]} is {why}"
             return
         with spans.span("plan", commit=tip):
-            cluster, inventory = self.target.cluster, stored.inventory
-            located = await live_state.locate(cluster, prepared.bundle, inventory, snapshot.commit)
-            options = self._options_now(located.bundle.manifests, steering)
-            to_read = {
-                key: resource
-                for key, resource in located.resources.items()
-                if key not in options.deferred
-            }
-            live = await self._caches.live(to_read)
-            draft = await prepared_plan.draft_located(
-                self.target, located, options, state=stored, live=live
+            located = await live_state.locate(
+                self.target.cluster, prepared.bundle, stored.inventory, snapshot.commit
             )
+            options = self._options_now(located.bundle.manifests, steering)
+            draft = await self._draft(located, options, stored)
         self._reports.skip(draft.plan.refusals)
         if steering.suspended:
             self._store(await reconcile.compare(self.target, draft, self._emit, self._clock))
@@ -373,6 +366,20 @@ class Reconciler:
                 compare_due,
                 self._schedule.chance(),
             )
+        )
+
+    async def _draft(
+        self, located: live_state.LocatedBundle, options: ApplyOptions, stored: DeployerState
+    ) -> prepared_plan.PreparedPlan:
+        """The plan, from the objects in the watch cache; deferred objects are not read."""
+        to_read = {
+            key: resource
+            for key, resource in located.resources.items()
+            if key not in options.deferred
+        }
+        live = await self._caches.live(to_read)
+        return await prepared_plan.draft_located(
+            self.target, located, options, state=stored, live=live
         )
 
     def _report(self, event: Event) -> None:

@@ -26,8 +26,8 @@ _NAMES: Final[Mapping[ForgeKind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ForgeToken:
-    """A token and its environment variable; `of_job`: GitLab's token of a CI job. Its value is never
-    printed.
+    """A token and its environment variable; `of_job`: GitLab's token of a CI job. Its value is
+    never printed.
     """
 
     name: str
@@ -78,7 +78,8 @@ def address(kind: ForgeKind, url: str, *, allow_http: bool) -> str:
         or parts.fragment
     ):
         raise errors.UsageError(
-            "--url must be the server's address, https://HOST; the token is read from the environment"
+            "--url must be the server's address, https://HOST; the token is read from the "
+            "environment"
         )
     if kinds.is_insecure(api_url) and not allow_http:
         raise errors.UsageError(

@@ -115,7 +115,7 @@ class Forge:
         )
 
     async def find(self, branch: str, sha: str) -> int:
-        """The number of the open pull request from `OWNER:BRANCH` whose head is that commit, or 0."""
+        """The number of the open pull request from `OWNER:BRANCH` with that head commit, or 0."""
         request = self._api.list_open_pull_requests(self._ref(), branch)
         if request is None:
             return 0

@@ -1,4 +1,4 @@
-"""The API of GitLab: https://docs.gitlab.com/api/rest/. A project is its number or its path. Pure."""
+"""The API of GitLab: https://docs.gitlab.com/api/rest/. A project is a number or a path. Pure."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class ApplyOptions:
     `approved` is the hash of an approved plan. `patience`: seconds of waiting for the dependencies
     of a change; `go_back`: an older commit is permitted. `hold_for`: seconds of a pause before
     drift is corrected; `compare_every`: seconds between comparisons of an unchanged cluster. Drift
-    of `contested` objects returns at once and is not corrected now. `live_annotations`: annotations that
-    control the deployer are also honored if they were written in the cluster. `deferred` are
+    of `contested` objects returns at once and is not corrected now. `live_annotations`: annotations
+    that control the deployer are also honored if they were written in the cluster. `deferred` are
     refusals of the API server that are not retried now.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -254,9 +255,6 @@ def _counts(nodes: NodeImpact) -> str:
 
 def _code(text: str) -> str:
     """Text from a manifest inside a code span that it can't leave, also in a table."""
-    longest = max(
-        (len(run) for run in text.replace("|", "\\|").split() if set(run) == {"`"}), default=0
-    )
-    ticks = "`" * (longest + 1 if "`" in text else 1)
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     inner = text.replace("|", "\\|").replace("\n", " ")
-    return f"{ticks}{inner}{ticks}" if "`" not in inner else f"{ticks}` {inner} `{ticks}"
+    return f"{ticks} {inner} {ticks}" if "`" in inner else f"{ticks}{inner}{ticks}"

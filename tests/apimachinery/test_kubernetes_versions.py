@@ -21,7 +21,7 @@ NAMED = {
     "README.md": (f"Kubernetes {RANGE};",),
     "docs/command-line.md": (f"kubernetes {RANGE}\n", f"cluster: Kubernetes v{RELEASE}\n"),
     "docs/operations.md": (f"Kubernetes v{RELEASE}\n",),
-    "docs/api-server-differences.md": (f"Kubernetes {NEWEST},", f"is that of {NEWEST} |"),
+    "docs/api-server-differences.md": (f"\nKubernetes {NEWEST}. ", f"are those of {NEWEST} |"),
     "gitops_ds/commands/init/repository/clusters/main.yaml": (
         f'kubernetes: ["{NEWEST}"]',
         f"{RANGE}\n",

@@ -101,7 +101,7 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory, wheels: Mapping[str, str]) -> Path:
-    """RUNNER_TEMP after the first step, run in a work tree that tries to get its own code executed."""
+    """RUNNER_TEMP after the first step, run in a work tree that tries to execute its own code."""
     temporary, directory = tmp_path_factory.mktemp("runner"), tmp_path_factory.mktemp("hostile")
     runner = Runner(directory, wheels, temporary)
     runner.workspace.mkdir()

@@ -31,9 +31,18 @@ def job(
     return subprocess.run(
         ["bash", "-c", script],
         cwd=work.clone,
-        env={**environment, **variables, "CI_PROJECT_DIR": str(work.clone), "TMPDIR": str(builds), **more},
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+        env={
+            **environment,
+            **variables,
+            "CI_PROJECT_DIR": str(work.clone),
+            "TMPDIR": str(builds),
+            **more,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
 
 
 def rules(work: Work) -> set[str]:
@@ -47,9 +56,14 @@ def rules(work: Work) -> set[str]:
 def merge_request(base: str, sha: str) -> dict[str, str]:
     """The variables of a merge request's job; nothing answers at the address of its forge."""
     return {
-        "CI_API_V4_URL": "http://127.0.0.1:9/api/v4", "CI_PROJECT_ID": "42", "CI_MERGE_REQUEST_IID": "7", "CI_COMMIT_SHA": sha,
-        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "GITLAB_TOKEN": "secret-token", "GITOPS_DS_TIMEOUT": "1",
-    }  # fmt: skip
+        "CI_API_V4_URL": "http://127.0.0.1:9/api/v4",
+        "CI_PROJECT_ID": "42",
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_COMMIT_SHA": sha,
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "GITLAB_TOKEN": "secret-token",
+        "GITOPS_DS_TIMEOUT": "1",
+    }
 
 
 def test_a_merge_request_is_checked_reported_and_its_comment_asked_for(

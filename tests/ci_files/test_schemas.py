@@ -43,9 +43,15 @@ def test_the_template_is_valid_and_every_input_is_used(tmp_path: Path) -> None:
 
 def test_the_hooks_are_valid() -> None:
     done = subprocess.run(
-        [Path(sys.executable).with_name("pre-commit"), "validate-manifest", files.ROOT / ".pre-commit-hooks.yaml"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            Path(sys.executable).with_name("pre-commit"),
+            "validate-manifest",
+            files.ROOT / ".pre-commit-hooks.yaml",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     (hooks,) = files.documents((files.ROOT / ".pre-commit-hooks.yaml").read_text())
     assert all(hook["require_serial"] for hook in hooks)

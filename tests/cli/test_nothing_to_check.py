@@ -1,4 +1,4 @@
-"""A wrong directory is an error, and a command below the root of a work tree says what it looks at."""
+"""A wrong directory is an error; a command below the root of a work tree reports its directory."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ from gitops_ds.cli import main
 try:
     main()
 except SystemExit as end:
-    print(json.dumps([end.code, sorted({{name.partition(".")[0] for name in sys.modules}})]), file=sys.stderr)
+    packages = sorted({{name.partition(".")[0] for name in sys.modules}})
+    print(json.dumps([end.code, packages]), file=sys.stderr)
 """
 
 
@@ -113,4 +114,4 @@ def test_who_may_only_observe_is_given_nothing_to_apply(tmp_path: Path, settings
     command = [program, "run", "--settings", tmp_path / "settings.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert "use powers pace" in done.stderr
+    assert "set powers pace" in done.stderr

@@ -199,7 +199,8 @@ INVENTORIES: list[tuple[str | None, str]] = [
     ('{"items": [{"kind": "Node", "metadata": {"name": 5, "labels": []}}]}', "Node"),
     (
         (
-            '{"items": [{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "agent"}, '
+            '{"items": [{"kind": "DaemonSet", "apiVersion": "apps/v1", '
+            '"metadata": {"name": "agent"}, '
             '"spec": 5}]}'
         ),
         "DaemonSet agent",

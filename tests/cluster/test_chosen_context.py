@@ -50,12 +50,23 @@ def git(directory: Path, *words: str) -> None:
 def kubeconfig(tmp_path: Path) -> Path:
     file = tmp_path / "kubeconfig"
     servers = {"staging": STAGING, "production": PRODUCTION}
-    file.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "staging",
-        "clusters": [{"name": name, "cluster": {"server": server}} for name, server in servers.items()],
-        "users": [{"name": "me", "user": {"token": "x"}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in servers],
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "staging",
+                "clusters": [
+                    {"name": name, "cluster": {"server": server}}
+                    for name, server in servers.items()
+                ],
+                "users": [{"name": "me", "user": {"token": "x"}}],
+                "contexts": [
+                    {"name": name, "context": {"cluster": name, "user": "me"}} for name in servers
+                ],
+            }
+        )
+    )
     return file
 
 

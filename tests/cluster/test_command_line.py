@@ -187,7 +187,9 @@ def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
                     "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/mine:1"
                 )
             case "edit":
-                patch = '[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example.com/mine:1"}]'
+                path = "/spec/template/spec/containers/0/image"
+                value = "registry.example.com/mine:1"
+                patch = json.dumps([{"op": "replace", "path": path, "value": value}])
                 control_plane.kubectl(
                     "-n",
                     space,

@@ -127,7 +127,8 @@ def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
             3,
             0,
             (
-                "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s "
+                "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes "
+                "30 s "
                 "to start and 5 s to stop"
             ),
         ),
@@ -135,7 +136,8 @@ def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
             3,
             1,
             (
-                "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: node-0 and 3 "
+                "does not end: 1 node: node-3 not ready and maxUnavailable 1; 4 nodes: "
+                "node-0 and 3 "
                 "more would wait"
             ),
         ),

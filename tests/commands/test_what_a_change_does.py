@@ -23,7 +23,7 @@ namespace: logging
 pools:
   general: {match: [{key: pool, in: [general]}], nodes: 1000, allocatable: {cpu: "2", memory: 4Gi, pods: 58}}
   small: {match: [{key: pool, in: [small]}], nodes: 6, allocatable: {cpu: 80m, memory: 1Gi, pods: 58}}
-"""
+"""  # noqa: E501
 
 
 def asking(
@@ -103,8 +103,8 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
     assert "requests +40m cpu, +64Mi memory x 1,006 nodes = +40.24 cores, +62.88Gi memory\n" in text
     assert "does not fit on 6 nodes of pool small (Insufficient cpu)\n" in text
     assert (
-        "note: 1,006 nodes of eu, from the pools declared in the cluster's file, not from the cluster\n"
-        in text
+        "note: 1,006 nodes of eu, from the pools declared in the cluster's file, not from the "
+        "cluster\n" in text
     )
     told = change.told()
     assert told["nodes"] == [
@@ -270,8 +270,8 @@ def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path)
     ]
     text = change.check("--snapshot", f"eu={inventory(tmp_path, node('node-a'))}").stdout
     assert (
-        "note: no nodes of us are known (no cluster snapshot, no pools): rules over nodes were skipped\n"
-        in text
+        "note: no nodes of us are known (no cluster snapshot, no pools): rules over nodes were "
+        "skipped\n" in text
     )
 
 

@@ -60,11 +60,22 @@ def end_to_end(plane: controlplane.ControlPlane, reports: Path) -> None:
         ended = subprocess.run(
             [
                 controlplane.programs("--conformance") / "e2e.test",
-                "--provider=local", f"--kubeconfig={plane.kubeconfig}", f"--report-dir={reports}", "--ginkgo.no-color",
-                "--ginkgo.flake-attempts=2", f"--ginkgo.json-report={reports / 'specs.json'}",
-                (r"--ginkgo.focus=\[sig-apps\] (Daemon "
-                r"set|ControllerRevision)"), r"--ginkgo.skip=\[Disruptive\]",
+                "--provider=local",
+                f"--kubeconfig={plane.kubeconfig}",
+                f"--report-dir={reports}",
+                "--ginkgo.no-color",
+                "--ginkgo.flake-attempts=2",
+                f"--ginkgo.json-report={reports / 'specs.json'}",
+                (
+                    r"--ginkgo.focus=\[sig-apps\] (Daemon "
+                    r"set|ControllerRevision)"
+                ),
+                r"--ginkgo.skip=\[Disruptive\]",
             ],
-            stdout=output, stderr=output, cwd=reports, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            stdout=output,
+            stderr=output,
+            cwd=reports,
+            timeout=PATIENCE,
+            check=False,
+        )
     assert ended.returncode == 0, log.read_text()[-5000:]

@@ -384,7 +384,8 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
         "selector",
         _spec(selector={"matchLabels": {"app": "x"}}),
         (
-            'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does not match '
+            'spec.template.metadata.labels: Invalid value: {"app":"agent"}: `selector` does '
+            "not match "
             "template `labels`"
         ),
     ),

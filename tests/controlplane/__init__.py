@@ -207,32 +207,66 @@ class ControlPlane:
         with log:
             self.processes[name] = subprocess.Popen(
                 [programs() / program, *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads of ours run between fork and exec
-            )  # fmt: skip
+            )
 
     def _start_etcd(self) -> None:
         self.etcd_port, peer = self.etcd_port or free_port(), free_port()
         self._start(
-            "etcd", "etcd", "--data-dir", str(self.directory / "etcd"), "--unsafe-no-fsync", "--log-level", "error",
-            "--listen-client-urls", f"http://127.0.0.1:{self.etcd_port}", "--advertise-client-urls", f"http://127.0.0.1:{self.etcd_port}",
-            "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
-            "--initial-cluster", f"default=http://127.0.0.1:{peer}",
-        )  # fmt: skip
+            "etcd",
+            "etcd",
+            "--data-dir",
+            str(self.directory / "etcd"),
+            "--unsafe-no-fsync",
+            "--log-level",
+            "error",
+            "--listen-client-urls",
+            f"http://127.0.0.1:{self.etcd_port}",
+            "--advertise-client-urls",
+            f"http://127.0.0.1:{self.etcd_port}",
+            "--listen-peer-urls",
+            f"http://127.0.0.1:{peer}",
+            "--initial-advertise-peer-urls",
+            f"http://127.0.0.1:{peer}",
+            "--initial-cluster",
+            f"default=http://127.0.0.1:{peer}",
+        )
 
     def _start_api_server(self) -> None:
         self.port = self.port or free_port()
         self._start(
-            "apiserver", "kube-apiserver",
-            "--etcd-servers", f"http://127.0.0.1:{self.etcd_port}", "--bind-address", "127.0.0.1", "--secure-port", str(self.port),
-            "--cert-dir", str(self.directory / "pki"), "--token-auth-file", str(self.directory / "tokens.csv"),
-            "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
-            "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(self._key),
-            "--service-account-signing-key-file", str(self._key), "--disable-admission-plugins", "TaintNodesByCondition",
+            "apiserver",
+            "kube-apiserver",
+            "--etcd-servers",
+            f"http://127.0.0.1:{self.etcd_port}",
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+            str(self.port),
+            "--cert-dir",
+            str(self.directory / "pki"),
+            "--token-auth-file",
+            str(self.directory / "tokens.csv"),
+            "--authorization-mode",
+            "Node,RBAC",
+            "--service-cluster-ip-range",
+            "10.0.0.0/16",
+            "--service-account-issuer",
+            "https://kubernetes.default.svc",
+            "--service-account-key-file",
+            str(self._key),
+            "--service-account-signing-key-file",
+            str(self._key),
+            "--disable-admission-plugins",
+            "TaintNodesByCondition",
             "--allow-privileged",
             *self._audit_options(),
             *self.wanted.api_server_options,
-        )  # fmt: skip
+        )
 
     def _audit_options(self) -> tuple[str, ...]:
         if not self.wanted.audit:
@@ -262,17 +296,36 @@ class ControlPlane:
         )
         limits = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
         self._start(
-            "controller-manager", "kube-controller-manager", *shared, *limits, "--controllers", controllers,
-            "--service-account-private-key-file", str(self._key), "--root-ca-file", str(self.ca),
-        )  # fmt: skip
+            "controller-manager",
+            "kube-controller-manager",
+            *shared,
+            *limits,
+            "--controllers",
+            controllers,
+            "--service-account-private-key-file",
+            str(self._key),
+            "--root-ca-file",
+            str(self.ca),
+        )
         self._start("scheduler", "kube-scheduler", *shared, *limits)
 
     def start_daemonset_controller(self) -> None:
         """Starts the built-in DaemonSet controller in a process of its own."""
         self._start(
-            "daemonset-controller", "kube-controller-manager", "--kubeconfig", str(self.kubeconfig), "--leader-elect=false",
-            "--secure-port", "0", "--kube-api-qps", "5000", "--kube-api-burst", "5000", "--controllers", "daemonset-controller",
-        )  # fmt: skip
+            "daemonset-controller",
+            "kube-controller-manager",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--leader-elect=false",
+            "--secure-port",
+            "0",
+            "--kube-api-qps",
+            "5000",
+            "--kube-api-burst",
+            "5000",
+            "--controllers",
+            "daemonset-controller",
+        )
 
     def _start_kwok(self) -> None:
         stages = self.directory / "stages.yaml"
@@ -282,17 +335,35 @@ class ControlPlane:
             text.replace("POD_DELETE_MILLISECONDS", str(self.wanted.pod_delete_milliseconds))
         )
         self._start(
-            "kwok", "kwok", "--kubeconfig", str(self.kubeconfig), "--manage-all-nodes", "--node-lease-duration-seconds", "40",
-            "--config", str(stages),
-        )  # fmt: skip
+            "kwok",
+            "kwok",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--manage-all-nodes",
+            "--node-lease-duration-seconds",
+            "40",
+            "--config",
+            str(stages),
+        )
 
     def _write_kubeconfig(self) -> None:
-        self.kubeconfig.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(self.ca)}}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-        }))  # fmt: skip
+        self.kubeconfig.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "test",
+                    "clusters": [
+                        {
+                            "name": "test",
+                            "cluster": {"server": self.url, "certificate-authority": str(self.ca)},
+                        }
+                    ],
+                    "users": [{"name": "admin", "user": {"token": self.token}}],
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+                }
+            )
+        )
 
     def _exists(self, path: str) -> bool:
         try:

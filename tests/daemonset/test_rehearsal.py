@@ -98,3 +98,9 @@ def test_a_long_one_on_nodes_of_which_some_are_not_ready_waits_for_those() -> No
     simulated = play(fleet(1500, broken=2), rolling(5))
     assert simulated.estimated
     assert simulated.waiting == ("node-000", "node-001")
+
+
+def test_before_a_node_is_updated_nothing_is_extrapolated() -> None:
+    body = rollout_simulation._live(daemonset("agent:2"), 2)
+    stage = rollout_simulation._Stage(body, fleet(3), PACE)
+    assert stage.estimated() == Rehearsal(0.0, 0, 0, ("node-000", "node-001", "node-002"))

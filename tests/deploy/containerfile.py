@@ -179,7 +179,7 @@ mkdir -p $m/proc $m/dev $m/tmp $m{image.directory}
 mount -o remount,ro $m
 mount -t tmpfs tmpfs $m/tmp
 exec setpriv --no-new-privs chroot --userspec={image.user} --groups={group} $m sh -c 'cd {image.directory} && exec "$@"' sh "$@"
-"""
+"""  # noqa: E501
     return _unshared(script, *words, environment=dict(image.environment), check=False)
 
 
@@ -206,7 +206,7 @@ def _run_step(image: Image, upper: Path, command: str) -> None:
 mount -t overlay overlay -o lowerdir={_lower(image)},upperdir={shlex.quote(str(upper))},workdir=$1/work $m
 {mounts}mount -t proc proc $m/proc; mount --rbind /dev $m/dev
 chroot $m sh -c "$2"
-"""
+"""  # noqa: E501
     environment = {
         **given,
         **dict(image.environment),
@@ -264,7 +264,7 @@ def _copy_from(image: Image, source: str, place: Path) -> None:
     """What a container of the stage would see there."""
     script = f"""set -e; mkdir -p $1/root; mount -t overlay overlay -o lowerdir={_lower(image)} $1/root; m=$1/root; shift
 if [ -d "$m$1" ]; then mkdir -p "$2"; cp -a "$m$1/." "$2"; else cp -a "$m$1" "$2"; fi
-"""
+"""  # noqa: E501
     _unshared(script, source, str(place), environment=dict(os.environ), check=True)
 
 

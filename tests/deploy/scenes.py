@@ -1,4 +1,4 @@
-"""What people do with a service, as scenes for its account: each makes requests that need rights."""
+"""What people do with a service, as scenes for its account: each sends requests."""
 
 from __future__ import annotations
 
@@ -51,23 +51,41 @@ def companions(space: str, text: str) -> list[dict[str, Any]]:
     """One of each kind that a repository may hold beside DaemonSets."""
     there = {"namespace": space}
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "labels": {"text": text}}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "agent", **there}, "data": {"text": text}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", **there, "labels": {"text": text}}},
         {
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "agent", **there, "labels": {"text": text}},
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": space, "labels": {"text": text}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "agent", **there},
+            "data": {"text": text},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "agent", **there, "labels": {"text": text}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "agent", **there, "labels": {"text": text}},
             "spec": {"clusterIP": "None", "selector": {"app": "agent"}},
         },
         {
-            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
             "metadata": {"name": "agent", **there, "labels": {"text": text}},
             "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
         },
         {
-            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-            "metadata": {"name": "agent", "labels": {"text": text}}, "value": 1000,
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "agent", "labels": {"text": text}},
+            "value": 1000,
         },
-    ]  # fmt: skip
+    ]
 
 
 def agents(tag: int, text: str, space: str = "fleet") -> dict[str, str | bytes | None]:
@@ -304,18 +322,25 @@ def deployers(space: str) -> list[dict[str, Any]]:
         rules = [{"apiGroups": ["*"], "resources": resources, "verbs": every}]
         subjects = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
         found += [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": home},
+            },
             {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules},
             {
-                "apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": metadata, "subjects": subjects,
+                "apiVersion": f"{group}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "subjects": subjects,
                 "roleRef": {"apiGroup": group, "kind": kind, "name": name},
             },
-        ]  # fmt: skip
+        ]
     return found
 
 
 def another_controller_was_here(plane: controlplane.ControlPlane) -> None:
-    """It took up the DaemonSet that asks for rivals, while no replica ran: the next one asks anew."""
+    """It adopted the probe for competing controllers while no replica ran."""
     patch = '{"status": {"observedGeneration": 1}}'
     plane.kubectl(
         "-n",
@@ -331,20 +356,30 @@ def another_controller_was_here(plane: controlplane.ControlPlane) -> None:
 
 _DENIED = {
     "policy": {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-pods"},
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-pods"},
         "spec": {
             "matchConstraints": {
-                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ]
             },
             "validations": [{"expression": f"request.userInfo.username != '{rights.ACCOUNT}'"}],
         },
     },
     "binding": {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": "no-pods"},
         "spec": {"policyName": "no-pods", "validationActions": ["Deny"]},
     },
-}  # fmt: skip
+}
 
 
 def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) -> None:

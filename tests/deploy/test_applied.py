@@ -46,9 +46,11 @@ def definition(kind: str, plural: str) -> dict[str, Any]:
     group = "monitoring.coreos.com"
     names = {"kind": kind, "plural": plural}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.{group}"},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-    }  # fmt: skip
+    }
 
 
 def everything(directory: Path) -> str:

@@ -180,7 +180,7 @@ class Server:
 
 
 class GitHub(Server):
-    """https://docs.github.com/rest; the paths of a server of one's own, /api/v3 and /api/graphql."""
+    """https://docs.github.com/rest, with the paths of GitHub Enterprise: /api/v3, /api/graphql."""
 
     def routes(self, router: web.UrlDispatcher) -> None:
         repository = "/api/v3/repos/acme/agents"

@@ -40,7 +40,7 @@ class Review:
         )
 
     def push(self, label: str) -> str:
-        """A new commit of the pull request: with the label `agent` it is right, with another not."""
+        """A new commit of the pull request: correct with the label `agent`, wrong with another."""
         (self.work.directory / "agent.yaml").write_text(agent(label=label))
         return self.work.push("change", f"label {label}")
 

@@ -1,4 +1,4 @@
-"""A real Gitea tells the running service of a push, signed; the commit is applied without any poll."""
+"""A real Gitea sends a signed push event to the service, which applies it without a poll."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def checked(files: Files) -> CheckResult:
 
 
 def holds(files: Files) -> None:
-    """No exception, no rule that crashed, not too long, and reports that are valid and do nothing."""
+    """No exception, no crashed rule, not too long, and valid reports without side effects."""
     start = time.process_time()
     found = checked(files)
     report = check_output.report(found, "")

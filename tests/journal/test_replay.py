@@ -205,7 +205,8 @@ def test_a_torn_last_line_is_told_and_forgiven(journal: Path, told: list[Decided
     assert done.return_value == 0
     assert done.stdout.splitlines() == [
         (
-            f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or the disk was "
+            f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or "
+            "the disk was "
             "full"
         ),
         f"{len(told) - 1} turns in 1 file: no differences, 1 line not read",

@@ -42,6 +42,14 @@ from tests.mutants.operators import Mutant, mutants
 ROOT = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).with_name("explained.toml")
 PACKAGES = {"gitops_ds/daemonset": "tests/daemonset", "gitops_ds/plan": "tests/plan"}
+# Tests of single modules that are in other folders, since they need the loop around them.
+FURTHER = {
+    "gitops_ds/daemonset/competing_controller.py": "tests/controller/test_competing_controller.py",
+    "gitops_ds/daemonset/node_room.py": "tests/controller/test_direct_scheduling.py",
+    "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
+    "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
+    "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
+}
 # These tests plant mutants in copies that they read from the source.
 LEFT_OUT = "tests/daemonset/test_mutants.py"
 FAST = (
@@ -52,6 +60,7 @@ CPU_SECONDS, CALLS_A_SECOND = (
     1_000_000,
 )  # limit of CPU time: these seconds, and the calls of its tests
 MEMORY = 3 << 30
+EXAMPLES = 50  # of a property without settings of its own
 SURVIVED = "survived"
 
 Calls = dict[str, dict[str, int]]  # by test: calls of `path:line of function`
@@ -83,10 +92,13 @@ class _Plugin:
         self.killer = ""
 
     def pytest_sessionstart(self) -> None:
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile(
-            "mutants", settings(), derandomize=True, database=None, phases=phases
-        )
+        chosen: dict[str, Any] = {
+            "derandomize": True,
+            "database": None,
+            "phases": (Phase.explicit, Phase.generate),
+            "max_examples": EXAMPLES,
+        }
+        settings.register_profile("mutants", settings(), **chosen)
         settings.load_profile("mutants")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -172,7 +184,7 @@ def _baseline() -> tuple[Calls, list[str]]:
     """The calls of each test on the real modules, and the modules of others that it imports."""
 
     def work() -> object:
-        plugin = _pytest(list(PACKAGES.values()), None)
+        plugin = _pytest(sorted({*PACKAGES.values(), *FURTHER.values()}), None)
         return [plugin.killer, plugin.calls, sorted(sys.modules)]
 
     killer, calls, modules = _forked(work, 300) or ("it exceeds the limits", {}, [])
@@ -185,11 +197,10 @@ def _judges(mutant: Mutant, calls: Calls) -> list[str]:
     """The tests of the mutant's package that enter its function, those with few calls first; code
     outside functions is that of every test.
     """
-    package = mutant.path.relative_to(ROOT).parent.as_posix()
+    place = mutant.path.relative_to(ROOT)
+    own = (PACKAGES[place.parent.as_posix()], FURTHER.get(place.as_posix(), "none"))
     inside = f"{mutant.path}:{mutant.function}" if mutant.function else "all"
-    chosen = [
-        name for name in calls if name.startswith(PACKAGES[package]) and inside in calls[name]
-    ]
+    chosen = [name for name in calls if name.startswith(own) and inside in calls[name]]
     return sorted(chosen, key=lambda name: (calls[name]["all"], name))
 
 
@@ -249,7 +260,8 @@ def main() -> int:
             print(f"{EXPLAINED.name}: {name} has no mutant {key}")
     killed = results["killed"] / max(1, count)
     print(
-        f"{count} of {len(pool)} mutants, seed {chosen.seed}: {results['killed']} killed ({killed:.1%}), "
+        f"{count} of {len(pool)} mutants, seed {chosen.seed}: {results['killed']} killed "
+        f"({killed:.1%}), "
         f"{results['survived']} explained, {results['SURVIVED']} survived, "
         f"{results['stale']} explanations without a mutant; {time.monotonic() - begin:.0f} s"
     )

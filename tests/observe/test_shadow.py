@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, timestamps
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, shadow
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
 from gitops_ds.model.decision import (
@@ -497,3 +497,44 @@ def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
     there.rest()
     (told,) = there.compared
     assert told.created == {"node-0": 1, "node-1": 1, "node-2": 1}
+
+
+def test_a_comparison_begins_with_its_first_change() -> None:
+    there = scene()
+    for image in ("agent:2", "agent:3"):
+        there.world.now += 10_000
+        begin = there.world.now
+        there.edit(image)
+        there.look()
+        there.rest()
+        assert there.compared[-1].since >= begin
+    assert len(there.compared) == 2
+
+
+@pytest.mark.parametrize(("image", "stalls"), [("agent:2", False), ("bad", True)])
+def test_an_interval_ends_soon_where_all_is_well_and_later_where_a_rollout_stalls(
+    image: str, stalls: bool
+) -> None:
+    there = scene()
+    there.world.bad_images = {"bad"}
+    begin = there.world.now
+    there.edit(image)
+    there.look()
+    there.rest()
+    assert (there.compared[-1].at - begin >= shadow.STALLED) == stalls
+
+
+def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
+    assert shadow._listed(list("abcde")) == "a, b, c, d, e"
+    assert shadow._listed(list("abcdef")) == "a, b, c, d, e and 1 more"
+    assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
+
+
+def test_a_missing_action_is_judged_after_two_minutes_and_again_after_the_longest_backoff() -> None:
+    there = scene()
+    there.fail("node-0")
+    there.look()
+    assert there.wake_after == shadow.STANDSTILL
+    there.world.now += shadow.STANDSTILL
+    there.look()
+    assert there.wake_after == shadow.LONGEST_BACKOFF - shadow.STANDSTILL

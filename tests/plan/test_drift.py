@@ -336,3 +336,24 @@ def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: Drift
         ).state.revisions == known
 
     play(scene)
+
+
+@pytest.mark.parametrize("how", ["changed", "deleted"])
+def test_contested_drift_is_named_and_not_corrected_until_its_object_changes_in_git(
+    how: str,
+) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        contested = options(DriftPolicy.CORRECT, contested=frozenset({AGENT}))
+        await deployer.apply(FILES, options=contested)
+        if how == "changed":
+            await change(cluster)
+        else:
+            await cluster.delete(DAEMONSET, "default", "agent")
+        left = await deployer.apply(FILES, options=contested)
+        assert left.guards == ["contested"]
+        there = [body["metadata"]["name"] for body in (await cluster.list(DAEMONSET)).items]
+        assert there == (["agent"] if how == "changed" else [])
+        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=contested)
+        assert (done.guards, await image(cluster)) == ([], "ours:2")
+
+    play(scene)

@@ -60,7 +60,7 @@ spec:
               value: {{ .Values.level }}
           resources:
             {{- toYaml .Values.resources | nindent 12 }}
-"""
+"""  # noqa: E501
 
 CHART: Mapping[str, str] = {
     "Chart.yaml": "apiVersion: v2\nname: agent\nversion: 1.2.3\nappVersion: 4.5.6\n",

@@ -275,9 +275,20 @@ def test_kustomize_runs_without_our_environment_in_a_directory_for_us_alone(tmp_
     assert "mode=700" in lines
     assert "HTTPS_PROXY=http://127.0.0.1:9" in lines
     assert {line.split("=")[0] for line in lines} - {"PWD", "mode"} <= {
-        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "PATH", "HOME", "TMPDIR",
-        "GIT_ALLOW_PROTOCOL", "LC_ALL", "OLDPWD", "_",
-    }  # fmt: skip
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "GIT_ALLOW_PROTOCOL",
+        "LC_ALL",
+        "OLDPWD",
+        "_",
+    }
 
 
 def test_a_build_that_does_not_end_is_ended_with_all_its_children(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ NOT_CLAIMED = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """A manifest by its seed and number: what was done to it, the file, and where it would be sent."""
+    """A manifest by its seed and number: the mutation, the file, and its request."""
 
     number: int
     mutations: tuple[str, ...]
@@ -95,7 +95,7 @@ class Judged:
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """The first so many of a seed: six of seven are DaemonSets, two thirds of those made at random."""
+    """The first manifests of a seed: six of seven are DaemonSets, two thirds of them random."""
     daemonsets, companions = bases.real()
     for number in range(count):
         random = Random(f"{seed}/{number}")

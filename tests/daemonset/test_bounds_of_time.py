@@ -1,0 +1,151 @@
+"""Bounds of time and number in the decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.daemonset import manage
+from gitops_ds.daemonset.competing_controller import Rivals
+from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
+from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
+from gitops_ds.model import names
+from gitops_ds.model.decision import FailedPodBackoff
+from tests.daemonset.world import World, daemonset, node, rolling
+
+
+@pytest.mark.parametrize(
+    ("delay", "since", "expected"),
+    [(1.0, 0.0, 2.0), (450.0, 0.0, 900.0), (900.0, 0.0, 900.0), (8.0, -0.1, 1.0)],
+)
+def test_a_failed_pod_doubles_the_delay_up_to_15_minutes_and_for_half_an_hour(
+    delay: float, since: float, expected: float
+) -> None:
+    last = FailedPodBackoff(since, delay)
+    assert manage.next_backoff(last, 1800.0) == FailedPodBackoff(1800.0, expected)
+    assert manage.next_backoff(None, 5.0) == FailedPodBackoff(5.0, 1.0)
+
+
+def test_the_same_target_is_futile_after_its_fifth_write_within_a_minute() -> None:
+    writes = Repetition()
+    assert not any(writes.note(["a"], 100.0 + number) for number in range(OFTEN))
+    assert not writes.note(["b"], 110.0)
+    assert writes.note(["a", "b"], 100.0 + WINDOW - 0.1)
+    assert not writes.note(["a"], 100.0 + WINDOW)
+    assert not writes.note([], 100.0 + WINDOW)
+
+
+def test_writes_that_are_a_minute_apart_are_never_futile() -> None:
+    writes = Repetition()
+    assert not any(writes.note(["a"], 1000.0 + WINDOW * number) for number in range(3 * OFTEN))
+
+
+def test_a_target_is_counted_from_its_first_write_while_others_are_swept() -> None:
+    writes = Repetition()
+    for number in range(OFTEN):
+        assert not writes.note(["a"], 30.0 + number)
+    assert writes.note(["a"], WINDOW + 5.0)
+
+
+def counted(uid: str, *times: int, probe: bool = False) -> dict[str, object]:
+    entries = [
+        {
+            "manager": f"rival-{time}",
+            "subresource": "status",
+            "time": f"2026-01-01T00:00:0{time}Z",
+            "fieldsV1": {"f:status": {"f:desiredNumberScheduled": {}}},
+        }
+        for time in times
+    ]
+    labels = {names.PROBE: "true"} if probe else {}
+    return {"metadata": {"uid": uid, "labels": labels, "managedFields": entries}}
+
+
+def test_a_rival_is_known_by_its_third_write_after_the_first_list() -> None:
+    rivals = Rivals()
+    assert rivals.changed(counted("a", 1, 2, 3)) == ""
+    assert rivals.listed([counted("a", 1, 2, 3)]) == ""
+    assert rivals.changed(counted("a", 1, 2, 3)) == ""
+    assert rivals.listed([counted("a", 1, 2, 4)]) == ""
+    assert rivals.changed(counted("a", 1, 2, 5)) == ""
+    assert rivals.changed(counted("a", 6, 2, 5)) == "rival-6"
+
+
+def test_a_list_with_three_new_writes_names_the_latest() -> None:
+    rivals = Rivals()
+    rivals.listed([])
+    assert rivals.listed([counted("a", 1, 3), counted("b", 2)]) == "rival-3"
+
+
+def test_a_write_into_the_probe_is_enough() -> None:
+    for how in ("an event", "a list"):
+        rivals = Rivals()
+        rivals.listed([counted("p", probe=True), counted("a", 1)])
+        assert rivals.listed([counted("p", probe=True), counted("a", 1)]) == ""
+        now = counted("p", 1, probe=True)
+        assert (rivals.changed(now) if how == "an event" else rivals.listed([now])) == "rival-1"
+
+
+def test_a_deleted_daemonset_of_the_same_uid_counts_again() -> None:
+    rivals = Rivals(patience=1)
+    rivals.gone(counted("a", 1))
+    rivals.listed([counted("a", 1)])
+    rivals.gone(counted("a", 1))
+    assert rivals.changed(counted("a", 1)) == "rival-1"
+
+
+def test_a_deleted_key_is_due_at_once_when_it_returns() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for _ in range(3):
+        queue.add("a", 0.0)
+        assert queue.take(1.0) == "a"
+        queue.done("a", 1.0)
+        assert queue.next_due() is None
+        queue.forget("a")
+    queue.add("a", 1.0)
+    assert queue.next_due() == 1.0
+
+
+def test_a_pod_of_a_node_that_is_gone_is_in_no_counter() -> None:
+    world = World(daemonset(), 2)
+    world.settle()
+    world.existing("left", "node-9")
+    world.turn()
+    status = world.body["status"]
+    assert (status["desiredNumberScheduled"], status["numberMisscheduled"]) == (2, 0)
+
+
+def test_the_usual_pace_is_half_a_minute_to_start_and_five_seconds_to_stop() -> None:
+    assert RolloutPace() == RolloutPace(start=30.0, stop=5.0)
+
+
+def test_with_surge_the_old_pod_of_a_node_that_lost_its_need_goes_with_its_replacement() -> None:
+    world = World(daemonset(updateStrategy=rolling(0, 1)), 1)
+    world.settle()
+    world.edit("agent:2")
+    world.turn()
+    world.kubelets()
+    world.nodes = [node("node-0", taints=[{"key": "a", "effect": "NoSchedule"}])]
+    world.settle()
+    assert world.images() == {"node-0": ["agent:2"]}
+
+
+def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    waits = []
+    for turn in range(4):
+        now = 100.0 * turn
+        queue.add("a", now)
+        assert queue.take(now) == "a"
+        queue.done("a", now, failed=True)
+        due = queue.next_due()
+        assert due is not None
+        waits.append(round(due - now, 6))
+        assert queue.take(due) == "a"
+        queue.done("a", due, failed=True)
+        queue.forget("a")
+        after = queue.next_due()
+        assert after is not None
+        assert queue.take(after) == "a"
+        queue.done("a", after)
+    assert waits == [BACKOFF.delay(1)] * 4

@@ -1,0 +1,312 @@
+"""What the cache keeps of a DaemonSet, and for how long; whose observation changed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.daemonset.memory import DaemonSetMemory
+from gitops_ds.model.cluster import EventType
+from gitops_ds.model.decision import FailedPodBackoff
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
+from tests.daemonset.test_cache import (
+    FOREIGN,
+    KEY,
+    ORPHAN,
+    TAINT,
+    filled,
+    observe,
+    pod,
+    revision,
+    settled,
+)
+from tests.daemonset.world import START, daemonset, node
+
+MODIFIED, DELETED = EventType.MODIFIED, EventType.DELETED
+
+
+def name_for(body: Body) -> str:
+    return revisions.name_for(daemonsets.daemonset_of(body))
+
+
+def with_a_foreign_namesake() -> tuple[Cache, dict[str, Any]]:
+    world = settled()
+    cache = filled(world)
+    foreign = revision(**FOREIGN, name=name_for(world.body))
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, foreign, "200")
+    return cache, world.body
+
+
+def test_a_foreign_revision_with_the_name_of_ours_is_observed() -> None:
+    cache, _ = with_a_foreign_namesake()
+    for _ in range(2):
+        namesake = observe(cache).namesake
+        assert namesake is not None
+        assert namesake.uid == "r"
+
+
+def test_an_own_revision_and_a_selected_orphan_are_no_namesakes() -> None:
+    world = settled()
+    for owner in ({}, ORPHAN):
+        cache = filled(world)
+        own = revision(**owner, name=name_for(world.body))
+        cache.apply(CONTROLLER_REVISION, EventType.ADDED, own, "200")
+        assert observe(cache).namesake is None
+
+
+def test_a_collision_count_gives_another_name_to_the_revision_of_the_same_template() -> None:
+    cache, body = with_a_foreign_namesake()
+    assert observe(cache).namesake is not None
+    cache.apply(DAEMONSET, MODIFIED, {**body, "status": {"collisionCount": 1}}, "201")
+    assert observe(cache).namesake is None
+
+
+def test_another_template_gives_another_name_to_the_revision() -> None:
+    cache, body = with_a_foreign_namesake()
+    assert observe(cache).namesake is not None
+    changed = copy.deepcopy(body)
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
+    cache.apply(DAEMONSET, MODIFIED, changed, "201")
+    assert observe(cache).namesake is None
+
+
+def test_a_revision_that_we_wrote_is_observed_before_its_watch_shows_it() -> None:
+    world = settled()
+    cache = filled(world)
+    foreign = revision(**FOREIGN, name=name_for(world.body), resourceVersion="200")
+    cache.wrote(CONTROLLER_REVISION, foreign, START)
+    namesake = observe(cache).namesake
+    assert namesake is not None
+    assert namesake.uid == "r"
+    cache.wrote(CONTROLLER_REVISION, revision(uid="own", name="x", resourceVersion="201"), START)
+    assert "own" in {one.uid for one in observe(cache).revisions}
+    cache.apply(CONTROLLER_REVISION, EventType.BOOKMARK, {}, "201")
+    assert "own" not in {one.uid for one in observe(cache).revisions}
+
+
+def test_a_revision_that_is_gone_is_no_namesake() -> None:
+    cache, body = with_a_foreign_namesake()
+    foreign = revision(**FOREIGN, name=name_for(body))
+    cache.apply(CONTROLLER_REVISION, DELETED, foreign, "201")
+    assert observe(cache).namesake is None
+
+
+def test_of_two_revisions_of_one_name_the_end_of_the_earlier_one_hides_the_later_one_not() -> None:
+    cache, body = with_a_foreign_namesake()
+    later = revision(**FOREIGN, name=name_for(body), uid="later")
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, later, "201")
+    cache.apply(CONTROLLER_REVISION, DELETED, revision(**FOREIGN, name=name_for(body)), "202")
+    namesake = observe(cache).namesake
+    assert namesake is not None
+    assert namesake.uid == "later"
+
+
+def a_pod_vanished(cache: Cache) -> None:
+    cache.apply(POD, EventType.ADDED, pod(), "200")
+    cache.apply(POD, DELETED, pod(), "201")
+    assert observe(cache).vanished == {"node-0": "p"}
+
+
+def test_a_daemonset_keeps_its_memory_through_its_own_changes() -> None:
+    cache = filled(settled())
+    a_pod_vanished(cache)
+    cache.apply(DAEMONSET, MODIFIED, daemonset("agent:2"), "202")
+    assert observe(cache).vanished == {"node-0": "p"}
+    cache.replace(DAEMONSET, [daemonset("agent:3")], "203")
+    assert observe(cache).vanished == {"node-0": "p"}
+
+
+@pytest.mark.parametrize("how", ["an event", "a list"])
+def test_of_a_daemonset_that_is_gone_nothing_is_left(how: str) -> None:
+    cache = filled(settled())
+    a_pod_vanished(cache)
+    if how == "an event":
+        assert cache.apply(DAEMONSET, DELETED, daemonset(), "202") == {KEY}
+    else:
+        assert cache.replace(DAEMONSET, [], "202") == {KEY}
+    assert (cache.observe(KEY, START), cache.keys) == (None, ())
+    assert cache.apply(DAEMONSET, EventType.ADDED, daemonset(), "203") == {KEY}
+    assert observe(cache).vanished == {}
+
+
+def test_the_end_of_a_former_daemonset_of_the_name_leaves_the_present_one() -> None:
+    cache = filled(settled())
+    former = daemonset()
+    former["metadata"]["uid"] = "former"
+    assert cache.apply(DAEMONSET, DELETED, former, "202") == {KEY}
+    assert cache.keys == (KEY,)
+
+
+@pytest.mark.parametrize("how", ["an event", "a list"])
+def test_a_node_that_is_gone_takes_the_memory_of_it_along(how: str) -> None:
+    cache = filled(settled())
+    a_pod_vanished(cache)
+    if how == "an event":
+        cache.apply(NODE, DELETED, node("node-0"), "202")
+    else:
+        cache.replace(NODE, [node("node-1")], "202")
+    seen = observe(cache)
+    assert [one.name for one in seen.nodes] == ["node-1"]
+    assert seen.vanished == {}
+    cache.apply(NODE, EventType.ADDED, node("node-0"), "203")
+    seen = observe(cache)
+    assert [one.name for one in seen.nodes] == ["node-0", "node-1"]
+    assert seen.vanished == {}
+
+
+def test_a_pod_on_a_node_that_is_gone_is_not_remembered() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(), "200")
+    cache.apply(NODE, DELETED, node("node-0"), "201")
+    cache.apply(POD, DELETED, pod(), "202")
+    cache.apply(NODE, EventType.ADDED, node("node-0"), "203")
+    assert observe(cache).vanished == {}
+
+
+def test_a_pod_that_vanished_from_a_list_is_remembered() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(), "200")
+    cache.replace(POD, [], "201")
+    assert observe(cache).vanished["node-0"]
+
+
+def test_only_recently_created_pods_that_the_watch_has_not_shown_are_unshown() -> None:
+    cache = filled(settled())
+    recent = "2027-01-15T08:00:00Z"  # START
+    cache.wrote(POD, pod(uid="a", resourceVersion="200", creationTimestamp=recent), START)
+    cache.wrote(POD, pod(uid="b", resourceVersion="201", creationTimestamp=recent), START)
+    assert observe(cache).unshown == 2
+    cache.wrote(POD, pod(uid="x", resourceVersion="202", **FOREIGN), START)
+    assert observe(cache).unshown == 2
+    shown = pod(uid="a", resourceVersion="199", creationTimestamp=recent)
+    cache.apply(POD, EventType.ADDED, shown, "199")
+    assert observe(cache).unshown == 1
+    cache.wrote(POD, pod(uid="b", resourceVersion="203", creationTimestamp=recent), START + 200)
+    assert (observe(cache, START + 299).unshown, observe(cache, START + 300).unshown) == (1, 0)
+
+
+def moved(cache: Cache) -> bool:
+    return KEY in cache.take_moved()
+
+
+def test_what_changed_is_taken_once() -> None:
+    cache = filled(settled())
+    assert moved(cache)
+    assert not moved(cache)
+
+
+CHANGES: dict[str, tuple[Any, Body, bool]] = {
+    "an own pod": (POD, pod(), True),
+    "a foreign pod": (POD, pod(**FOREIGN), False),
+    "an own revision": (CONTROLLER_REVISION, revision(), True),
+    "a foreign revision": (CONTROLLER_REVISION, revision(**FOREIGN), False),
+    "the DaemonSet": (DAEMONSET, daemonset("agent:2"), True),
+    "a label of a node where it runs": (NODE, node("node-0", {"a": "b"}), True),
+    "a taint of a node where it runs": (NODE, node("node-0", taints=TAINT), True),
+    "a node": (NODE, node("node-9"), True),
+    "the same node": (NODE, node("node-0"), False),
+}
+
+
+@pytest.mark.parametrize(("resource", "body", "changes"), CHANGES.values(), ids=CHANGES)
+def test_an_event_changes_the_observation_of_those_that_it_concerns(
+    resource: Any, body: Body, changes: bool
+) -> None:
+    cache = filled(settled())
+    cache.take_moved()
+    cache.apply(resource, MODIFIED, body, "200")
+    assert moved(cache) == changes
+
+
+def test_a_label_of_a_node_where_it_does_not_run_changes_no_observation() -> None:
+    cache = filled(settled())
+    cache.apply(NODE, EventType.ADDED, node("node-9", taints=TAINT), "200")
+    cache.take_moved()
+    cache.apply(NODE, MODIFIED, node("node-9", {"a": "b"}, taints=TAINT), "201")
+    assert not moved(cache)
+
+
+@pytest.mark.parametrize("resource", [POD, CONTROLLER_REVISION, DAEMONSET])
+def test_an_own_write_changes_the_observation(resource: Any) -> None:
+    cache = filled(settled())
+    cache.take_moved()
+    bodies = {POD: pod(), CONTROLLER_REVISION: revision(), DAEMONSET: daemonset()}
+    body: dict[str, Any] = copy.deepcopy(bodies[resource])
+    body["metadata"]["resourceVersion"] = "300"
+    cache.wrote(resource, body, START)
+    assert moved(cache)
+    cache.wrote(resource, {"metadata": {"name": "x"}}, START)
+    assert not moved(cache)
+
+
+@pytest.mark.parametrize("resource", [POD, CONTROLLER_REVISION, DAEMONSET, NODE])
+def test_a_new_list_changes_every_observation_but_the_same_nodes_none(resource: Any) -> None:
+    world = settled()
+    cache = filled(world)
+    cache.take_moved()
+    items = {DAEMONSET: [world.body], NODE: world.nodes}.get(resource, [])
+    assert cache.replace(resource, items, "300") == {KEY}
+    assert moved(cache) == (resource is not NODE)
+
+
+def test_lost_replies_change_every_observation() -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="500"), START)
+    cache.asks(POD)
+    cache.take_moved()
+    assert cache.answered(NODE, "400") == set()
+    assert not moved(cache)
+    assert cache.answered(POD, "400") == {KEY}
+    assert moved(cache)
+
+
+def test_a_backoff_lapses_half_an_hour_after_its_failed_pod() -> None:
+    memory = DaemonSetMemory()
+    memory.backoffs = {"a": FailedPodBackoff(0.0, 1.0), "b": FailedPodBackoff(100.0, 1.0)}
+    memory.lapse(1800.0)
+    assert memory.backoffs.keys() == {"a", "b"}
+    memory.lapse(1900.0)
+    assert memory.backoffs.keys() == {"b"}
+
+
+def test_a_node_that_is_gone_takes_its_backoff_along() -> None:
+    cache = filled(settled())
+    memory = cache._memories.of(observe(cache).daemonset)
+    memory.backoffs |= {name: FailedPodBackoff(START, 1.0) for name in ("node-0", "node-1")}
+    cache.apply(NODE, DELETED, node("node-0"), "202")
+    assert observe(cache).backoffs.keys() == {"node-1"}
+
+
+def test_a_backoff_of_an_earlier_generation_is_dropped() -> None:
+    cache = filled(settled())
+    kept = observe(cache)
+    memory = cache._memories.of(kept.daemonset)
+    memory.backoffs["node-0"] = FailedPodBackoff(START, 1.0)
+    assert observe(cache).backoffs.keys() == {"node-0"}
+    status = {"observedGeneration": 7}
+    cache.apply(DAEMONSET, MODIFIED, {**daemonset(), "status": status}, "202")
+    assert observe(cache).backoffs == {}
+
+
+def test_an_orphan_that_another_owner_released_wakes_those_that_select_it() -> None:
+    cache = filled(settled())
+    cache.apply(POD, EventType.ADDED, pod(**FOREIGN), "200")
+    assert cache.apply(POD, MODIFIED, pod(**ORPHAN), "201") == {KEY}
+    assert cache.apply(POD, MODIFIED, pod(**ORPHAN, annotations={"a": "b"}), "202") == set()
+    assert cache.apply(POD, MODIFIED, pod(**ORPHAN, labels={"app": "x"}), "203") == set()
+    assert cache.apply(POD, MODIFIED, pod(**ORPHAN), "204") == {KEY}
+    assert cache.apply(POD, MODIFIED, pod(), "205") == {KEY}
+    assert cache.apply(POD, MODIFIED, pod(**FOREIGN), "206") == {KEY}
+
+
+def test_a_node_is_judged_by_the_present_template() -> None:
+    cache = filled(settled())
+    assert cache.apply(NODE, MODIFIED, node("node-0", {"pool": "a"}), "200") == set()
+    changed = daemonset()
+    changed["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "b"}
+    cache.apply(DAEMONSET, MODIFIED, changed, "201")
+    assert cache.apply(NODE, MODIFIED, node("node-0", {"pool": "b"}), "202") == {KEY}

@@ -1,0 +1,277 @@
+"""Differing fields, their owners, and the fields that only we own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gitops_ds.model import names
+from gitops_ds.model.change import Author, FieldChange
+from gitops_ds.model.objects import ListMember
+from gitops_ds.plan import (
+    diff,
+    drift,
+    field_managers,
+    ignore_differences,
+    object_changes,
+    ownership,
+)
+from gitops_ds.plan.ignore_differences import IgnoreRule
+from gitops_ds.plan.options import ApplyOptions
+from tests.plan.test_drift import revision
+from tests.plan.world import daemonset
+
+
+def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+    return {"manager": manager, "operation": "Update", "fieldsV1": fields, **more}
+
+
+def managed(*entries: dict[str, Any], **body: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "managedFields": list(entries)}, **body}
+
+
+def member(**token: Any) -> str:
+    return f"k:{json.dumps(token)}"
+
+
+def items(*values: Any) -> dict[str, Any]:
+    return {"spec": {"items": list(values)}}
+
+
+DIFFERENCES: dict[str, tuple[list[Any], list[Any], list[tuple[Any, ...]]]] = {
+    "members by name": (
+        [{"name": "a", "v": 1}, {"name": "b", "v": 1}],
+        [{"name": "a", "v": 1}, {"name": "b", "v": 2}],
+        [("spec", "items", ListMember("b"), "v")],
+    ),
+    "a name twice: by place": (
+        [{"name": "a", "v": 1}, {"name": "a", "v": 1}],
+        [{"name": "a", "v": 1}, {"name": "a", "v": 2}],
+        [("spec", "items", 1, "v")],
+    ),
+    "a member without a name: by place": (
+        [{"name": "a", "v": 1}, {"v": 1}],
+        [{"name": "a", "v": 1}, {"v": 2}],
+        [("spec", "items", 1, "v")],
+    ),
+    "no names, another length: as a whole": ([{"v": 1}], [{"v": 1}, {"v": 2}], [("spec", "items")]),
+    "values: as a whole": (["a"], ["b"], [("spec", "items")]),
+    "another order": (
+        [{"name": "a"}, {"name": "b"}],
+        [{"name": "b"}, {"name": "a"}],
+        [("spec", "items", ListMember("order"))],
+    ),
+    "another order and another member": (
+        [{"name": "a"}, {"name": "b"}],
+        [{"name": "c"}, {"name": "a"}],
+        [("spec", "items", ListMember("b")), ("spec", "items", ListMember("c"))],
+    ),
+    "an empty list": ([], [{"name": "a"}], [("spec", "items")]),
+    "the same": ([{"name": "a"}], [{"name": "a"}], []),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "paths"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_a_list_is_compared_by_its_names_if_they_are_unique(
+    old: list[Any], new: list[Any], paths: list[tuple[Any, ...]]
+) -> None:
+    assert [change.path for change in diff.compare(items(*old), items(*new))] == paths
+
+
+AGENT = {"name": "agent", "args": ["-v"], "image": "a:1"}
+CONTAINERS: tuple[Any, ...] = ("spec", "containers")
+
+
+@pytest.mark.parametrize(
+    ("path", "owner"),
+    [
+        (("metadata", "finalizers", 0), "first"),
+        (("metadata", "finalizers", 1), "second"),
+        ((*CONTAINERS, ListMember("agent"), "image"), "third"),
+        ((*CONTAINERS, 0, "image"), "third"),
+        ((*CONTAINERS, 0, "args", 0), "fourth"),
+        ((*CONTAINERS, 1, "image"), None),
+        ((*CONTAINERS, 0, "command"), None),
+    ],
+)
+def test_the_owner_of_a_value_is_that_of_the_deepest_owned_field(
+    path: tuple[Any, ...], owner: str | None
+) -> None:
+    agent = member(name="agent")
+    live = managed(
+        entry("first", {"f:metadata": {"f:finalizers": {'v:"x"': {}}}}),
+        entry("second", {"f:metadata": {"f:finalizers": {'v:"y"': {}}}}),
+        entry("third", {"f:spec": {"f:containers": {agent: {"f:image": {}}}}}),
+        entry("fourth", {"f:spec": {"f:containers": {agent: {"f:args": {}}}}}),
+        spec={"containers": [AGENT, {"name": "other", "image": "b"}]},
+    )
+    live["metadata"]["finalizers"] = ["x", "y"]
+    assert [one.manager for one in field_managers.owners(live, path)] == ([owner] if owner else [])
+
+
+def test_a_removed_field_was_removed_by_the_last_writer_of_the_object() -> None:
+    live = managed(
+        entry("first", {}, time="2026-01-01T00:00:00Z"),
+        entry("third", {}, time="2026-01-03T00:00:00Z"),
+        entry("second", {}, time="2026-01-02T00:00:00Z"),
+        entry("status", {}, time="2026-01-04T00:00:00Z", subresource="status"),
+        entry(names.FIELD_MANAGER, {}, time="2026-01-05T00:00:00Z", operation="Apply"),
+    )
+    changes = [FieldChange(("spec", "x"), 1, None)]
+    assert [one.manager for one in drift.authors(live, changes)] == ["third"]
+    assert drift.authors(managed(), changes) == ()
+
+
+def test_the_authors_of_fields_are_named_the_latest_first() -> None:
+    live = managed(
+        entry("first", {"f:spec": {"f:x": {}}}, time="2026-01-01T00:00:00Z"),
+        entry("second", {"f:spec": {"f:y": {}}}, time="2026-01-02T00:00:00Z"),
+        entry("elsewhere", {"f:spec": {"f:z": {}}}, time="2026-01-03T00:00:00Z"),
+        spec={"x": 1, "y": 1, "z": 1},
+    )
+    changes = [FieldChange(("spec", name), 0, 1) for name in ("x", "y")]
+    assert [one.manager for one in drift.authors(live, changes)] == ["second", "first"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "kubectl rollout undo"),
+        ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "kubectl patch"),
+    ],
+)
+def test_a_template_is_an_undo_if_its_revision_is_not_the_latest(
+    first: str, second: str, words: str
+) -> None:
+    known = (revision(3, "ours:1", first), revision(2, "ours:2", second))
+    changed = [FieldChange(("spec", "template", "x"), 1, 2)]
+    by = [Author("kubectl")]
+    assert drift.looks_like(daemonset(image="ours:1"), changed, by, known) == words
+
+
+def test_a_migration_gives_us_what_client_side_applies_own_and_nothing_else() -> None:
+    ours = entry(names.FIELD_MANAGER, {"f:spec": {"f:x": {}}}, operation="Apply")
+    status = entry(names.FIELD_MANAGER, {"f:status": {}}, operation="Apply", subresource="status")
+    update = entry(names.FIELD_MANAGER, {"f:spec": {"f:u": {}}})
+    theirs = entry("kubectl-client-side-apply", {"f:spec": {"f:y": {}}})
+    applied = entry("kubectl-client-side-apply", {"f:spec": {"f:w": {}}}, operation="Apply")
+    other = entry("someone", {"f:spec": {"f:z": {}}}, operation="Apply")
+    live = managed(ours, status, update, theirs, applied, other, apiVersion="v1")
+    first, *rest = ownership.migrated(live)
+    assert (first["manager"], first["operation"]) == (names.FIELD_MANAGER, "Apply")
+    assert first["fieldsV1"] == {"f:spec": {"f:x": {}, "f:y": {}}}
+    assert rest == [status, update, applied, other]
+    assert ownership.needs_migration(live)
+    assert not ownership.needs_migration({"metadata": {"managedFields": rest}})
+
+
+def test_what_we_no_longer_want_of_our_own_fields_is_left_out() -> None:
+    fields = {
+        "f:metadata": {"f:finalizers": {'v:"x"': {}, 'v:"y"': {}}},
+        "f:spec": {
+            "f:containers": {
+                member(name="a"): {".": {}, "f:image": {}, "f:tty": {}},
+                member(name="b"): {".": {}, "f:image": {}},
+            },
+            "f:x": {},
+            "f:y": {"f:z": {}},
+        },
+    }
+    body: dict[str, Any] = {
+        "spec": {
+            "containers": [
+                {"name": "a", "image": "a:1", "tty": True, "stdin": True},
+                {"name": "b", "image": "b:1"},
+                {"name": "c", "image": "c:1"},
+            ],
+            "x": 1,
+            "y": {"z": 1},
+            "w": 1,
+        },
+    }
+    live = managed(entry(names.FIELD_MANAGER, fields, operation="Apply"), **body)
+    live["metadata"]["finalizers"] = ["x", "y", "z"]
+    wanted = {
+        "metadata": {"name": "a", "finalizers": ["x"]},
+        "spec": {"containers": [{"name": "a", "image": "a:1"}]},
+    }
+    left = ownership.without_abandoned(live, wanted, live)
+    assert left["metadata"]["finalizers"] == ["x", "z"]
+    assert left["spec"] == {
+        "containers": [
+            {"name": "a", "image": "a:1", "stdin": True},
+            {"name": "c", "image": "c:1"},
+        ],
+        "w": 1,
+    }
+
+
+def test_an_answer_that_only_moves_a_time_changes_nothing() -> None:
+    one = managed(entry("a", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 1})
+    later = managed(entry("a", {"f:spec": {}}, time="2026-01-02T00:00:00Z"), spec={"x": 1})
+    other_owner = managed(entry("b", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 1})
+    other_value = managed(entry("a", {"f:spec": {}}, time="2026-01-01T00:00:00Z"), spec={"x": 2})
+    assert object_changes._unchanged(one, later)
+    assert not object_changes._unchanged(one, other_owner)
+    assert not object_changes._unchanged(one, other_value)
+    assert object_changes._unchanged(managed(), {"metadata": {"name": "a"}})
+
+
+def test_the_order_of_a_list_is_owned_by_the_owners_of_its_members() -> None:
+    agent, other = member(name="agent"), member(name="other")
+    fields = {"f:spec": {"f:containers": {agent: {"f:image": {}}, other: {"f:image": {}}}}}
+    live = managed(
+        entry("orderer", fields),
+        entry("elsewhere", {"f:spec": {"f:x": {}}}),
+        spec={"containers": [AGENT, {"name": "other", "image": "b"}], "x": 1},
+    )
+    order = FieldChange((*CONTAINERS, ListMember("order")), ["a"], ["b"])
+    assert [one.manager for one in drift.authors(live, [order])] == ["orderer"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "holds"),
+    [
+        ({"a": 1}, {"a": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ("text", {"a": 1}, False),
+        (["a"], {"a": 1}, False),
+        ({"a": 1}, "text", False),
+        ({"a": 1}, None, False),
+    ],
+)
+def test_a_value_of_another_shape_is_not_held(wanted: Any, live: Any, holds: bool) -> None:
+    fields = {"f:data": {"f:x": {"f:a": {}}}}
+    ours = entry(names.FIELD_MANAGER, fields, operation="Apply")
+    kind = {"apiVersion": "example.com/v1", "kind": "Thing"}
+    there = {**managed(ours, data={"x": live}), **kind}
+    body = {**kind, "metadata": {}, "data": {"x": wanted}}
+    assert ownership.would_change_nothing(there, body) == holds
+
+
+def test_no_rule_takes_away_which_object_or_member_it_is() -> None:
+    agent = member(name="agent")
+    fields = {
+        "f:apiVersion": {},
+        "f:kind": {},
+        "f:metadata": {"f:name": {}, "f:namespace": {}, "f:labels": {"f:a": {}}},
+        "f:spec": {"f:containers": {agent: {"f:name": {}, "f:image": {}}}},
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "b", "labels": {"a": "1"}},
+        "spec": {"containers": [{"name": "agent", "image": "a:1"}]},
+    }
+    live = {**body, "metadata": {**body["metadata"], "managedFields": [entry("rival", fields)]}}
+    left = ignore_differences.applied(body, live, [IgnoreRule(managers=("rival",))])
+    assert left["metadata"].get("labels", {}) == {}
+    assert (left["apiVersion"], left["kind"]) == ("v1", "Thing")
+    assert (left["metadata"]["name"], left["metadata"]["namespace"]) == ("a", "b")
+    assert left["spec"] == {"containers": [{"name": "agent"}]}
+
+
+def test_without_options_an_apply_waits_five_minutes_and_compares_every_ten() -> None:
+    assert ApplyOptions() == ApplyOptions(patience=300.0, compare_every=600.0, adopt=False)
