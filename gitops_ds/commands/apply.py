@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitops_ds import errors
 from gitops_ds.client import connect
@@ -15,15 +15,18 @@ from gitops_ds.deployer import prepared_plan, reconcile, source_status_store, st
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import object_reader
+from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Reconciled
+from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import inventory as plan_inventory
 from gitops_ds.plan import planner
 from gitops_ds.plan.options import ApplyOptions, PlanContext
@@ -112,7 +115,7 @@ async def plan(
     """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
     if target.snapshot_file is None and target.simulate is None:
         async with drafted(repository, snapshot, target, options) as (_, draft):
-            return draft.plan
+            return with_stages(draft.plan, draft.bundle, draft.applier.live)
     found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
     live = (
         cluster_snapshot.read(target.snapshot_file)
@@ -128,7 +131,14 @@ async def plan(
     )
     # a snapshot has no inventory: objects with the label of the owner take its place
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
-    return planner.plan(found.bundle, live, PlanContext(stamp, options, inventory=ours))
+    made = planner.plan(found.bundle, live, PlanContext(stamp, options, inventory=ours))
+    return with_stages(made, found.bundle, live)
+
+
+def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
+    """The plan with the previews of its staged rollouts, over the nodes of the cluster."""
+    changes = StagedPreviews().over(plan.changes, live.objects, bundle, live.nodes or ())
+    return replace(plan, changes=tuple(changes))
 
 
 async def apply(

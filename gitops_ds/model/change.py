@@ -12,6 +12,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.staged_preview import StagedPreview
 
 
 class Operation(StrEnum):
@@ -61,7 +62,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one object. `manifest` is None for a delete."""
+    """The change of one object. `manifest` is None for a delete, `stages` without a staged rollout."""
 
     operation: Operation
     key: Key
@@ -69,6 +70,7 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     rollout: Rollout | None = None
     nodes: NodeImpact = NodeImpact()
+    stages: StagedPreview | None = None
 
 
 @dataclass(frozen=True, slots=True)

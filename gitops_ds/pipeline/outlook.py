@@ -16,6 +16,7 @@ from gitops_ds.checks.engine.change_context import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal
+from gitops_ds.model import duration
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Node
@@ -164,7 +165,8 @@ def _of_daemonset(
     rolls = change.rollout is not None and change.rollout.rolls
     rehearsal = None
     broken: tuple[str, ...] = ()
-    if rolls and sides.census is not None and change.key in sides.after.eligible:
+    staged = change.stages is not None
+    if rolls and not staged and sides.census is not None and change.key in sides.after.eligible:
         rehearsal = played.of(base.body, head.body, sides.census.nodes)
         wanted = sides.after.eligible[change.key]
         broken = tuple(
@@ -330,18 +332,7 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
     steps = counted(played.steps, "step")
     without = f"at most {counted(played.at_once, 'node')} at once without it"
     begun = " (by how it begins)" if played.estimated else ""
-    return f"takes about {duration(played.seconds)} in {steps}{begun}, {without}, {assumed}"
-
-
-def duration(seconds: float) -> str:
-    """`90 s`, `12 min`, `3.5 h`."""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    return f"takes about {duration.words(played.seconds)} in {steps}{begun}, {without}, {assumed}"
 
 
 def _back_line(back: WayBack) -> str:

@@ -16,6 +16,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.plan import staged_printer
 from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
@@ -61,8 +62,8 @@ def reference(key: Key) -> dict[str, str]:
     return {"group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
 
 
-def change_json(change: Change) -> dict[str, Any]:
-    """One change as the plan's JSON has it."""
+def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
+    """One change as the plan's JSON has it; declared nodes of the census have no names."""
     document: dict[str, Any] = {
         "operation": change.operation.value,
         "object": reference(change.key),
@@ -81,6 +82,8 @@ def change_json(change: Change) -> dict[str, Any]:
             "knownAs": rollout.known_as,
             "restarts": list(change.nodes.restarted),
         }
+    if change.stages:
+        document["stages"] = staged_printer.as_json(change.stages, census)
     return document
 
 
@@ -158,13 +161,17 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
     def named(some: Sequence[str]) -> str:
         return _nodes(some) if census is None else node_groups.said(some, census, shown=SHOWN_NODES)
 
-    if rollout and change.operation is Operation.UPDATE:
+    if _ends_rollout(change):
+        yield "ends its staged rollout: the proven template replaces the pods of the target at once"
+    elif rollout and change.operation is Operation.UPDATE and (rollout.rolls or not change.stages):
         yield _revision(rollout)
     if nodes.gained:
         yield f"gains {named(nodes.gained)}"
     if nodes.lost:
         yield f"loses {named(nodes.lost)}"
-    if nodes.restarted:
+    if change.stages:
+        yield from staged_printer.lines(change.stages, census)
+    elif nodes.restarted:
         yield f"restarts {named(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
     elif (
         rollout
@@ -172,7 +179,11 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
         and change.operation is Operation.UPDATE
         and _strategy(change) == "OnDelete"
     ):
-        yield "restarts nothing until a pod is deleted (OnDelete)"
+        yield (
+            "the rollout policy replaces its pods without stages: the template was proved before"
+            if _has_policy(change)
+            else "restarts nothing until a pod is deleted (OnDelete)"
+        )
 
 
 def _revision(rollout: Rollout) -> str:
@@ -186,6 +197,19 @@ def _revision(rollout: Rollout) -> str:
 def _strategy(change: Change) -> str:
     spec = (change.manifest.body.get("spec") or {}) if change.manifest else {}
     return str((spec.get("updateStrategy") or {}).get("type") or "RollingUpdate")
+
+
+def _ends_rollout(change: Change) -> bool:
+    """Whether the template is that of the DaemonSet again, in the middle of a rollout."""
+    rolls = change.rollout is not None and change.rollout.rolls
+    return not rolls and any(
+        field.path[-1:] == (names.TARGET,) and field.new is None for field in change.fields
+    )
+
+
+def _has_policy(change: Change) -> bool:
+    metadata = change.manifest.body["metadata"] if change.manifest else {}
+    return names.ROLLOUT_POLICY in (metadata.get("annotations") or {})
 
 
 def _pace(change: Change, nodes: int) -> str:
@@ -222,6 +246,10 @@ def as_markdown(plan: Plan) -> str:
     if plan.writes:
         lines += ["| | object | revision | nodes |", "|---|---|---|---|"]
         lines += [_row(change, unknown=bool(plan.unknown_nodes)) for change in plan.writes]
+    for change in plan.writes:
+        if change.stages:
+            stages = "\n".join(staged_printer.lines(change.stages, None))
+            lines += ["", f"{_code(str(change.key))}:", "", "```text", stages, "```"]
     if any(change.fields for change in plan.writes):
         lines += ["", "<details><summary>Fields</summary>", ""]
         for change in plan.writes:

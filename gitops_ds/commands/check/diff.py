@@ -20,6 +20,7 @@ from gitops_ds.commands.check.model import (
     ClusterChange,
     together,
 )
+from gitops_ds.model import duration
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.impact import NodeImpact
@@ -27,6 +28,7 @@ from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import base_diff as differences
 from gitops_ds.plan import printers
 from gitops_ds.redaction import objects
@@ -42,7 +44,7 @@ def against(
 ) -> CheckResult:
     """The check of what was found on the head, with what changes against the base."""
     there = rendering.clusters(base)
-    played = outlook.Rehearsals()
+    played, staged = outlook.Rehearsals(), StagedPreviews()
     steps, compared, changed, drifted = [], [], [], []
     for name, after in found.items():
         live = sides.known(name)
@@ -68,6 +70,9 @@ def against(
         writes = [
             replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes
         ]
+        nodes = after.census.nodes if after.census else ()
+        bodies = {key: manifest.body for key, manifest in before.manifests.items()}
+        writes = staged.over(writes, bodies, after.bundle, nodes)
         looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
     more = [
@@ -108,11 +113,13 @@ def lines(change: Change, group: ClusterChange) -> list[str]:
 
 
 def time_of(group: ClusterChange) -> str:
-    """How long the slowest of its rollouts takes; empty where none was played."""
+    """How long the slowest of its rollouts takes; empty where none was simulated."""
     played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
     if any(one.waiting for one in played):
         return "does not end"
-    return f"about {outlook.duration(max(one.seconds for one in played))}" if played else ""
+    staged = [change.stages.seconds for change in group.changes if change.stages]
+    seconds = [*(one.seconds for one in played), *(one for one in staged if one is not None)]
+    return f"about {duration.words(max(seconds))}" if seconds else ""
 
 
 def cost_of(group: ClusterChange) -> str:
@@ -144,7 +151,10 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
 
 def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
     look = group.outlooks.get(change.key, outlook.NOTHING)
-    return {**printers.change_json(change), **outlook.as_json(look, change, group.census)}
+    return {
+        **printers.change_json(change, group.census),
+        **outlook.as_json(look, change, group.census),
+    }
 
 
 def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:

@@ -1,0 +1,261 @@
+"""The simulation of a staged rollout: the decisions of the controller, on nodes where nothing fails.
+
+It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a stated number of seconds to
+start and to stop, so what differs from a real rollout is the duration, not the order (tests/daemonset/test_staged_simulation.py).
+Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count as open here, and the preview
+names them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions, target_revisions
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.daemonset import node_steps, pinned_pods
+from gitops_ds.daemonset.pod_changes import BURST
+from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Pool
+from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
+from gitops_ds.model.decision import Action, CreatePod, DeletePod, Observation, ReleasePod
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.model.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.staged_rollout import (
+    GateResult,
+    GateState,
+    RolloutRecord,
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+)
+
+_UID, _LONG_AGO = "simulated", -1e9
+# Nodes times turns after which the simulation ends: some seconds.
+_MOST_LOOKS = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCluster:
+    """The nodes of a rollout, the pools that the policy may name, and the node of the controller, if known."""
+
+    nodes: Sequence[Node]
+    pools: tuple[Pool, ...] = ()
+    own_node: str = ""
+
+
+def simulate(
+    old: Body,
+    template: Body,
+    policy: RolloutPolicy,
+    cluster: SimulatedCluster,
+    pace: RolloutPace = USUAL,
+) -> StagedPreview:
+    """The rollout of a template over a DaemonSet that runs everywhere; bodies as the API server stores them."""
+    run = _Run(_daemonset(old), template, policy, cluster, pace)
+    while run.turn():
+        pass
+    return run.preview()
+
+
+@dataclass
+class _Progress:
+    """What the simulation keeps: the order of updates and the times of the stages."""
+
+    taken: dict[str, float] = field(default_factory=dict)
+    record: RolloutRecord = field(default_factory=RolloutRecord)
+    last: StagesDecision | None = None
+    ended: float | None = None
+
+
+class _Run:
+    def __init__(
+        self,
+        daemonset: DaemonSet,
+        template: Body,
+        policy: RolloutPolicy,
+        cluster: SimulatedCluster,
+        pace: RolloutPace,
+    ) -> None:
+        self.policy, self.pools, self.pace = policy, cluster.pools, pace
+        self.nodes = tuple(sorted(cluster.nodes, key=lambda node: node.name))
+        self.daemonset, self.own_node = daemonset, cluster.own_node
+        self.now, self.turns = 1.0, 0
+        self.due: list[tuple[float, int, str]] = []
+        self.made = 0
+        self.progress = _Progress()
+        first = revisions.new(daemonset, 1)
+        self.target = _target(daemonset, template)
+        shadow = target_revisions.body_of(daemonset, template, "")
+        self.revisions = (*_parsed(first), *_parsed(shadow))
+        self.pods: dict[str, Pod] = {}
+        placer = node_eligibility.read(daemonset.template)
+        wanted = [node for node in self.nodes if placer.place(node) is Placement.RUN]
+        for node in wanted:
+            self._add(node.name, str(first["metadata"]["labels"][names.REVISION_HASH]), _LONG_AGO)
+        self.parked = tuple(node.name for node in wanted if node_steps.node_problem(node))
+
+    def turn(self) -> bool:
+        """One decision and its writes, or the way to the next change; returns whether more follows."""
+        self.turns += 1
+        progress = self.progress
+        staged = pinned_pods.decide_pinned(self._observation(), self._inputs())
+        progress.record, progress.last = staged.stages.record, staged.stages
+        for node in staged.stages.take:
+            progress.taken.setdefault(node, self.now)
+        if staged.stages.complete:
+            progress.ended = self.now
+            return False
+        writes = [one for one in staged.decision.actions if self._perform(one)]
+        if self.turns * len(self.nodes) > _MOST_LOOKS:
+            return False
+        # The same observation allows no other write, unless one turn had too many of them.
+        return len(writes) >= BURST or self._wait(staged.stages.wake_at) or bool(writes)
+
+    def preview(self) -> StagedPreview:
+        """The stages with what was simulated of them."""
+        progress = self.progress
+        decided = progress.last
+        assert decided is not None
+        stages = []
+        for stage, state in zip(self.policy.stages, decided.stages, strict=True):
+            members = [node for node in state.nodes if node not in self.parked]
+            order = sorted(
+                (node for node in members if node in progress.taken), key=progress.taken.__getitem__
+            )
+            order += [node for node in members if node not in progress.taken]
+            begins = progress.taken.get(order[0]) if order else None
+            stages.append(
+                StagePreview(
+                    stage.name,
+                    tuple(order),
+                    None if begins is None else begins - 1,
+                    progress.record.passed[stage.name] - 1
+                    if stage.name in progress.record.passed
+                    else None,
+                    tuple(_waits(self.policy, stage)),
+                )
+            )
+        ended = None if progress.ended is None else progress.ended - 1
+        pace = self.pace
+        return StagedPreview(tuple(stages), ended, decided.cap, self.parked, pace.start, pace.stop)
+
+    def _inputs(self) -> StageInputs:
+        passed = GateResult(GateState.PASSED)
+        gates = {(stage.name, gate): passed for stage in self.policy.stages for gate in stage.gates}
+        return StageInputs(
+            _without_waits(self.policy),
+            self.target,
+            self.progress.record,
+            self.pools,
+            gates=gates,
+        )
+
+    def _observation(self) -> Observation:
+        pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
+        return Observation(
+            self.now, self.daemonset, self.nodes, pods, self.revisions, own_node=self.own_node
+        )
+
+    def _perform(self, action: Action) -> bool:
+        """Performs a write to a pod; returns whether it is one."""
+        match action:
+            case DeletePod(uid=uid):
+                self.pods[uid] = msgspec.structs.replace(self.pods[uid], terminating=True)
+                self._later(self.pace.stop, uid)
+            case CreatePod(node=node):
+                self._add(node, self.target.hash, None)
+            case ReleasePod(uid=uid):
+                pod = self.pods[uid]
+                self.pods[uid] = msgspec.structs.replace(pod, gated=False, released=self.now)
+                self._later(self.pace.start, uid)
+            case _:
+                return False
+        return True
+
+    def _wait(self, wake_at: float | None) -> bool:
+        """Advances to the next change; returns whether one exists."""
+        times = [self.due[0][0]] if self.due else []
+        times += [wake_at] if wake_at is not None else []
+        if not times:
+            return False
+        self.now = max(self.now, min(times))
+        while self.due and self.due[0][0] <= self.now:
+            uid = heapq.heappop(self.due)[2]
+            if self.pods[uid].terminating:
+                del self.pods[uid]
+            else:
+                self.pods[uid] = _ready(self.pods[uid], self.now)
+        return True
+
+    def _later(self, seconds: float, uid: str) -> None:
+        self.made += 1
+        heapq.heappush(self.due, (self.now + seconds, self.made, uid))
+
+    def _add(self, node: str, hash: str, ready_since: float | None) -> None:
+        self.made += 1
+        uid = f"pod-{self.made}"
+        labels = (self.daemonset.template.get("metadata") or {}).get("labels") or {}
+        pod = Pod(
+            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
+            labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
+            created=self.now, hash=hash, gated=ready_since is None,
+        )  # fmt: skip
+        self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
+
+
+def _ready(pod: Pod, since: float) -> Pod:
+    return msgspec.structs.replace(pod, ready=True, ready_since=since, phase=Phase.RUNNING)
+
+
+def _daemonset(body: Body) -> DaemonSet:
+    """The DaemonSet before its rollout, fully rolled out and not suspended."""
+    spec = {**body["spec"], "updateStrategy": {"type": "OnDelete"}}
+    metadata = {**body["metadata"], "uid": _UID, "generation": 1, "annotations": {}}
+    metadata["annotations"] = {names.TEMPLATE_GENERATION: "1"}
+    status = {"observedGeneration": 1}
+    return daemonsets.daemonset_of({**body, "metadata": metadata, "spec": spec, "status": status})
+
+
+def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
+    body = target_revisions.body_of(daemonset, template, "")
+    metadata = body["metadata"]
+    hash = str(metadata["labels"][names.ROLLOUT])
+    return RolloutTarget(hash, template, str(metadata["name"]), "revision-target")
+
+
+def _parsed(body: Body) -> Iterator[Revision]:
+    uid = "revision-target" if names.ROLLOUT in body["metadata"]["labels"] else "revision-first"
+    found = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": uid}})
+    if found is not None:
+        yield found
+
+
+def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
+    """The policy without what a simulation can't foresee."""
+    stages = tuple(
+        msgspec.structs.replace(stage, windows=(), approval=None, nodes_when="any")
+        for stage in policy.stages
+    )
+    return msgspec.structs.replace(policy, stages=stages, freeze=(), after=())
+
+
+def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
+    """The conditions of a stage that the simulation leaves out, as a reader names them."""
+    if stage.approval is not None:
+        yield f"approval by {', '.join(stage.approval.from_)}"
+    if stage.windows:
+        yield f"window {', '.join(stage.windows)}"
+    if stage.nodes_when != "any":
+        yield f"nodes when {stage.nodes_when}"
+    for gate in stage.gates:
+        if policy.gate(gate).prometheus:
+            yield f"gate {gate}"
+    for after in policy.after:
+        yield f"agent {after.agent}{' on the same node' if after.same_node else ''}"

@@ -1,0 +1,87 @@
+"""The previews of the staged rollouts that changes begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gitops_ds.apimachinery import defaults, target_revisions
+from gitops_ds.checks.engine.rule import template
+from gitops_ds.daemonset import staged_simulation
+from gitops_ds.daemonset.staged_simulation import SimulatedCluster
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.staged_preview import StagedPreview
+
+
+@dataclass
+class StagedPreviews:
+    """Previews of rollouts. Equal policies over equal nodes are simulated once."""
+
+    # The nodes are kept, so that their id is not used again.
+    _known: dict[tuple[object, ...], tuple[Sequence[Node], StagedPreview]] = field(
+        default_factory=dict
+    )
+
+    def over(
+        self,
+        changes: Iterable[Change],
+        before: Mapping[Key, Body],
+        bundle: Bundle,
+        nodes: Sequence[Node],
+    ) -> list[Change]:
+        """The changes, with the preview of each that begins a staged rollout.
+
+        `before` are the objects before the change; a DaemonSet that it does not hold is created without stages. Without
+        `nodes` the previews have the stages alone.
+        """
+        return [
+            replace(change, stages=self._of(change, before[change.key], bundle, nodes))
+            if change.key in before and is_staged(change, bundle)
+            else change
+            for change in changes
+        ]
+
+    def _of(
+        self, change: Change, old: Body, bundle: Bundle, nodes: Sequence[Node]
+    ) -> StagedPreview:
+        source = bundle.rollouts[bundle.manifests[change.key].agent]
+        pools = bundle.cluster.pools
+        spec = template(old).get("spec") or {}
+        key = (
+            target_revisions.policy_text(source.document, pools),
+            repr([spec.get(part) for part in ("nodeSelector", "affinity", "tolerations")]),
+            # Names of fields of the spec that tolerations depend on.
+            repr(spec.get("hostNetwork")),
+            (old.get("spec") or {}).get("minReadySeconds"),
+            id(nodes),
+        )
+        if key not in self._known:
+            preview = staged_simulation.simulate(
+                defaults.defaulted(old),
+                template(defaults.defaulted(bundle.manifests[change.key].body)),
+                rollout_policy.decode(source.document),
+                SimulatedCluster(nodes, pools),
+            )
+            self._known[key] = nodes, preview
+        return self._known[key][1]
+
+
+def is_staged(change: Change, bundle: Bundle) -> bool:
+    """Whether a change begins a staged rollout: it names a target revision, or is not divided into stages yet."""
+    manifest = bundle.manifests.get(change.key)
+    if (
+        change.operation is not Operation.UPDATE
+        or change.manifest is None
+        or manifest is None
+        or not change.key.is_daemonset
+        or manifest.agent not in bundle.rollouts
+    ):
+        return False
+    annotations = (change.manifest.body.get("metadata") or {}).get("annotations") or {}
+    if names.ROLLOUT_POLICY in annotations:
+        return names.TARGET in annotations
+    return change.rollout is not None and change.rollout.rolls

@@ -1,0 +1,157 @@
+"""The preview of a staged rollout: what it lists is what happens."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.apimachinery import nodes
+from gitops_ds.daemonset import staged_simulation
+from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.daemonset.staged_simulation import SimulatedCluster
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.objects import Body
+from gitops_ds.model.staged_preview import StagedPreview
+from tests.daemonset.rollout_world import SECOND, RolloutWorld, zoned
+from tests.daemonset.test_stages import FAST, policies
+from tests.daemonset.world import daemonset
+from tests.profiles import examples
+
+PACE = RolloutPace(start=30.0, stop=5.0)
+PACES = (PACE, PACE, RolloutPace(start=1.0, stop=0.0), RolloutPace(start=90.0, stop=20.0))
+
+
+def preview(policy: dict[str, Any], bodies: list[dict[str, Any]]) -> StagedPreview:
+    return staged_simulation.simulate(
+        daemonset(),
+        template_of(daemonset(SECOND)),
+        rollout_policy.decode(policy),
+        SimulatedCluster([nodes.node_of(body) for body in bodies]),
+        PACE,
+    )
+
+
+def template_of(body: dict[str, Any]) -> Body:
+    template: Body = body["spec"]["template"]
+    return template
+
+
+class TimedWorld(RolloutWorld):
+    """A rollout where each pod takes the time that the preview assumes; nothing fails."""
+
+    def __init__(
+        self, policy: dict[str, Any], bodies: list[dict[str, Any]], pace: RolloutPace
+    ) -> None:
+        super().__init__(policy, bodies)
+        self.pace = pace
+        self.began = self.now
+        self.updated: dict[str, float] = {}
+        self.events: dict[str, float] = {}
+
+    def play(self) -> None:
+        """Until every node has the target."""
+        self.commit(SECOND)
+        self.began = self.now
+        for _ in range(10_000):
+            decided = self.one_turn()
+            self.deploy()
+            if decided is None or (
+                len(self.on(SECOND)) == len(self.nodes) and decided.stages.complete
+            ):
+                return
+            for name in decided.stages.take:
+                self.updated.setdefault(name, self.now - self.began)
+            if not decided.decision.actions:
+                self.advance(decided.stages.wake_at)
+        raise AssertionError("the rollout does not end")
+
+    def advance(self, wake_at: float | None) -> None:
+        """To the next time at which a pod starts, ends or has soaked."""
+        for name, body in self.pods.items():
+            waits = bool(body["spec"].get("schedulingGates"))
+            if "deletionTimestamp" in body["metadata"]:
+                self.events.setdefault(name, self.now + self.pace.stop)
+            elif "phase" not in body.get("status", {}) and not waits:
+                self.events.setdefault(name, self.now + self.pace.start)
+        times = [*self.events.values(), *([wake_at] if wake_at is not None else [])]
+        self.now = max(self.now, min(times))
+        for name, time in list(self.events.items()):
+            if time <= self.now:
+                del self.events[name]
+                if "deletionTimestamp" in self.pods[name]["metadata"]:
+                    self.vanish(name)
+                else:
+                    self.start(self.pods[name])
+
+
+@settings(max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(policies(), st.integers(1, 14), st.integers(1, 4), st.sampled_from(PACES))
+def test_the_order_and_the_times_of_the_preview_are_those_of_the_rollout(
+    policy: dict[str, Any], count: int, zones: int, pace: RolloutPace
+) -> None:
+    """The order also where pods start and stop at another pace than the preview assumes."""
+    bodies = zoned(count, zones)
+    before = preview(policy, copy.deepcopy(bodies))
+    world = TimedWorld(policy, bodies, pace)
+    world.play()
+    stage_of = {name: number for number, one in enumerate(before.stages) for name in one.nodes}
+    happened = sorted(world.updated, key=lambda name: (stage_of[name], world.updated[name]))
+    assert tuple(happened) == before.order
+    if pace != PACE:
+        return
+    for stage in before.stages:
+        if stage.nodes:
+            assert stage.begins == min(world.updated[name] for name in stage.nodes)
+            assert stage.ends is not None
+    assert before.seconds == world.now - world.began
+
+
+def test_a_stage_has_its_nodes_in_order_and_its_times() -> None:
+    found = preview(FAST, zoned(10))
+    canary, rest = found.stages
+    assert canary.nodes == ("node-000", "node-001")
+    # One node after the other: 5 s until the pod is gone, 30 s until the next is ready; then 60 s of soak.
+    assert (canary.begins, canary.ends) == (0.0, 130.0)
+    assert (rest.nodes[:2], rest.begins) == (("node-002", "node-003"), 130.0)
+    assert found.seconds == rest.ends
+    assert found.cap == 4
+
+
+def test_what_depends_on_people_calendars_and_metrics_counts_as_open_and_is_named() -> None:
+    policy = {
+        "stages": [
+            {"name": "canary", "gates": ["pods", "flow"], "windows": ["night"]},
+            {"name": "rest", "approval": {"from": ["team"]}, "nodesWhen": "idle-or-24h"},
+        ],
+        "gates": {"flow": {"prometheus": "up", "below": 1}},
+        "windows": {"night": {"cron": "0 1 * * *", "length": "1h"}},
+        "after": [{"agent": "cni", "sameNode": True}],
+        "freeze": [{"from": "1970-01-01", "to": "2100-01-01"}],
+    }
+    found = preview(policy, zoned(3))
+    assert found.seconds is not None
+    after = "agent cni on the same node"
+    assert [stage.waits for stage in found.stages] == [
+        ("window night", "gate flow", after),
+        ("approval by team", "nodes when idle-or-24h", after),
+    ]
+
+
+def test_a_node_that_is_broken_now_is_parked() -> None:
+    bodies = zoned(4)
+    bodies[0]["status"]["conditions"][0]["status"] = "False"
+    found = preview(FAST, bodies)
+    assert found.parked == ("node-000",)
+    assert found.order == ("node-001", "node-002", "node-003")
+    assert found.seconds is not None
+
+
+def test_a_rollout_of_thousands_of_nodes_is_simulated_as_far_as_time_allows() -> None:
+    policy = {"stages": [{"name": "rest", "pace": {"max": 1}}], "limits": {"atRisk": {"nodes": 1}}}
+    found = preview(policy, zoned(900))
+    assert found.seconds is None
+    assert found.stages[0].begins == 0.0
+    assert len(found.order) == 900
