@@ -2,13 +2,15 @@
 alone.
 
 staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl
-reports an error, it is done when every node has an available pod, old or new.
+reports an error, it is done when every node has an available pod, old or new. A DaemonSet that
+names the target of a staged rollout is not rolled out before it has the template of the target.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gitops_ds.model import names
 from gitops_ds.model.objects import Body
 
 
@@ -33,6 +35,8 @@ def judge(daemonset: Body) -> RolloutStatus:
         status.get("updatedNumberScheduled") or 0,
     )
     available = status.get("numberAvailable") or 0
+    if target := (metadata.get("annotations") or {}).get(names.TARGET):
+        return RolloutStatus(False, f"the staged rollout of {target} is under way")
     if strategy == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")
     if available < desired:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
 from gitops_ds.model.plural import counted
+from gitops_ds.model.staged_rollout import StageProgress
 
 HEAD = [
     "NAMESPACE",
@@ -68,7 +71,14 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
     text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""
-    entries = fleets.nodes(one) if nodes else [e for e in fleets.nodes(one) if e["reason"]]
+    if one.rollout is not None:
+        text += "\n" + rollout(one.rollout)
+    # the nodes of later stages are in the table of stages
+    entries = fleets.nodes(one)
+    if not nodes:
+        entries = [
+            e for e in entries if e["reason"] and not (one.rollout and e["blame"] == "unknown")
+        ]
     if not entries:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
@@ -88,6 +98,33 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
     return text + "\n" + columns(head, rows)
 
 
+def rollout(one: StagedRollout) -> str:
+    """The stages of a rollout, the nodes at risk, the hold or halt, and the parked nodes."""
+    stages, halt = one.stages, one.halt
+    text = (
+        f"Rollout of {short(one.commit)}: {counted(stages.at_risk, 'node')} at risk, "
+        f"the limit is {stages.cap}\n"
+    )
+    if stages.hold is not None and halt is None:
+        text += f"On hold: {stages.hold.text}\n"
+    if halt is not None:
+        text += f"Halted at {timestamps.text(halt.at)} in stage {halt.stage}: {halt.message}\n"
+    head = ["STAGE", "STATE", "PROVED", "WAITS FOR", "UNTIL"]
+    text += columns(head, (_stage(one, stage) for stage in stages.stages))
+    if one.parked:
+        head = ["PARKED", "STAGE", "REASON", "MESSAGE"]
+        rows = ([p.node, p.stage, p.reason, p.message] for p in one.parked)
+        text += "\n" + columns(head, rows)
+    return text
+
+
+def _stage(one: StagedRollout, stage: StageProgress) -> list[str]:
+    waits = one.waits_for(stage)
+    until = timestamps.text(waits.until) if waits and waits.until is not None else "-"
+    proved = f"{stage.proved}/{len(stage.nodes)}"
+    return [stage.name, stage.state, proved, waits.reason if waits else "-", until]
+
+
 def _row(one: Agent, now: float, wide: bool) -> list[str]:
     counts = one.counts
     numbers = [counts.desired, counts.current, counts.ready, counts.updated, counts.available]
@@ -98,7 +135,12 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
         *map(str, numbers),
         ",".join(f"{k}={v}" for k, v in sorted(selector.items())),
     ]
-    row += [fleets.age(one, now), short(fleets.commit_of(one)), "-", one.health.state.value]
+    row += [
+        fleets.age(one, now),
+        short(fleets.commit_of(one)),
+        _stage_word(one),
+        one.health.state.value,
+    ]
     if wide:
         sync, word = fleets.sync_of(one)
         row += [
@@ -107,3 +149,7 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
             word if sync in _APART else one.health.message,
         ]
     return row
+
+
+def _stage_word(one: Agent) -> str:
+    return one.rollout.state if one.rollout is not None else "-"

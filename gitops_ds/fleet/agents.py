@@ -24,6 +24,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.staged_rollout import StageProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +305,16 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "nodeSelector": dict(template.get("nodeSelector") or {}),
         "commit": commit_of(agent),
         "revision": current.number if current else None,
-        "stage": "",
+        "stage": current_stage.name if (current_stage := stage_of(agent)) else "",
         "health": {"state": agent.health.state.value, "message": agent.health.message},
         "sync": {"state": sync, "message": word},
+        "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
     }
+
+
+def stage_of(agent: Agent) -> StageProgress | None:
+    """The first stage of its rollout that is not passed; None without one."""
+    return agent.rollout.current if agent.rollout else None
 
 
 def nodes(agent: Agent) -> list[dict[str, Any]]:

@@ -155,6 +155,8 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
         return HealthState.DEGRADED, f"unhealthy on {summary.listed([*ill, *refused])}{more}"
     if summary.late and coming:
         return _no_progress(summary, coming)
+    if rollout is None and (missing := staged_rollouts.missing_target(summary.spread.seen)):
+        return HealthState.PROGRESSING, missing
     if rollout is not None and not rollout.complete:
         return HealthState.PROGRESSING, staged_health.message(rollout)
     if coming:

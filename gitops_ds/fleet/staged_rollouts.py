@@ -4,13 +4,16 @@ controller uses. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery import revisions, target_revisions, timestamps
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide, stages
 from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.model import names
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.staged_rollout import (
@@ -18,12 +21,15 @@ from gitops_ds.model.staged_rollout import (
     NodeProgress,
     NodeStep,
     RolloutTarget,
+    StageHold,
     StageInputs,
     StageProgress,
     StagesDecision,
     StageState,
 )
 
+# The steps of nodes that a stage waits for, in the order of an update.
+_MOVING = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)
 SHOWN = 4  # stages in one line; of more, the passed ones are counted
 
 
@@ -80,6 +86,29 @@ class StagedRollout:
             return "done" if self.complete else self.stages.stages[-1].name
         return f"{current.name} (held)" if self.stages.hold else current.name
 
+    def waits_for(self, stage: StageProgress) -> StageHold | None:
+        """What a stage waits for, and until when at most; None for one that is pending or passed."""
+        match stage.state:
+            case StageState.PENDING | StageState.PASSED:
+                return None
+            case StageState.HALTED:
+                return StageHold("another commit")
+            case StageState.HELD if self.stages.hold is not None:
+                return self.stages.hold
+            case StageState.OPEN | StageState.HELD:
+                return self._moving(stage)
+
+    def _moving(self, stage: StageProgress) -> StageHold | None:
+        nodes = [
+            one for one in self.stages.nodes if one.stage == stage.name and one.step in _MOVING
+        ]
+        counts = Counter(one.step for one in nodes)
+        times = [one.until for one in nodes if one.until is not None]
+        if nodes:
+            words = ", ".join(f"{counts[step]} {step}" for step in _MOVING if counts[step])
+            return StageHold(words, max(times, default=None))
+        return StageHold("the next batch", self.stages.wake_at)
+
     def number(self, seen: Observation) -> int:
         """The number that the revision gets with the template: the next one."""
         own = (
@@ -116,6 +145,77 @@ def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout |
 def of(layout: NodePodLayout, inputs: StageInputs) -> StagedRollout:
     """The rollout with these inputs."""
     return StagedRollout(inputs, stages.decide(layout, inputs))
+
+
+def missing_target(seen: Observation) -> str:
+    """Why the rollout of a DaemonSet that names a target can't be decided; empty if it can."""
+    try:
+        if target_revisions.policy_of(seen.daemonset) is None:
+            return ""
+    except ValueError as error:
+        return str(error)
+    if target_revisions.target_of(seen.daemonset, seen.revisions) is None:
+        return f"the target revision {seen.daemonset.annotations[names.TARGET]} does not exist yet"
+    return ""
+
+
+def as_json(rollout: StagedRollout) -> dict[str, Any]:
+    """The key `rollout` of a DaemonSetStatus (docs/command-line.md). Times are in UTC."""
+    stages, halt = rollout.stages, rollout.halt
+    return {
+        "commit": rollout.commit,
+        "target": rollout.target.revision,
+        "complete": rollout.complete,
+        "began": _time(stages.record.began),
+        "atRisk": stages.at_risk,
+        "atRiskLimit": stages.cap,
+        "stages": [_stage_json(rollout, one) for one in stages.stages],
+        "hold": _hold_json(stages.hold),
+        "halt": {
+            "stage": halt.stage,
+            "at": _time(halt.at),
+            "message": halt.message,
+            "nodes": [
+                {
+                    "node": one.node,
+                    "reason": one.reason,
+                    "blame": one.blame.value,
+                    "message": one.message,
+                }
+                for one in halt.nodes
+            ],
+        }
+        if halt
+        else None,
+        "parked": [
+            {
+                "node": one.node,
+                "stage": one.stage,
+                "step": one.step.value,
+                "reason": one.reason,
+                "message": one.message,
+            }
+            for one in rollout.parked
+        ],
+    }
+
+
+def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "state": stage.state.value,
+        "nodes": len(stage.nodes),
+        "proved": stage.proved,
+        "waitsFor": _hold_json(rollout.waits_for(stage)),
+    }
+
+
+def _hold_json(hold: StageHold | None) -> dict[str, Any] | None:
+    return {"reason": hold.reason, "until": _time(hold.until)} if hold else None
+
+
+def _time(at: float | None) -> str | None:
+    return timestamps.text(at) if at else None
 
 
 def _from_objects(seen: Observation) -> StageInputs | None:

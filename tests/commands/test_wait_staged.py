@@ -1,0 +1,63 @@
+"""`wait` and the tracker of the service in a staged rollout on the simulated cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.commands import wait
+from gitops_ds.controller.controller import Powers
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.decision import HealthState
+from gitops_ds.simulator import PodFault, Trouble
+from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer.test_rollout_faults import spoil
+
+both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+
+
+async def waited(scene: Scene, messages: list[str], commit: str = "") -> Agent:
+    """The agent at the end of a wait of at most ten hours."""
+    clock = scene.cluster.server.now
+    options = wait.WaitOptions("agent", "default", commit, 36_000.0, clock=clock)
+    return await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+
+
+@both
+def test_a_wait_ends_when_every_stage_is_passed(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == 2)
+        messages: list[str] = []
+        agent = await waited(scene, messages)
+        assert len(scene.on("2")) == NODES
+        assert agent.health.state is HealthState.HEALTHY
+        assert agent.rollout is None or agent.rollout.complete
+        assert any("canary 2/2, rest 0/8" in message for message in messages)
+
+    play(powers, script)
+
+
+@both
+def test_a_wait_for_a_commit_ends_with_its_template(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        commit = scene.history.id(1)
+        await waited(scene, [], commit)
+        assert len(scene.on("2")) == NODES
+        assert await scene.tag() == "2"
+
+    play(powers, script)
+
+
+@both
+def test_a_wait_for_a_halted_rollout_fails_with_its_reason(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await scene.until(lambda: bool(scene.on("2")))
+        with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
+            await waited(scene, [])
+        assert len(scene.on("2")) <= 2
+
+    play(powers, script)
