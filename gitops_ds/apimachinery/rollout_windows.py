@@ -1,7 +1,7 @@
 """Windows and freezes: whether pods may be replaced at a time, and when that changes.
 
-A window opens by a cron expression in its time zone; a time that daylight saving skips or repeats opens it as APScheduler's
-CronTrigger does.
+A window opens by a cron expression in its time zone; a time that daylight saving skips or repeats
+opens it as APScheduler's CronTrigger does.
 """
 
 from __future__ import annotations
@@ -55,11 +55,14 @@ def frozen_until(freezes: Iterable[Freeze], now: float) -> float | None:
 
 
 def problem(window: Window, now: float) -> str:
-    """Why a window can never be used: a wrong expression or time zone, or no opening within 30 days; empty if it can."""
+    """Why a window can never be used: a wrong expression or time zone, or no opening within 30
+    days; empty if it can.
+    """
     try:
         began = _next(window, now)
     except crontab.UnknownTimeZone:
-        return f"the time zone {window.timezone!r} is not known: set a name such as Europe/Berlin or UTC"
+        zone = window.timezone
+        return f"the time zone {zone!r} is not known: set a name such as Europe/Berlin or UTC"
     except ValueError as error:
         return f"{window.cron!r} is not a crontab: minute, hour, day, month, weekday ({error})"
     if began is None or began > now + 30 * _DAY:
@@ -68,7 +71,8 @@ def problem(window: Window, now: float) -> str:
 
 
 def problem_of_year(window: Window) -> str:
-    """The problem of a window on any day of a fixed year, so that the time of a check does not change its finding.
+    """The problem of a window on any day of a fixed year, so that the time of a check does not
+    change its finding.
 
     A window that opens once a month has none: a month of 31 days is no problem.
     """

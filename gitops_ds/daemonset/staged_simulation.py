@@ -1,9 +1,10 @@
-"""The simulation of a staged rollout: the decisions of the controller, on nodes where nothing fails.
+"""The simulation of a staged rollout: the decisions of the controller, on nodes where nothing
+fails.
 
-It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a stated number of seconds to
-start and to stop, so what differs from a real rollout is the duration, not the order (tests/daemonset/test_staged_simulation.py).
-Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count as open here, and the preview
-names them.
+It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
+stated number of seconds to start and to stop, so what differs from a real rollout is the duration,
+not the order (tests/daemonset/test_staged_simulation.py). Approvals, windows, freezes and measured
+gates depend on people, calendars and metrics: they count as open here, and the preview names them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _MOST_LOOKS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCluster:
-    """The nodes of a rollout, the pools that the policy may name, and the node of the controller, if known."""
+    """The nodes of a rollout, the pools that the policy may name, and the node of the controller,
+    if known.
+    """
 
     nodes: Sequence[Node]
     pools: tuple[Pool, ...] = ()
@@ -57,7 +60,9 @@ def simulate(
     cluster: SimulatedCluster,
     pace: RolloutPace = USUAL,
 ) -> StagedPreview:
-    """The rollout of a template over a DaemonSet that runs everywhere; bodies as the API server stores them."""
+    """The rollout of a template over a DaemonSet that runs everywhere; bodies as the API server
+    stores them.
+    """
     run = _Run(_daemonset(old), template, policy, cluster, pace)
     while run.turn():
         pass
@@ -102,7 +107,7 @@ class _Run:
         self.parked = tuple(node.name for node in wanted if node_steps.node_problem(node))
 
     def turn(self) -> bool:
-        """One decision and its writes, or the way to the next change; returns whether more follows."""
+        """One decision and its writes, or the way to the next change; whether more follows."""
         self.turns += 1
         progress = self.progress
         staged = pinned_pods.decide_pinned(self._observation(), self._inputs())

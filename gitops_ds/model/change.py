@@ -62,7 +62,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one object. `manifest` is None for a delete, `stages` without a staged rollout."""
+    """The change of one object. `manifest` is None for a delete, `stages` if nothing is staged."""
 
     operation: Operation
     key: Key

@@ -1,4 +1,6 @@
-"""The preview of a staged rollout: its stages, their nodes in order, and their times without faults."""
+"""The preview of a staged rollout: its stages, their nodes in order, and their times without
+faults.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StagePreview:
-    """One stage: its nodes in the order in which they are updated, and its times in seconds after the start.
+    """One stage: its nodes in the order in which they are updated, and its times in seconds after
+    the start.
 
-    `begins` is None for a stage without nodes, `ends` None where the simulation ended before the stage. `waits` are conditions
-    that no simulation foresees: approvals, windows, measured gates.
+    `begins` is None for a stage without nodes, `ends` None where the simulation ended before the
+    stage. `waits` are conditions that no simulation foresees: approvals, windows, measured gates.
     """
 
     name: str
@@ -24,8 +27,9 @@ class StagePreview:
 class StagedPreview:
     """A whole rollout without faults. `seconds` is its length, None where it does not end.
 
-    `cap` is the most nodes at risk at once. `parked` are the nodes that are broken now: they are updated when they are well again.
-    `start` and `stop` are the assumed seconds of a pod until it is ready, and until it is gone.
+    `cap` is the most nodes at risk at once. `parked` are the nodes that are broken now: they are
+    updated when they are well again. `start` and `stop` are the assumed seconds of a pod until it
+    is ready, and until it is gone.
     """
 
     stages: tuple[StagePreview, ...]

@@ -35,8 +35,8 @@ class StagedPreviews:
     ) -> list[Change]:
         """The changes, with the preview of each that begins a staged rollout.
 
-        `before` are the objects before the change; a DaemonSet that it does not hold is created without stages. Without
-        `nodes` the previews have the stages alone.
+        `before` are the objects before the change; a DaemonSet that it does not hold is created
+        without stages. Without `nodes` the previews have the stages alone.
         """
         return [
             replace(change, stages=self._of(change, before[change.key], bundle, nodes))
@@ -71,7 +71,9 @@ class StagedPreviews:
 
 
 def is_staged(change: Change, bundle: Bundle) -> bool:
-    """Whether a change begins a staged rollout: it names a target revision, or is not divided into stages yet."""
+    """Whether a change begins a staged rollout: it names a target revision, or is not divided into
+    stages yet.
+    """
     manifest = bundle.manifests.get(change.key)
     if (
         change.operation is not Operation.UPDATE

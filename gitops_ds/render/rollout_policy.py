@@ -1,4 +1,6 @@
-"""The rollout policies of a cluster: agents/NAME/rollout.yaml over `rollout:` of the cluster's and of the environment's file."""
+"""The rollout policies of a cluster: agents/NAME/rollout.yaml over `rollout:` of the cluster's and
+of the environment's file.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ FILE = "rollout.yaml"
 def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[Finding]]:
     """The policy of each agent that has one, and the findings of all policies.
 
-    Mappings are merged key by key, and the nearest file wins: the agent's, the cluster's, the environment's. Lists, such as
-    `stages`, are replaced. An agent without a file has a policy where the cluster or the environment sets `stages`.
+    Mappings are merged key by key, and the nearest file wins: the agent's, the cluster's, the
+    environment's. Lists, such as `stages`, are replaced. An agent without a file has a policy where
+    the cluster or the environment sets `stages`.
     """
     sources: dict[str, RolloutSource] = {}
     findings: list[Finding] = []

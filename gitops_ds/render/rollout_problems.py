@@ -1,7 +1,8 @@
-"""What keeps a rollout policy from being carried out: unknown names, contradictions, keys without an effect.
+"""What keeps a rollout policy from being carried out: unknown names, contradictions, keys without
+an effect.
 
-Each finding is at its key. The JSON schema checks types and names of keys; here are the requirements that depend on other
-keys, on pools and agents, and on the calendar.
+Each finding is at its key. The JSON schema checks types and names of keys; here are the
+requirements that depend on other keys, on pools and agents, and on the calendar.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _UNKNOWN, _IMPOSSIBLE, _NO_EFFECT = "DS802", "DS808", "DS807"
 _BUILT_IN = ("pods", "nodes")
 _ANY = "*"
 
-# The keys of the schema that nothing reads yet, with the values that describe what happens all the same. A key leaves this
-# table with the code that reads it (daemonset/stages.py, daemonset/node_steps.py, controller/rollouts.py).
+# The keys of the schema that nothing reads yet, with the values that describe what happens all the
+# same. A key leaves this table with the code that reads it (daemonset/stages.py,
+# daemonset/node_steps.py, controller/rollouts.py).
 UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("stages", _ANY, "until"), ()),
     (("stages", _ANY, "approval", "within"), ()),
@@ -64,9 +66,11 @@ class PolicyProblem:
 
 @dataclass(frozen=True, slots=True)
 class PolicySurroundings:
-    """What a policy names outside of itself: the agents, and the pools of every cluster of the repository.
+    """What a policy names outside of itself: the agents, and the pools of every cluster of the
+    repository.
 
-    `nodes` has one node for each declared pool with nodes; None where a cluster does not declare all of them.
+    `nodes` has one node for each declared pool with nodes; None where a cluster does not declare
+    all of them.
     """
 
     agents: tuple[str, ...]

@@ -113,7 +113,8 @@ def test_a_stage_has_its_nodes_in_order_and_its_times() -> None:
     found = preview(FAST, zoned(10))
     canary, rest = found.stages
     assert canary.nodes == ("node-000", "node-001")
-    # One node after the other: 5 s until the pod is gone, 30 s until the next is ready; then 60 s of soak.
+    # One node after the other: 5 s until the pod is gone, 30 s until the next is ready; then 60 s
+    # of soak.
     assert (canary.begins, canary.ends) == (0.0, 130.0)
     assert (rest.nodes[:2], rest.begins) == (("node-002", "node-003"), 130.0)
     assert found.seconds == rest.ends
