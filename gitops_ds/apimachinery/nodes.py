@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
@@ -35,4 +38,13 @@ def node_of(body: Body) -> Node:
             for c in conditions
             if c.get("type") in _TROUBLES and c.get("status") == "True"
         ),
+        conditions=tuple(
+            sys.intern(str(c.get("type") or "")) for c in conditions if c.get("status") == "True"
+        ),
+        ready_since=_ready_since(conditions),
     )
+
+
+def _ready_since(conditions: Iterable[Body]) -> float:
+    text = next((c.get("lastTransitionTime") for c in conditions if c.get("type") == "Ready"), "")
+    return timestamps.seconds(str(text or "")) or 0.0

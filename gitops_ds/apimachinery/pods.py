@@ -53,6 +53,7 @@ def pod_of(body: Body) -> Pod:
         trouble=trouble,
         message=message,
         crashed_at=None if ready else _crashed_at(status),
+        crash=_crash(status),
         restarts=sum(int(one.get("restartCount") or 0) for one in _containers(status)),
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
@@ -137,6 +138,14 @@ def _crashed_at(status: Body) -> float | None:
         timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode")
     )
     return max((time for time in times if time is not None), default=None)
+
+
+def _crash(status: Body) -> str:
+    for container in _containers(status):
+        end = (container.get("lastState") or {}).get("terminated") or {}
+        if end.get("exitCode") or end.get("reason") == "OOMKilled":
+            return sys.intern(str(end.get("reason") or ""))
+    return ""
 
 
 def _containers(status: Body) -> Iterator[Body]:

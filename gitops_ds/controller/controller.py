@@ -333,6 +333,9 @@ class Controller:
     ) -> bool:
         """A turn of a DaemonSet with a rollout policy."""
         staged = decide_staged(seen, inputs)
+        if not await self.rollouts.admitted(self._cluster, seen, inputs, staged.stages.take):
+            inputs = self.rollouts.inputs(seen) or inputs
+            staged = decide_staged(seen, inputs)
         self.rollouts.decided(seen, inputs, staged)
         outcome, failed = await self._perform(stage, seen, staged.decision)
         self.rollouts.performed(seen.daemonset.key, outcome)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
+from gitops_ds.daemonset import pinned_pods
 from gitops_ds.daemonset.pinned_pods import StagedDecision
+from gitops_ds.errors import ClusterError
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
@@ -16,7 +20,7 @@ from gitops_ds.model.events.rollouts import (
     StageOpened,
     StagePassed,
 )
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import POD, CommitId, Key
 from gitops_ds.model.staged_rollout import StageInputs, StagesDecision, StageState
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
@@ -29,6 +33,7 @@ class Rollouts:
         self._emit, self._clock = emit, clock
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
+        self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
     @property
     def decisions(self) -> Mapping[Key, StagesDecision]:
@@ -52,14 +57,34 @@ class Rollouts:
         policy, pools = found
         message, until = self._refused.get(daemonset.key, ("", 0.0))
         record = target_revisions.record_of(seen.revisions, target)
+        refused = (message, until) if seen.now < until else ("", None)
         return StageInputs(
             policy,
             target,
             record,
             pools,
-            refused=message if seen.now < until else "",
+            refused=refused[0],
+            refused_until=refused[1],
             held=halted_templates.hold_reason(daemonset.annotations, target.hash),
         )
+
+    async def admitted(
+        self, cluster: Cluster, seen: Observation, inputs: StageInputs, take: Sequence[str]
+    ) -> bool:
+        """Whether the API server admits the pods of the target, by a dry run before the first pod is
+        deleted; a refusal (a policy, a quota) holds the rollout for a while.
+        """
+        key, target = seen.daemonset.key, inputs.target
+        if not target.revision or not take or self._admitted.get(key) == target.hash:
+            return True
+        body = pinned_pods.trial_pod(seen, inputs, take[0])
+        try:
+            await cluster.apply(POD, body, manager=names.FIELD_MANAGER, dry_run=True)
+        except ClusterError as error:
+            self._refused[key] = str(error), self._clock() + REFUSED_FOR
+            return False
+        self._admitted[key] = target.hash
+        return True
 
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
         """Keeps a decision, and emits what is new in it."""
@@ -87,6 +112,7 @@ class Rollouts:
         refused = any(isinstance(action, CreatePod) for action in outcome.refused)
         if refused and outcome.errors:
             self._refused[key] = str(outcome.errors[0]), self._clock() + REFUSED_FOR
+            self._admitted.pop(key, None)
         elif outcome.wrote:
             self._refused.pop(key, None)
 
@@ -94,6 +120,7 @@ class Rollouts:
         """The DaemonSet is gone, or has no rollout."""
         self._decided.pop(key, None)
         self._refused.pop(key, None)
+        self._admitted.pop(key, None)
 
 
 def _state(decided: StagesDecision | None, stage: str) -> StageState | None:

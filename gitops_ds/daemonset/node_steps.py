@@ -1,16 +1,18 @@
 """How far each node of a staged rollout is, and the cause of a failure: the template or the node.
 
 A node is touched when it has a pod of the target, or none while an earlier one ends. A node that was broken before is parked:
-it is not counted, not waited for, and updated when it is well again. A node that breaks afterwards failed; when more touched
-nodes of its kind (operating system and architecture) fail than run the target, the template is the cause, else the node.
+it is not counted, not waited for, and updated when it is well again. A node that breaks afterwards failed; failure_cause has
+the rules for the cause.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.daemonset import failure_cause
+from gitops_ds.daemonset.failure_cause import OVERDUE, AttributedNodes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Blame
@@ -75,9 +77,11 @@ class NodeSteps:
         staying = spot.staying
         new = next((pod for pod in staying if self.is_target(pod)), None)
         progress = NodeProgress(spot.node, stage.name, NodeStep.WAITING)
-        broken = node_problem(self._nodes.get(spot.node))
+        broken = self.problem(spot.node, stage)
         if new is not None and not new.ended:
             return self._touched(progress, new, stage, broken, is_passed=is_passed)
+        if spot.placement is Placement.KEEP:
+            broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
         if old is None:
             if broken:
@@ -89,6 +93,13 @@ class NodeSteps:
             reason = old.trouble or "NotReady"
             return replace(progress, step=NodeStep.PARKED, reason=reason, message=old.message)
         return progress
+
+    def problem(self, name: str, stage: Stage) -> str:
+        """Why a node is not well, in one word: by itself, or by a condition that the stage requires."""
+        node = self._nodes.get(name)
+        policy = self._inputs.policy
+        conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
+        return node_problem(node) or (_violated(conditions, node) if node else "")
 
     def broke_since(self, spot: NodePods) -> bool:
         """Whether the earlier pod of a parked node lost its readiness after the rollout began."""
@@ -104,37 +115,42 @@ class NodeSteps:
     ) -> NodeProgress:
         policy = self._inputs.policy
         failed = _failure(pod, stage, policy, self._now)
+        minimum = self._layout.seen.daemonset.min_ready_seconds
+        soak = max(stage.soak, minimum)
+        node = self._nodes.get(progress.node)
+        began = max(pod.created, pod.released, node.ready_since if node else 0.0)
+        unstable_at = began + soak + policy.progress.per_node
+        if not (failed or is_passed or pod.gated) and self._now > unstable_at:
+            failed = "" if self._is_soaked(pod, soak) else "Unstable"
         if failed:
             step = NodeStep.SET_ASIDE if broken else NodeStep.FAILED
             return replace(
                 progress, step=step, reason=broken or failed, message=pod.message or pod.name
             )
-        minimum = self._layout.seen.daemonset.min_ready_seconds
+        if broken and (pod.gated or (broken != "NodeCordoned" and not is_passed)):
+            return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
         if pod.gated:
-            return replace(progress, step=NodeStep.REPLACING, reason="Gated")
+            until = pod.created + policy.progress.per_node
+            if until <= self._now:
+                return replace(progress, step=NodeStep.REPLACING, reason=OVERDUE)
+            return replace(progress, step=NodeStep.REPLACING, reason="Gated", until=until)
         available_at = pod.available_at(minimum)
         if available_at is None:
             if broken:
                 return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
             until = _started(pod) + ready_within(stage, policy)
-            return replace(progress, step=NodeStep.STARTING, until=until)
-        soaked_at = (pod.ready_since or 0.0) + max(stage.soak, minimum)
-        if not is_passed and soaked_at > self._now:
-            return replace(progress, step=NodeStep.SOAKING, until=soaked_at)
+            return replace(progress, step=NodeStep.STARTING, until=min(until, unstable_at))
+        if not is_passed and not self._is_soaked(pod, soak):
+            until = (pod.ready_since or 0.0) + soak
+            return replace(progress, step=NodeStep.SOAKING, until=until)
         return replace(progress, step=NodeStep.PROVED)
 
-    def attributed(self, nodes: Mapping[str, NodeProgress]) -> dict[str, NodeProgress]:
-        """The same nodes; failures that the node causes are set aside."""
-        failing, well = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        for one in nodes.values():
-            failing[self._kind(one.node)] += one.step is NodeStep.FAILED
-            well[self._kind(one.node)] += one.step in (NodeStep.SOAKING, NodeStep.PROVED)
-        return {
-            name: replace(one, step=NodeStep.SET_ASIDE)
-            if one.step is NodeStep.FAILED and failing[self._kind(name)] <= well[self._kind(name)]
-            else one
-            for name, one in nodes.items()
-        }
+    def _is_soaked(self, pod: Pod, soak: float) -> bool:
+        return pod.ready and (pod.ready_since or 0.0) + soak <= self._now
+
+    def attributed(self, nodes: Mapping[str, NodeProgress]) -> AttributedNodes:
+        """The same nodes; failures that nodes cause are set aside."""
+        return failure_cause.attributed(nodes, self._kind)
 
     def _kind(self, name: str) -> tuple[str, str]:
         labels = self._nodes[name].labels if name in self._nodes else {}
@@ -161,13 +177,13 @@ def node_problem(node: Node | None) -> str:
     return "NodeCordoned" if node.unschedulable else ""
 
 
-def failed_nodes(nodes: Mapping[str, NodeProgress]) -> tuple[FailedNode, ...]:
-    """The failures that the template causes, by node."""
-    return tuple(
-        FailedNode(one.node, one.reason, one.message, Blame.TEMPLATE)
-        for one in sorted(nodes.values(), key=lambda one: one.node)
-        if one.step is NodeStep.FAILED
+def failed_nodes(found: AttributedNodes, *, waits: bool = False) -> tuple[FailedNode, ...]:
+    """The failures that the template causes, by node; those without peers only if no node decides (`waits`)."""
+    failed = (
+        found.nodes[name]
+        for name in sorted(found.template | (frozenset() if waits else found.alone))
     )
+    return tuple(FailedNode(one.node, one.reason, one.message, Blame.TEMPLATE) for one in failed)
 
 
 def ready_within(stage: Stage, policy: RolloutPolicy) -> float:
@@ -181,12 +197,22 @@ def _failure(pod: Pod, stage: Stage, policy: RolloutPolicy, now: float) -> str:
     gate = policy.gate("pods") if "pods" in stage.gates else None
     if gate is not None:
         if pod.trouble in TEMPLATE_REASONS and not _is_allowed(gate, pod.trouble):
-            return pod.trouble
+            return "OOMKilled" if pod.crash == "OOMKilled" else pod.trouble
         if pod.restarts > gate.restarts:
-            return "Restarted"
+            return pod.crash if pod.crash == "OOMKilled" else "Restarted"
     if pod.ready or pod.gated or now - _started(pod) < ready_within(stage, policy):
         return ""
     return pod.trouble or "NotReady"
+
+
+def _violated(conditions: tuple[str, ...], node: Node) -> str:
+    """The first condition of the gate that the node does not meet; an unwanted one begins with `!`."""
+    for condition in conditions:
+        name = condition.removeprefix("!")
+        holds = node.ready if name == "Ready" else name in (*node.conditions, *node.troubles)
+        if holds == condition.startswith("!"):
+            return name if condition.startswith("!") else f"Not{name}"
+    return ""
 
 
 def _started(pod: Pod) -> float:

@@ -36,7 +36,7 @@ from gitops_ds.model.decision import (
     RelabelPod,
     ReleasePod,
 )
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
 from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision
 
 
@@ -84,6 +84,13 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     return StagedDecision(
         replace(base, steps=tuple(filter(None, steps)), wake_after=wake_after), decided
     )
+
+
+def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:
+    """The pod of the target for a node, for a dry run before the node's pod is deleted."""
+    layout = decide.layout(seen)
+    spot = next(spot for spot in layout.spots if spot.node == node)
+    return PodFactory(_of_target(layout, inputs.target)).create(spot, "").body
 
 
 class _Writes:
@@ -144,7 +151,7 @@ class _Writes:
         """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already ending."""
         if not self.target.revision or self.halted:
             return
-        layout = self._of_target()
+        layout = _of_target(self.layout, self.target)
         factory = PodFactory(layout)
         for spot in layout.spots:
             ends = bool(spot.pods) and not spot.staying and spot.node in self.decided.open
@@ -160,7 +167,9 @@ class _Writes:
             or not self.target.revision
         ):
             return action
-        made = PodFactory(self._of_target()).create(self.spots[action.node], action.why)
+        made = PodFactory(_of_target(self.layout, self.target)).create(
+            self.spots[action.node], action.why
+        )
         return self._labelled(made)
 
     def promotion(self) -> Iterator[Action]:
@@ -191,17 +200,6 @@ class _Writes:
             and not self.layout.updated(pod)
         )
 
-    def _of_target(self) -> NodePodLayout:
-        """The layout as if the DaemonSet had the target: its pods are made from it."""
-        seen = self.layout.seen
-        generation = seen.daemonset.template_generation
-        daemonset = replace(
-            seen.daemonset,
-            template=self.target.template,
-            template_generation=str(int(generation) + 1) if generation else "",
-        )
-        return replace(self.layout, seen=replace(seen, daemonset=daemonset), hash=self.target.hash)
-
     def _labelled(self, action: CreatePod) -> CreatePod:
         metadata = action.body["metadata"]
         labels = {**metadata["labels"], names.ROLLOUT: self.target.hash}
@@ -213,6 +211,18 @@ class _Writes:
         return Key(
             CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, namespace, self.target.revision
         )
+
+
+def _of_target(layout: NodePodLayout, target: RolloutTarget) -> NodePodLayout:
+    """The layout as if the DaemonSet had the target: its pods are made from it."""
+    seen = layout.seen
+    generation = seen.daemonset.template_generation
+    daemonset = replace(
+        seen.daemonset,
+        template=target.template,
+        template_generation=str(int(generation) + 1) if generation else "",
+    )
+    return replace(layout, seen=replace(seen, daemonset=daemonset), hash=target.hash)
 
 
 def _key(pod: Pod) -> Key:

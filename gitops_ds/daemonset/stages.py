@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import msgspec
 
 from gitops_ds.apimachinery import rollout_windows
+from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import node_steps, stage_members
+from gitops_ds.daemonset.failure_cause import AttributedNodes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.node_steps import TOUCHED, NodeSteps
 from gitops_ds.daemonset.stage_members import Candidates
@@ -55,7 +57,6 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             continue
         current = stage
         break
-    halt = inputs.record.halt or fleet.halt(current)
     open_stages = [stage for stage in inputs.policy.stages if stage.name in passed]
     if current is not None:
         closed = fleet.closed(current)
@@ -70,8 +71,11 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     )
     general = fleet.hold()
     hold = general or hold
-    take: tuple[str, ...] = ()
-    if halt is None and general is None:
+    take = fleet.witness(open_stages) if general is None else ()
+    halt = inputs.record.halt or fleet.halt(current, waits=bool(take))
+    if take:
+        hold = fleet.suspicion()
+    elif halt is None and general is None:
         take = tuple(fleet.take(open_stages, current, times))
     hold = hold or fleet.capped(take)
     record = msgspec.structs.replace(
@@ -112,13 +116,17 @@ class _Fleet:
     inputs: StageInputs
     spots: Mapping[str, NodePods]
     members: tuple[tuple[str, ...], ...]
-    nodes: Mapping[str, NodeProgress]
+    attributed: AttributedNodes
     zones: Mapping[str, str]
     risky: frozenset[str]
 
     @classmethod
     def of(cls, layout: NodePodLayout, inputs: StageInputs) -> _Fleet:
-        spots = {spot.node: spot for spot in layout.spots if spot.wanted}
+        spots = {
+            spot.node: spot
+            for spot in layout.spots
+            if spot.wanted or (spot.placement is Placement.KEEP and spot.staying)
+        }
         nodes = [node for node in layout.seen.nodes if node.name in spots]
         steps = NodeSteps(layout, inputs)
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
@@ -127,7 +135,7 @@ class _Fleet:
         )
         candidates = Candidates(nodes, touched, parked, layout.seen.own_node)
         members = stage_members.members(inputs.policy, candidates, inputs.pools)
-        known = steps.attributed(
+        found = steps.attributed(
             {
                 name: steps.of(spots[name], stage, is_passed=_is_passed(stage, inputs))
                 for stage, names in zip(inputs.policy.stages, members, strict=True)
@@ -136,12 +144,17 @@ class _Fleet:
         )
         risky = frozenset(
             name
-            for name, one in known.items()
+            for name, one in found.nodes.items()
             if one.step in TOUCHED
             or (one.step is NodeStep.PARKED and steps.broke_since(spots[name]))
         )
         zones = {node.name: stage_members.zone_of(node) for node in nodes}
-        return cls(layout, inputs, spots, members, known, zones, risky)
+        return cls(layout, inputs, spots, members, found, zones, risky)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeProgress]:
+        """The progress of each node."""
+        return self.attributed.nodes
 
     @property
     def now(self) -> float:
@@ -184,11 +197,13 @@ class _Fleet:
                 return StageHold(f"gate {gate}: not measured yet")
         return None
 
-    def halt(self, current: Stage | None) -> Halt | None:
-        """The failure that halts the rollout: failed nodes, else a measured gate of the current stage."""
+    def halt(self, current: Stage | None, *, waits: bool) -> Halt | None:
+        """The failure that halts the rollout: failed nodes, else a measured gate of the current stage. `waits`: one more
+        node decides about failures without peers.
+        """
         if not self.inputs.target.revision:
             return None
-        if failed := node_steps.failed_nodes(self.nodes):
+        if failed := node_steps.failed_nodes(self.attributed, waits=waits):
             first = failed[0]
             more = f" and {counted(len(failed) - 1, 'other node')}" if len(failed) > 1 else ""
             message = f"{first.reason} on {first.node}{more}"
@@ -205,12 +220,24 @@ class _Fleet:
         if self.inputs.held and self.inputs.record.halt is None:
             return StageHold(self.inputs.held)
         if self.inputs.refused:
-            return StageHold(f"the API server refuses the pods: {self.inputs.refused}")
+            reason = f"the API server refuses the pods: {self.inputs.refused}"
+            return StageHold(reason, self.inputs.refused_until)
+        if self.inputs.target.revision and self.attributed.suspected:
+            return self.suspicion()
         parked = sum(1 for one in self.nodes.values() if one.step is NodeStep.PARKED)
         limit = self.policy.limits.parked.of(len(self.nodes))
         if self.inputs.target.revision and parked > limit:
             return StageHold(f"{counted(parked, 'node')} parked, more than limits.parked ({limit})")
         return None
+
+    def suspicion(self) -> StageHold:
+        """The failure about whose cause other nodes decide, and when they do at the latest."""
+        first = self.nodes[min(self.attributed.suspected | self.attributed.alone)]
+        moving = (NodeStep.REPLACING, NodeStep.STARTING)
+        starting = [one for one in self.nodes.values() if one.step in moving]
+        until = max((one.until for one in starting if one.until is not None), default=None)
+        reason = f"{first.reason} on {first.node}; {counted(len(starting), 'node')} still starting"
+        return StageHold(reason, until)
 
     def capped(self, take: Sequence[str]) -> StageHold | None:
         """The limit of nodes at risk, where none of those will be proved by time alone."""
@@ -258,6 +285,20 @@ class _Fleet:
                     zones[self.zones[name]] -= 1
                 batch, room = batch - 1, room - 1
                 yield name
+
+    def witness(self, open_stages: Sequence[Stage]) -> tuple[str, ...]:
+        """One more node of a stage in which a node failed without peers, where the cap permits one."""
+        stages = {self.nodes[name].stage for name in self.attributed.alone}
+        if self.at_risk >= self.cap or self.inputs.record.halt is not None:
+            return ()
+        for stage, members in zip(self.policy.stages, self.members, strict=True):
+            if stage not in open_stages or stage.name not in stages:
+                continue
+            for name in self._order(stage, members, []):
+                waiting = self.nodes[name].step is NodeStep.WAITING
+                if waiting and not self._waits_for_others(name):
+                    return (name,)
+        return ()
 
     def _waits_for_others(self, name: str) -> bool:
         """Whether `nodesWhen` or an agent that is updated first on the same node excludes it now."""

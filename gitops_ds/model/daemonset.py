@@ -40,8 +40,9 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     `bound`: `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change
     of the condition Ready, None if the kubelet set none. `trouble` is the reason why it does not
     run (`ImagePullBackOff`, `Unschedulable`), else empty. `crashed_at` is when one of its
-    containers last ended with an error. `restarts` counts the restarts of its containers. `gated`:
-    our scheduling gate holds it; `released` is when that gate was removed.
+    containers last ended with an error, `crash` the reason (`OOMKilled`). `restarts` counts the
+    restarts of its containers. `gated`: our scheduling gate holds it; `released` is when that gate
+    was removed.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     trouble: str = ""
     message: str = ""
     crashed_at: float | None = None
+    crash: str = ""
     restarts: int = 0
     gated: bool = False
     released: float = 0.0

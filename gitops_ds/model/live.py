@@ -22,8 +22,9 @@ class Taint:
 class Node:
     """The fields of a node for its eligibility and its health.
 
-    `created` is in seconds since 1970, 0 if unknown. `troubles` are its unhealthy conditions:
-    `DiskPressure`.
+    `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970, 0
+    if unknown. `troubles` are its unhealthy conditions: `DiskPressure`; `conditions` the types of
+    all its conditions that are true.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Node:
     created: float = 0.0
     deleting: bool = False
     troubles: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    ready_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

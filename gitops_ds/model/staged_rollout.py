@@ -86,8 +86,8 @@ class StageInputs:
 
     `approved` names the stages that are approved; `gates` has the results of measured gates by stage and gate name; `behind`
     maps each agent of `after` to the nodes where it is not up to date (None: anywhere in the cluster); `busy` are nodes that
-    `nodesWhen` excludes now; `refused` is the message of the API server that refuses the pods, else empty; `held` is why a
-    person must release the rollout first, else empty.
+    `nodesWhen` excludes now; `refused` is the message of the API server that refuses the pods, else empty: they are tried
+    again at `refused_until`; `held` is why a person must release the rollout first, else empty.
     """
 
     policy: RolloutPolicy
@@ -99,6 +99,7 @@ class StageInputs:
     behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     refused: str = ""
+    refused_until: float | None = None
     held: str = ""
 
 

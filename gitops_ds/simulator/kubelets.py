@@ -33,6 +33,11 @@ class Trouble(StrEnum):
     NEVER_PULLED = "never pulled"
     CRASHES = "crashes"
     NEVER_READY = "never ready"
+    OUT_OF_MEMORY = "out of memory"
+    FLAPS = "flaps"  # gets ready and loses it again, each time after `flap_after` seconds
+
+
+_CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Behaviour:
     start: float = 1.0
     stop: float = 1.0
     crash_after: float = 2.0
+    flap_after: float = 20.0
     jitter: float = 0.0
     faults: tuple[PodFault, ...] = ()
 
@@ -175,9 +181,11 @@ class Kubelets:
                     ),
                 )
                 self._after(run, _FIRST_BACK_OFF, self._back_off_pulling)
-            case Trouble.CRASHES:
+            case Trouble.CRASHES | Trouble.OUT_OF_MEMORY:
                 self._say(run, "Running", lambda name: self._running())
                 self._after(run, self.behaviour.crash_after, self._crash)
+            case Trouble.FLAPS:
+                self._flap(run, ready=False)
             case Trouble.NEVER_READY:
                 self._say(run, "Running", lambda name: self._running())
             case None:
@@ -216,6 +224,10 @@ class Kubelets:
 
     def _ready(self, run: _Run) -> None:
         self._say(run, "Running", lambda name: {**self._running(), "ready": True})
+
+    def _flap(self, run: _Run, ready: bool) -> None:
+        self._say(run, "Running", lambda name: {**self._running(), "ready": ready})
+        self._after(run, self.behaviour.flap_after, lambda again: self._flap(again, not ready))
 
     def _running(self) -> dict[str, Any]:
         return {
@@ -279,13 +291,14 @@ class Kubelets:
             "started": False,
             **state,
         }
-        crashed = self.behaviour.trouble(run.body) == (container["name"], Trouble.CRASHES)
+        bad, trouble = self.behaviour.trouble(run.body) or ("", None)
+        crashed = bad == container["name"] and trouble in _CRASHING
         made["restartCount"] = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
         if crashed and run.crashes:
             made["lastState"] = {
                 "terminated": {
-                    "exitCode": 1,
-                    "reason": "Error",
+                    "exitCode": 1 if trouble is Trouble.CRASHES else 137,
+                    "reason": "Error" if trouble is Trouble.CRASHES else "OOMKilled",
                     "finishedAt": timestamps.text(run.crashed),
                 }
             }

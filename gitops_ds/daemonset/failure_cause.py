@@ -1,0 +1,126 @@
+"""The cause of failures on the touched nodes of a rollout: the template, or the nodes.
+
+A failure on one node alone has either cause, so nodes are compared with their peers, the touched
+nodes of the same operating system and architecture:
+
+1. The template is the cause where the failed nodes of a kind outnumber those that run the target
+   well. In a canary of one node its only failure therefore counts as the template's.
+2. It is also the cause where two or more failed nodes of a stage outnumber the well ones of the
+   stage, although the kind runs the target well elsewhere: stages may differ in what their nodes do.
+3. While peers that still start may reverse that result, the failure is suspected: no further node
+   is touched, and nothing is halted. Where one more node may, one of the same stage is updated.
+4. Nodes whose own conditions got worse after the touch (not ready, under pressure) are set aside.
+   The template is the cause only where two or more of them outnumber the well ones, and where they
+   are a greater share than of the untouched nodes of their kind.
+5. Any other failure is the node's: it is set aside, and counts as at risk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
+
+OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
+_ENDURED = frozenset({"NodeCordoned", "NodeDeleting", "NodeGone"})  # no condition of a node
+_WELL = (NodeStep.SOAKING, NodeStep.PROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class AttributedNodes:
+    """The nodes after the attribution: failures that nodes cause are set aside. `template` are the
+    nodes whose failure the template causes, `suspected` those for which peers that start decide,
+    `alone` those for which one more node of their stage does.
+    """
+
+    nodes: Mapping[str, NodeProgress]
+    template: frozenset[str] = frozenset()
+    suspected: frozenset[str] = frozenset()
+    alone: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Group:
+    """The nodes of a kind, or of a kind in a stage, by their step."""
+
+    steps: Counter[NodeStep] = field(default_factory=Counter)
+    undecided: int = 0
+    worse: int = 0
+    unwell: int = 0
+
+    def add(self, one: NodeProgress) -> None:
+        self.steps[one.step] += 1
+        starts = one.step in (NodeStep.REPLACING, NodeStep.STARTING)
+        self.undecided += starts and one.reason != OVERDUE
+        self.worse += _is_worse(one)
+        self.unwell += one.step is NodeStep.PARKED and one.reason not in _ENDURED
+
+    @property
+    def failed(self) -> int:
+        return self.steps[NodeStep.FAILED]
+
+    @property
+    def well(self) -> int:
+        return sum(self.steps[step] for step in _WELL)
+
+    def fails(self, at_least: int, others: int = 0) -> bool:
+        """Whether the failed nodes are so many, and outnumber the well ones and so many others."""
+        return self.failed >= at_least and self.failed > self.well + others
+
+    @property
+    def worsens(self) -> bool:
+        """Whether the conditions of touched nodes got worse more often than those of untouched ones."""
+        if self.worse < 2 or self.worse <= self.well + self.undecided:
+            return False
+        untouched = self.steps[NodeStep.PARKED] + self.steps[NodeStep.WAITING]
+        touched = self.steps.total() - untouched
+        return self.unwell * touched < self.worse * max(1, untouched)
+
+
+def attributed(
+    nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
+) -> AttributedNodes:
+    """Divides the failures by their cause. `kind` groups nodes that are alike."""
+    groups = _groups(nodes.values(), kind)
+    result = dict(nodes)
+    template, suspected, alone = set[str](), set[str](), set[str]()
+    for name, one in nodes.items():
+        whole, stage = groups[kind(name)], groups[kind(name), one.stage]
+        if _is_worse(one) and whole.worsens:
+            result[name] = replace(one, step=NodeStep.FAILED)
+            template.add(name)
+        elif one.step is not NodeStep.FAILED:
+            continue
+        further = min(1, stage.steps[NodeStep.WAITING])
+        if _fails(whole, stage, further, starting=True):
+            template.add(name)
+        elif _fails(whole, stage, 0, starting=True):
+            alone.add(name)
+        elif _fails(whole, stage, 0, starting=False):
+            suspected.add(name)
+        else:
+            result[name] = replace(one, step=NodeStep.SET_ASIDE)
+    return AttributedNodes(result, frozenset(template), frozenset(suspected), frozenset(alone))
+
+
+def _fails(whole: _Group, stage: _Group, further: int, *, starting: bool) -> bool:
+    """Rules 1 and 2, also if so many further nodes, and with `starting` all that start, get well."""
+    first, second = (group.undecided if starting else 0 for group in (whole, stage))
+    return whole.fails(1, first + further) or stage.fails(2, second + further)
+
+
+def _groups(
+    nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]
+) -> dict[Hashable, _Group]:
+    groups: dict[Hashable, _Group] = {}
+    for one in nodes:
+        of = kind(one.node)
+        for key in (of, (of, one.stage)):
+            groups.setdefault(key, _Group()).add(one)
+    return groups
+
+
+def _is_worse(one: NodeProgress) -> bool:
+    return one.step is NodeStep.SET_ASIDE and one.reason not in _ENDURED

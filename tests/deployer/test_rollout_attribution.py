@@ -1,0 +1,253 @@
+"""The cause of injected faults in a staged rollout, and rollouts with noise that the template does not cause."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model.objects import NODE
+from gitops_ds.model.staged_rollout import NodeStep, StageState
+from gitops_ds.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
+from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator.faults import RequestFault, failure
+from tests.deployer.rollout_scene import Scene, play
+from tests.deployer.test_rollout_faults import both, delete, spoil
+from tests.profiles import examples
+
+NODES = 12
+SECONDS = 15  # from the moment at which a fault is visible
+POLICY = """\
+stages:
+  - {name: canary, nodes: {count: 3}, soak: 2m}
+  - {name: rest, soak: 30s, pace: {start: 2, factor: 2, max: 50%}}
+limits: {atRisk: {cluster: 50%}}
+gates: {pods: {readyWithin: 2m}}
+"""
+CANARY = ("node-00", "node-01", "node-02")
+Injection = Callable[[Scene], Awaitable[float]]  # returns the seconds until the fault is visible
+
+
+def specs() -> list[NodeSpec]:
+    return [NodeSpec(f"node-{n:02}") for n in range(NODES)]
+
+
+async def status(scene: Scene, node: str, type: str, value: str) -> None:
+    """A condition of a node changes."""
+    body = await scene.cluster.get(NODE, "", node)
+    listed = [one for one in body["status"]["conditions"] if one["type"] != type]
+    conditions = [*listed, {"type": type, "status": value}]
+    patch = {"status": {"conditions": conditions}}
+    await scene.cluster.patch(NODE, "", node, patch, subresource="status")
+
+
+async def cordon(scene: Scene, node: str, cordoned: bool = True) -> None:
+    patch = {"spec": {"unschedulable": cordoned}}
+    await scene.cluster.patch(NODE, "", node, patch)
+
+
+def image(trouble: Trouble, nodes: str = "*", visible: float = 20.0) -> Injection:
+    """The new image has a trouble, on some nodes."""
+
+    async def inject(scene: Scene) -> float:
+        spoil(scene, PodFault("*:2", trouble, nodes))
+        scene.push("2")
+        return visible
+
+    return inject
+
+
+def on_a_touched_node(fault: Callable[[Scene, str], Awaitable[float]]) -> Injection:
+    """The canary soaks when something happens to one of its nodes."""
+
+    async def inject(scene: Scene) -> float:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == 3, 2)
+        await asyncio.sleep(20)
+        return await fault(scene, CANARY[0])
+
+    return inject
+
+
+async def die(scene: Scene, node: str) -> float:
+    scene.cluster.kill_node(node)
+    return 50.0
+
+
+async def press(scene: Scene, node: str) -> float:
+    await status(scene, node, "MemoryPressure", "True")
+    return 0.0
+
+
+async def cordon_touched(scene: Scene, node: str) -> float:
+    await cordon(scene, node)
+    return 0.0
+
+
+async def cordon_first(scene: Scene) -> float:
+    await cordon(scene, CANARY[0])
+    scene.push("2")
+    return 10.0
+
+
+async def kill_first(scene: Scene) -> float:
+    scene.cluster.kill_node(CANARY[0])
+    await asyncio.sleep(60)
+    scene.push("2")
+    return 10.0
+
+
+async def join(scene: Scene, _: str) -> float:
+    scene.cluster.add_nodes([NodeSpec("a-new-node")])
+    return 10.0
+
+
+async def start_slowly(scene: Scene) -> float:
+    scene.cluster.kubelets.behaviour = replace(scene.cluster.kubelets.behaviour, start=90.0)
+    scene.push("2")
+    return 20.0
+
+
+@dataclass
+class Refusal:
+    """Every pod of the rollouts' client is refused, once `active`."""
+
+    status: int
+    message: str
+    active: bool = False
+
+    def __call__(self, request: SimulatedRequest) -> RequestFault | None:
+        is_pod = request.resource is not None and request.resource.kind == "Pod"
+        creates = request.verb == "create" or (request.verb == "apply" and request.dry_run)
+        return failure(self.status, self.message) if self.active and is_pod and creates else None
+
+    async def inject(self, scene: Scene) -> float:
+        self.active = True
+        scene.push("2")
+        return 5.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault, and what must be known of it: the step of the first node, its reason, a halt, a hold."""
+
+    name: str
+    inject: Injection
+    step: NodeStep
+    reason: str = ""
+    halts: bool = False
+    holds: str = ""
+    refusal: Refusal | None = None
+    node: str = CANARY[0]
+
+
+QUOTA = Refusal(403, "pods is forbidden: exceeded quota: agents")
+DENIED = Refusal(400, 'admission webhook "images.example.com" denied the request')
+CASES = (
+    Case("dead node", on_a_touched_node(die), NodeStep.SET_ASIDE, "NodeNotReady"),
+    Case("dead node before", kill_first, NodeStep.PARKED, "NodeNotReady", node="node-00"),
+    Case("cordon before", cordon_first, NodeStep.PARKED, "NodeCordoned"),
+    Case("cordon of a touched node", on_a_touched_node(cordon_touched), NodeStep.SOAKING),
+    Case("joining node", on_a_touched_node(join), NodeStep.WAITING, node="a-new-node"),
+    Case("image pull", image(Trouble.NEVER_PULLED), NodeStep.FAILED, "ImagePullBackOff", True),
+    Case("image pull on one node", image(Trouble.NEVER_PULLED, "node-00"), NodeStep.SET_ASIDE),
+    Case("crash loop", image(Trouble.CRASHES), NodeStep.FAILED, "CrashLoopBackOff", True),
+    Case("failed probe", image(Trouble.NEVER_READY, "*", 130), NodeStep.FAILED, "NotReady", True),
+    Case("out of memory", image(Trouble.OUT_OF_MEMORY), NodeStep.FAILED, "OOMKilled", True),
+    Case("quota", QUOTA.inject, NodeStep.WAITING, holds="exceeded quota", refusal=QUOTA),
+    Case("admission", DENIED.inject, NodeStep.WAITING, holds="denied the request", refusal=DENIED),
+    Case("slow start", start_slowly, NodeStep.STARTING),
+    Case("node pressure", on_a_touched_node(press), NodeStep.SET_ASIDE, "MemoryPressure"),
+    Case("flapping", image(Trouble.FLAPS, "*", 800), NodeStep.FAILED, "Unstable", True),
+)
+
+
+@both
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
+    powers: Powers, case: Case
+) -> None:
+    async def script(scene: Scene) -> None:
+        untouched = {pod.uid for node, (_, pod) in scene.pods().items() if node not in CANARY}
+        visible = await case.inject(scene)
+        await asyncio.sleep(visible + SECONDS)
+        found = scene.step(case.node)
+        assert found.step is case.step, scene.decision
+        assert case.reason in found.reason
+        if case.halts and scene.decision.halt is None:  # one more node decides
+            assert scene.decision.hold is not None
+            assert "still starting" in scene.decision.hold.reason
+            await asyncio.sleep(120 + SECONDS)
+        assert (scene.decision.halt is not None) == case.halts
+        if case.halts:
+            assert scene.decision.halt is not None
+            assert scene.decision.halt.stage == "canary"
+            assert set(CANARY) >= {one.node for one in scene.decision.halt.nodes}
+        hold = scene.decision.hold
+        assert case.holds in (hold.reason if hold else "")
+        if case.holds:
+            await asyncio.sleep(1800)
+            assert not scene.on("2")
+            assert len(untouched & {pod.uid for _, pod in scene.pods().values()}) == NODES - 3
+        if case.halts:
+            await asyncio.sleep(1800)
+            assert scene.on("2") <= set(CANARY)
+            assert scene.decision.stages[1].state is StageState.PENDING
+
+    if case.refusal:
+        case.refusal.active = False
+    play(powers, script, nodes=specs(), policy=POLICY, faults=case.refusal or simulator_faults.none)
+
+
+async def noise(scene: Scene, chance: random.Random) -> None:
+    """What happens to clusters anyway: nodes go away and return, join, are cordoned; pods crash once or are deleted."""
+    number = 0
+    while True:
+        await asyncio.sleep(chance.uniform(5, 60))
+        node = f"node-{chance.randrange(NODES):02}"
+        match chance.randrange(5):
+            case 0:
+                scene.cluster.kill_node(node)
+                await asyncio.sleep(chance.uniform(60, 150))
+                scene.cluster.revive_node(node)
+            case 1:
+                await cordon(scene, node)
+                await asyncio.sleep(chance.uniform(10, 60))
+                await cordon(scene, node, cordoned=False)
+            case 2 if node in scene.pods():
+                await delete(scene, node)
+            case 3 if number < 4:
+                scene.cluster.add_nodes([NodeSpec(f"new-{number}")])
+                number += 1
+            case _:
+                slow = chance.choice((1.0, 1.0, 40.0))
+                behaviour = scene.cluster.kubelets.behaviour
+                scene.cluster.kubelets.behaviour = replace(behaviour, start=slow)
+
+
+def test_rollouts_of_a_good_template_on_noisy_clusters_are_not_halted() -> None:
+    """Each has one node on which the new image crashes for a while, for a reason of its own."""
+    halts: list[str] = []
+
+    def one(seed: int) -> None:
+        async def script(scene: Scene) -> None:
+            chance = random.Random(seed)
+            spoil(scene, PodFault("*:2", Trouble.CRASHES, f"node-{chance.randrange(NODES):02}"))
+            making_noise = asyncio.ensure_future(noise(scene, chance))
+            scene.push("2")
+            await asyncio.sleep(chance.uniform(5, 60))
+            spoil(scene)
+            await asyncio.sleep(1200)
+            making_noise.cancel()
+            if scene.decision.halt is not None:
+                halts.append(f"seed {seed}: {scene.decision.halt}")
+
+        play(Powers.PACE, script, nodes=specs(), policy=POLICY)
+
+    for seed in range(examples(50)):
+        one(seed)
+    assert len(halts) <= 1, halts
