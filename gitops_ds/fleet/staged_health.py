@@ -1,8 +1,8 @@
 """The nodes and the state of an agent in a staged rollout. Pure.
 
 A node that waits for its stage runs the proven template and is old, not unhealthy; a parked node,
-and one that is set aside, is a fault of the node; a failed node is a fault of the template. A halted
-rollout is Failed, and one with a stage that is not passed is never Healthy.
+and one that is set aside, is a fault of the node; a failed node is a fault of the template. A
+halted rollout is Failed, and one with a stage that is not passed is never Healthy.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
 
 
 def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
-    """The faults by the steps of the nodes; `judged` are those by their pods, with the target as the
-    wanted template.
+    """The faults by the steps of the nodes; `judged` are those by their pods, with the target as
+    the wanted template.
     """
     by_pod = {node.node: node for node in judged.nodes}
     found = {

@@ -67,7 +67,7 @@ class StagedRollout:
 
     @property
     def parked(self) -> tuple[NodeProgress, ...]:
-        """The nodes that are not updated, and not waited for: broken before, or by their own fault."""
+        """The nodes that are not waited for: broken before, or afterwards by their own fault."""
         apart = (NodeStep.PARKED, NodeStep.SET_ASIDE)
         return tuple(one for one in self.stages.nodes if one.step in apart)
 
@@ -87,7 +87,7 @@ class StagedRollout:
         return f"{current.name} (held)" if self.stages.hold else current.name
 
     def waits_for(self, stage: StageProgress) -> StageHold | None:
-        """What a stage waits for, and until when at most; None for one that is pending or passed."""
+        """What a stage waits for, and until when at most; None for a pending or passed one."""
         match stage.state:
             case StageState.PENDING | StageState.PASSED:
                 return None
@@ -133,8 +133,8 @@ Assemble = Callable[[Observation], StageInputs | None]
 
 
 def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout | None:
-    """The rollout that is under way, None without one. `assemble` returns the inputs beside pods and
-    nodes; by default those that the objects of the cluster contain.
+    """The rollout that is under way, None without one. `assemble` returns the inputs beside pods
+    and nodes; by default those that the objects of the cluster contain.
     """
     inputs = (assemble or _from_objects)(seen)
     if inputs is None or not inputs.target.revision:

@@ -94,7 +94,7 @@ class StagePassed(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class RolloutHeld(ControllerEvent):
-    """No further node is updated for a reason that is no failure: a window, an approval, a limit."""
+    """No further node is updated, for a reason that is no failure: a window, an approval."""
 
     definition = EventDefinition(
         "RolloutHeld", Level.INFO, reason="RolloutHeld", metric=METRIC, keys=("commit",)
@@ -118,7 +118,7 @@ class RolloutHeld(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class RolloutHalted(ControllerEvent):
-    """A failure that the template causes: no further node is updated until another commit replaces this one."""
+    """A failure that the template causes: no further node is updated with this commit."""
 
     definition = EventDefinition(
         "RolloutHalted",

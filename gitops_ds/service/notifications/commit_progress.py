@@ -28,6 +28,7 @@ from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.staged_rollout import StageState
 from gitops_ds.redaction import report
 
 
@@ -43,7 +44,9 @@ class StageKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommitStage:
-    """A step; of a rollout with the tenths of the nodes that are done. `words` are for people."""
+    """A step; of a rollout with the tenths of the nodes that are done, and each passed stage of a
+    staged one counts as eleven. `words` are for people.
+    """
 
     step: StageKind
     tenth: int = 0
@@ -223,16 +226,41 @@ def _stage(
     if unseen or not all_well(own):
         return CommitStage(
             StageKind.ROLLING,
-            done * 10 // all if all else 0,
-            f"rolling out {done}/{all} nodes" if all else "rolling out",
+            (done * 10 // all if all else 0) + 11 * _passed(own),
+            _rolling(own, f"{done}/{all} nodes" if all else ""),
         )
     return CommitStage(StageKind.DONE, words=_well(own, done))
+
+
+def _passed(agents: Sequence[Agent]) -> int:
+    """The passed stages of all staged rollouts; a passed stage stays so."""
+    return sum(
+        stage.state is StageState.PASSED
+        for agent in agents
+        if agent.rollout is not None
+        for stage in agent.rollout.stages.stages
+    )
+
+
+def _rolling(agents: Sequence[Agent], nodes: str) -> str:
+    """`rolling out canary 2/2, rest 3/8` of a staged rollout, with the agent's name for several;
+    else the nodes.
+    """
+    staged = [agent for agent in agents if agent.rollout is not None]
+    parts = [
+        f"{_name(agent)} {agent.rollout.progress}" if len(staged) > 1 else agent.rollout.progress
+        for agent in staged
+        if agent.rollout is not None
+    ]
+    return " ".join(("rolling out", "; ".join(parts) or nodes)).rstrip()
 
 
 def all_well(agents: Sequence[Agent]) -> bool:
     """Whether the agents are up to date and available on every healthy node."""
     over = (HealthState.HEALTHY, HealthState.DEGRADED)
     tallies = [agent.health.tally for agent in agents]
+    if any(agent.rollout is not None and not agent.rollout.complete for agent in agents):
+        return False
     open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
     return not open and all(agent.health.state in over for agent in agents)
 
