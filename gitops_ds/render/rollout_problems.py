@@ -37,13 +37,18 @@ _ANY = "*"
 # same. A key leaves this table with the code that reads it (daemonset/stages.py,
 # daemonset/node_steps.py, controller/rollouts.py).
 UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
+    (("stages", _ANY, "nodesWhen"), ("any",)),
     (("stages", _ANY, "until"), ()),
-    (("stages", _ANY, "approval", "within"), ()),
+    (("stages", _ANY, "approval"), ()),
     (("limits", "api"), ()),
     (("limits", "registry"), ()),
+    (("gates", _ANY, "memoryOfLimit"), ()),
+    (("gates", _ANY, "conditions"), ()),
+    (("gates", _ANY, "neighbours"), ()),
+    (("gates", _ANY, "prometheus"), ()),
+    (("gates", _ANY, "for"), ()),
     (("onFailure", "halt"), ("at-once",)),
     (("onFailure", "scope"), ("agent",)),
-    (("progress", "deadline"), ()),
     (("newNodes", "get"), ("stable",)),
     (("newNodes", "until"), ("end",)),
     (("config", "rolls"), ("like-template",)),
@@ -52,6 +57,7 @@ UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("template", "commit"), ("at-end",)),
     (("atRest",), ("OnDelete",)),
     (("freeze", _ANY, "except", _ANY), ("revert",)),
+    (("after",), ()),
 )
 
 

@@ -25,9 +25,10 @@ STAGES = """
 stages:
   - {name: canary, nodes: {count: 2}, soak: 10m}
   - {name: general, where: {pool: general}, pace: {max: 50%}}
-  - {name: gpu, where: {pool: gpu}, approval: {from: [team-gpu]}}
+  - {name: gpu, where: {pool: gpu}, windows: [night]}
   - rest
 limits: {atRisk: {cluster: 50%}}
+windows: {night: {cron: "0 1 * * *", length: 4h}}
 """
 
 
@@ -54,7 +55,7 @@ EXPECTED = """\
 (a pod starts in 30 s and stops in 5 s), at most 5 at risk:
         canary: 2 nodes: node-0, node-1; from 0 s to 11 min
         general: 6 nodes: node-2, node-3, node-4, node-5, node-6, node-7; from 11 min to 14 min
-        gpu: 2 nodes: node-8, node-9; from 14 min to 16 min; waits for approval by team-gpu
+        gpu: 2 nodes: node-8, node-9; from 14 min to 16 min; waits for window night
         rest: 0 nodes
 """
 
@@ -82,7 +83,7 @@ def test_the_json_of_a_check_has_every_node_in_its_order(change: Change, tmp_pat
         ("gpu", ["node-8", "node-9"]),
         ("rest", []),
     ]
-    assert stages["stages"][2]["waits"] == ["approval by team-gpu"]
+    assert stages["stages"][2]["waits"] == ["window night"]
     assert stages["stages"][0]["begins"] == 0
     assert "rehearsal" not in one
 

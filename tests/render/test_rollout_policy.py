@@ -80,8 +80,10 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
             "DS802 1:22 there is no gate pdos; did you mean pods?",
         ),
         (
-            "stages:\n  - {name: one, windows: [w]}\n"
-            'windows: {v: {cron: "0 1 * * *", length: 1h}}\n',
+            (
+                "stages:\n  - {name: one, windows: [w]}\n"
+                'windows: {v: {cron: "0 1 * * *", length: 1h}}\n'
+            ),
             "DS802 2:17 there is no window w; known: v",
         ),
         (
@@ -188,8 +190,10 @@ def test_a_policy_that_cannot_be_carried_out_is_refused_at_its_key(
     policy: str, expected: str
 ) -> None:
     found = bundle(policy, cluster=POOLS % 2)
-    assert [one.replace(f"{FILE}:", "") for one in findings(found)] == [expected]
-    assert [one.refused for one in found.findings] == [True]
+    # Keys of measured gates and of `after` are not implemented, which is a finding of its own.
+    shown = [one for one in findings(found) if one[:5] == expected[:5]]
+    assert [one.replace(f"{FILE}:", "") for one in shown] == [expected]
+    assert all(one.refused for one in found.findings)
     assert "a" not in found.rollouts
 
 
@@ -229,8 +233,8 @@ def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
     found = bundle(environment="values: {}\nrollout:\n  supersede: finish-first\n")
     assert findings(found) == [
         (
-            "DS807 environments/production.yaml:3:3 supersede 'finish-first' is not implemented: only "
-            "newest-from-canary is"
+            "DS807 environments/production.yaml:3:3 supersede 'finish-first' is not implemented: "
+            "only newest-from-canary is"
         )
     ]
     unused = bundle(None, cluster="rollout:\n  atRest: RollingUpdate\n")
