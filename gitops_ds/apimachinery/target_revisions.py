@@ -1,8 +1,10 @@
-"""The target revision of a staged rollout: a ControllerRevision that the DaemonSet does not own yet.
+"""The target revision of a staged rollout: a ControllerRevision that the DaemonSet does not own
+yet.
 
-It has no selector labels and no controller, so the built-in controller ignores it, and an owner reference, so the garbage
-collector deletes it with its DaemonSet. The deployer writes it, with the template; the controller adds the record of the
-rollout, and makes it one of the DaemonSet's own revisions when the rollout is complete.
+It has no selector labels and no controller, so the built-in controller ignores it, and an owner
+reference, so the garbage collector deletes it with its DaemonSet. The deployer writes it, with the
+template; the controller adds the record of the rollout, and makes it one of the DaemonSet's own
+revisions when the rollout is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget
 
 
 def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]:
-    """The target revision for a template, which is the complete one of the API server with its defaults."""
+    """The target revision for a template, which is the complete one of the API server with its
+    defaults.
+    """
     hash = revisions.hash_of(template, daemonset.collision_count)
     reference = {**revisions.owner_reference(daemonset), "controller": False}
     return {
@@ -46,8 +50,8 @@ def target_of(
 ) -> RolloutTarget | None:
     """The target of the DaemonSet's rollout among the revisions of its namespace.
 
-    Without a target revision, or when the DaemonSet has its template already, the target is the DaemonSet's own template.
-    None while the target revision that it names is not known.
+    Without a target revision, or when the DaemonSet has its template already, the target is the
+    DaemonSet's own template. None while the target revision that it names is not known.
     """
     name = daemonset.annotations.get(names.TARGET, "")
     if not name:
@@ -80,6 +84,19 @@ def record_in(target: Revision) -> RolloutRecord:
         return RolloutRecord()
 
 
+def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
+    """The stages that the annotation `gitops-ds.io/approve` of the target revision names, separated
+    by commas.
+
+    It is on the revision, so it approves no later rollout; who may write it is a matter of access
+    rights.
+    """
+    found = next((one for one in known if one.uid == target.uid), None)
+    annotations = (found.raw.get("metadata") or {}).get("annotations") or {} if found else {}
+    words = str(annotations.get(names.APPROVE) or "").split(",")
+    return frozenset(word.strip() for word in words if word.strip())
+
+
 def encoded(record: RolloutRecord) -> str:
     """The record as the text of its annotation."""
     return msgspec.json.encode(record, order="sorted").decode()
@@ -97,7 +114,9 @@ def daemonset_of(revision: Revision) -> Owner | None:
 
 
 def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The merge patch that makes a target revision one of the DaemonSet's own, which the deployer no longer tracks."""
+    """The merge patch that makes a target revision one of the DaemonSet's own, which the deployer
+    no longer tracks.
+    """
     return {
         "metadata": {
             "uid": uid,
@@ -109,7 +128,9 @@ def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict
 
 
 def is_promoted(revision: Revision) -> bool:
-    """Whether the DaemonSet owns the revision: then its rollout is complete, or it never was a target."""
+    """Whether the DaemonSet owns the revision: then its rollout is complete, or it never was a
+    target.
+    """
     return revisions.owner_of(revision) is not None
 
 
@@ -124,7 +145,9 @@ class _PolicyText(msgspec.Struct, frozen=True):
 
 
 def policy_text(document: Body, pools: Iterable[Pool]) -> str:
-    """A policy document as an annotation of the DaemonSet, with the pools that it names; equal for equal policies."""
+    """A policy document as an annotation of the DaemonSet, with the pools that it names; equal for
+    equal policies.
+    """
     named = {name for stage in document.get("stages") or () for name in _pool_names(stage)}
     texts = (
         _PoolText(pool.name, tuple((one.key, one.operator, one.values) for one in pool.match))

@@ -75,7 +75,7 @@ class Controller:
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
-        self.rollouts = Rollouts(emit, clock)
+        self.rollouts = Rollouts(emit, clock, lambda: filter(None, map(self.observe, self.keys)))
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()

@@ -1,12 +1,14 @@
-"""The staged rollouts of one cluster: what decides about them beside pods and nodes, and how far they are."""
+"""The staged rollouts of one cluster: what decides about them beside pods and nodes, and how far
+they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.daemonset import pinned_pods
+from gitops_ds.daemonset import earlier_agents, pinned_pods
 from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
@@ -29,8 +31,14 @@ REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried a
 class Rollouts:
     """The rollouts of the DaemonSets that have a policy. Nothing here must survive a restart."""
 
-    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
-        self._emit, self._clock = emit, clock
+    def __init__(
+        self,
+        emit: Emit,
+        clock: Callable[[], float],
+        observations: Callable[[], Iterable[Observation]] = tuple,
+    ) -> None:
+        """`observations` are those of all DaemonSets: an agent may wait for others."""
+        self._emit, self._clock, self._observations = emit, clock, observations
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
@@ -43,7 +51,8 @@ class Rollouts:
     def inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's rollout.
 
-        None without a policy, with one that can't be read, and while its target revision is not known.
+        None without a policy, with one that can't be read, and while its target revision is not
+        known.
         """
         daemonset = seen.daemonset
         try:
@@ -63,6 +72,10 @@ class Rollouts:
             target,
             record,
             pools,
+            approved=target_revisions.approved_stages(seen.revisions, target),
+            behind=earlier_agents.behind(policy.after, self._observations())
+            if policy.after and target.revision
+            else {},
             refused=refused[0],
             refused_until=refused[1],
             held=halted_templates.hold_reason(daemonset.annotations, target.hash),
@@ -71,8 +84,8 @@ class Rollouts:
     async def admitted(
         self, cluster: Cluster, seen: Observation, inputs: StageInputs, take: Sequence[str]
     ) -> bool:
-        """Whether the API server admits the pods of the target, by a dry run before the first pod is
-        deleted; a refusal (a policy, a quota) holds the rollout for a while.
+        """Whether the API server admits the pods of the target, by a dry run before the first pod
+        is deleted; a refusal (a policy, a quota) holds the rollout for a while.
         """
         key, target = seen.daemonset.key, inputs.target
         if not target.revision or not take or self._admitted.get(key) == target.hash:

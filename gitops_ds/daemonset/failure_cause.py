@@ -6,7 +6,8 @@ nodes of the same operating system and architecture:
 1. The template is the cause where the failed nodes of a kind outnumber those that run the target
    well. In a canary of one node its only failure therefore counts as the template's.
 2. It is also the cause where two or more failed nodes of a stage outnumber the well ones of the
-   stage, although the kind runs the target well elsewhere: stages may differ in what their nodes do.
+   stage, although the kind runs the target well elsewhere: stages may differ in what their nodes
+   do.
 3. While peers that still start may reverse that result, the failure is suspected: no further node
    is touched, and nothing is halted. Where one more node may, one of the same stage is updated.
 4. Nodes whose own conditions got worse after the touch (not ready, under pressure) are set aside.
@@ -71,7 +72,9 @@ class _Group:
 
     @property
     def worsens(self) -> bool:
-        """Whether the conditions of touched nodes got worse more often than those of untouched ones."""
+        """Whether the conditions of touched nodes got worse more often than those of untouched
+        ones.
+        """
         if self.worse < 2 or self.worse <= self.well + self.undecided:
             return False
         untouched = self.steps[NodeStep.PARKED] + self.steps[NodeStep.WAITING]
@@ -106,7 +109,9 @@ def attributed(
 
 
 def _fails(whole: _Group, stage: _Group, further: int, *, starting: bool) -> bool:
-    """Rules 1 and 2, also if so many further nodes, and with `starting` all that start, get well."""
+    """Rules 1 and 2, also if so many further nodes, and with `starting` all that start, get
+    well.
+    """
     first, second = (group.undecided if starting else 0 for group in (whole, stage))
     return whole.fails(1, first + further) or stage.fails(2, second + further)
 

@@ -1,8 +1,8 @@
 """How far each node of a staged rollout is, and the cause of a failure: the template or the node.
 
-A node is touched when it has a pod of the target, or none while an earlier one ends. A node that was broken before is parked:
-it is not counted, not waited for, and updated when it is well again. A node that breaks afterwards failed; failure_cause has
-the rules for the cause.
+A node is touched when it has a pod of the target, or none while an earlier one ends. A node that
+was broken before is parked: it is not counted, not waited for, and updated when it is well again. A
+node that breaks afterwards failed; failure_cause has the rules for the cause.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import failure_cause
 from gitops_ds.daemonset.failure_cause import OVERDUE, AttributedNodes
@@ -26,7 +27,8 @@ from gitops_ds.model.staged_rollout import (
     StageInputs,
 )
 
-# Waiting reasons of a container that the template can cause. kubelet: pkg/kubelet/container/sync_result.go, pkg/kubelet/images.
+# Waiting reasons of a container that the template can cause. kubelet:
+# pkg/kubelet/container/sync_result.go, pkg/kubelet/images.
 TEMPLATE_REASONS = frozenset(
     {
         "CrashLoopBackOff",
@@ -66,7 +68,18 @@ class NodeSteps:
     def __init__(self, layout: NodePodLayout, inputs: StageInputs) -> None:
         self._layout, self._inputs = layout, inputs
         self._now = layout.seen.now
+        self._placer = node_eligibility.read(inputs.target.template)
         self._nodes: Mapping[str, Node] = {node.name: node for node in layout.seen.nodes}
+
+    def is_excluded(self, node: Node) -> bool:
+        """Whether the target's own selectors and tolerations exclude the node: it gets no pod of
+        it.
+        """
+        return self._placer.place(node) is Placement.EVICT
+
+    def _placement(self, name: str) -> Placement | None:
+        node = self._nodes.get(name)
+        return None if node is None else self._placer.place(node)
 
     def is_target(self, pod: Pod) -> bool:
         """Whether the pod runs the target."""
@@ -80,7 +93,7 @@ class NodeSteps:
         broken = self.problem(spot.node, stage)
         if new is not None and not new.ended:
             return self._touched(progress, new, stage, broken, is_passed=is_passed)
-        if spot.placement is Placement.KEEP:
+        if Placement.KEEP in (spot.placement, self._placement(spot.node)):
             broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
         if old is None:
@@ -95,7 +108,9 @@ class NodeSteps:
         return progress
 
     def problem(self, name: str, stage: Stage) -> str:
-        """Why a node is not well, in one word: by itself, or by a condition that the stage requires."""
+        """Why a node is not well, in one word: by itself, or by a condition that the stage
+        requires.
+        """
         node = self._nodes.get(name)
         policy = self._inputs.policy
         conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
@@ -158,7 +173,9 @@ class NodeSteps:
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
-    """Whether a pod runs the target: by its hash, and without a target revision as the DaemonSet's own pods."""
+    """Whether a pod runs the target: by its hash, and without a target revision as the DaemonSet's
+    own pods.
+    """
     if not target.revision:
         return layout.updated(pod)
     return pod.hash == target.hash
@@ -178,7 +195,9 @@ def node_problem(node: Node | None) -> str:
 
 
 def failed_nodes(found: AttributedNodes, *, waits: bool = False) -> tuple[FailedNode, ...]:
-    """The failures that the template causes, by node; those without peers only if no node decides (`waits`)."""
+    """The failures that the template causes, by node; those without peers only if no node decides
+    (`waits`).
+    """
     failed = (
         found.nodes[name]
         for name in sorted(found.template | (frozenset() if waits else found.alone))
@@ -206,7 +225,9 @@ def _failure(pod: Pod, stage: Stage, policy: RolloutPolicy, now: float) -> str:
 
 
 def _violated(conditions: tuple[str, ...], node: Node) -> str:
-    """The first condition of the gate that the node does not meet; an unwanted one begins with `!`."""
+    """The first condition of the gate that the node does not meet; an unwanted one begins with
+    `!`.
+    """
     for condition in conditions:
         name = condition.removeprefix("!")
         holds = node.ready if name == "Ready" else name in (*node.conditions, *node.troubles)

@@ -1,15 +1,18 @@
 """The writes of a staged rollout beside a DaemonSet controller that knows nothing of it.
 
-The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its controller makes (a node that
-joins, an eviction, a deletion) is a proven one. A node is updated by three writes: its pod is deleted; while that ends, a pod
-of the target is created for the node, with a scheduling gate; when the earlier pod is gone, the gate is removed. The controller
-counts the pinned pod as the node's pod and makes no other.
+The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its
+controller makes (a node that joins, an eviction, a deletion) is a proven one. A node is updated by
+three writes: its pod is deleted; while that ends, a pod of the target is created for the node, with
+a scheduling gate; when the earlier pod is gone, the gate is removed. The controller counts the
+pinned pod as the node's pod and makes no other.
 
-A pinned pod carries the template generation that the DaemonSet will have after its next template, so it counts as updated
-from that moment, without a further write (IsPodUpdated in pkg/controller/daemon/util/daemonset_util.go). Before, the generations
-differ: when the rollout is abandoned, the controller itself brings these nodes back.
+A pinned pod carries the template generation that the DaemonSet will have after its next template,
+so it counts as updated from that moment, without a further write (IsPodUpdated in
+pkg/controller/daemon/util/daemonset_util.go). Before, the generations differ: when the rollout is
+abandoned, the controller itself brings these nodes back.
 
-The gate keeps the scheduler from evicting other pods for a pod whose room is still taken by the one that ends.
+The gate keeps the scheduler from evicting other pods for a pod whose room is still taken by the one
+that ends.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ from gitops_ds.model.decision import (
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
 from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision
 
+LOOK_AGAIN = 15.0  # seconds until the agents that are updated first are observed again
+
 
 @dataclass(frozen=True, slots=True)
 class StagedDecision:
@@ -49,7 +54,9 @@ class StagedDecision:
 
 
 def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
-    """What to write for the rollout of one DaemonSet. The same observation and inputs always give the same decision."""
+    """What to write for the rollout of one DaemonSet. The same observation and inputs always give
+    the same decision.
+    """
     layout = decide.layout(seen)
     decided = stages.decide(layout, inputs)
     writes = _Writes(layout, inputs, decided)
@@ -60,14 +67,15 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
         tuple(writes.creates())[:BURST],
         tuple(writes.promotion()),
     )
-    wake_after = None if decided.wake_at is None else max(0.0, decided.wake_at - seen.now)
+    wake_after = min(_waits(seen, inputs, decided), default=None)
     return StagedDecision(Decision(tuple(filter(None, steps)), wake_after=wake_after), decided)
 
 
 def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     """As `decide_pinned`, where this process is the DaemonSet controller itself.
 
-    No pod needs a gate: the pods of open nodes are created from the target, those of all others from the proven template.
+    No pod needs a gate: the pods of open nodes are created from the target, those of all others
+    from the proven template.
     """
     base, layout = decide.decide(seen), decide.layout(seen)
     decided = stages.decide(layout, inputs)
@@ -79,11 +87,21 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
         tuple(writes.deletes())[:BURST],
         tuple(writes.promotion()),
     )
-    waits = [base.wake_after, None if decided.wake_at is None else decided.wake_at - seen.now]
-    wake_after = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
+    waits = list(_waits(seen, inputs, decided))
+    wake_after = min(
+        waits + [wait for wait in (base.wake_after,) if wait is not None], default=None
+    )
     return StagedDecision(
         replace(base, steps=tuple(filter(None, steps)), wake_after=wake_after), decided
     )
+
+
+def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> Iterator[float]:
+    """The seconds after which time or other DaemonSets may change the decision."""
+    if decided.wake_at is not None:
+        yield max(0.0, decided.wake_at - seen.now)
+    if inputs.behind:
+        yield LOOK_AGAIN
 
 
 def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:
@@ -107,7 +125,9 @@ class _Writes:
             yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
 
     def relabels(self) -> Iterator[Action]:
-        """Pods whose revision has the DaemonSet's template, under another hash and generation: they run it already."""
+        """Pods whose revision has the DaemonSet's template, under another hash and generation: they
+        run it already.
+        """
         if self.target.revision:
             return
         same = {
@@ -148,7 +168,9 @@ class _Writes:
                     yield pod_changes.delete(spot, pod, DeleteCause.UNWANTED, why)
 
     def creates(self) -> Iterator[CreatePod]:
-        """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already ending."""
+        """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already
+        ending.
+        """
         if not self.target.revision or self.halted:
             return
         layout = _of_target(self.layout, self.target)
@@ -191,7 +213,9 @@ class _Writes:
         return pod.hash == self.target.hash if self.target.revision else self.layout.updated(pod)
 
     def _is_left_over(self, pod: Pod) -> bool:
-        """A pod of a rollout that was replaced or reverted; one that is ready waits until its node is taken."""
+        """A pod of a rollout that was replaced or reverted; one that is ready waits until its node
+        is taken.
+        """
         pinned = pod.labels.get(names.ROLLOUT, "")
         return (
             bool(pinned)

@@ -1,8 +1,9 @@
 """Which nodes belong to which stage of a rollout, and their order within it.
 
-The stages choose one after the other, each from the nodes that are left. Touched nodes come first, so the choice does not
-move while a stage is under way; then nodes that the policy prefers, one of each zone in turn, by name. Parked nodes come
-late, and the node on which this process runs is the last one.
+The stages choose one after the other, each from the nodes that are left. Touched nodes come first,
+so the choice does not move while a stage is under way; then nodes that the policy prefers, one of
+each zone in turn, by name. Parked nodes come late, and the node on which this process runs is the
+last one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ ZONE = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The nodes to divide into stages: all eligible ones, those that are touched, those that are parked."""
+    """The nodes to divide into stages: all eligible ones, those that are touched, those that are
+    parked.
+    """
 
     nodes: Sequence[Node]
     touched: Set[str] = frozenset()

@@ -1,15 +1,20 @@
-"""Which nodes a staged rollout updates now: the one decision for the preview, the simulation and the controller.
+"""Which nodes a staged rollout updates now: the one decision for the preview, the simulation and
+the controller.
 
 Invariants, over any observations (tests/daemonset/test_stages.py):
 
-1. Cap: a node is taken only while the nodes at risk stay within `cap`. At risk are touched nodes that are not proved, and
-   nodes whose earlier pod broke after the rollout began.
-2. Order: a node is taken only when its stage is open, and a stage opens only after the one before it passed.
-3. Halt: after a failure that the template causes no node is taken, until another target replaces this one.
+1. Cap: a node is taken only while the nodes at risk stay within `cap`. At risk are touched nodes
+   that are not proved, and nodes whose earlier pod broke after the rollout began.
+2. Order: a node is taken only when its stage is open, and a stage opens only after the one before
+   it passed.
+3. Halt: after a failure that the template causes no node is taken, until another target replaces
+   this one.
 4. Attribution: a node that was broken before is parked, and never a reason to halt.
-5. Progress: without faults every rollout ends; each hold has a reason, and a time where time ends it.
+5. Progress: without faults every rollout ends; each hold has a reason, and a time where time ends
+   it.
 
-A target that the DaemonSet has already (a revert, or nodes that were parked) is proved: its nodes need no stage and no soak.
+A target that the DaemonSet has already (a revert, or nodes that were parked) is proved: its nodes
+need no stage and no soak.
 """
 
 from __future__ import annotations
@@ -127,8 +132,10 @@ class _Fleet:
             for spot in layout.spots
             if spot.wanted or (spot.placement is Placement.KEEP and spot.staying)
         }
-        nodes = [node for node in layout.seen.nodes if node.name in spots]
         steps = NodeSteps(layout, inputs)
+        nodes = [
+            node for node in layout.seen.nodes if node.name in spots and not steps.is_excluded(node)
+        ]
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
         touched = frozenset(
             name for name, spot in spots.items() if any(map(steps.is_target, spot.staying))
@@ -179,7 +186,8 @@ class _Fleet:
     def is_proved(self, stage: Stage, members: Sequence[str]) -> bool:
         """Whether every node of a stage that can run the target does so for long enough.
 
-        A stage of a number of nodes needs at least one proved node: with every node parked nothing is proved.
+        A stage of a number of nodes needs at least one proved node: with every node parked nothing
+        is proved.
         """
         steps = [self.nodes[name].step for name in members]
         able = [step for step in steps if step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)]
@@ -198,8 +206,8 @@ class _Fleet:
         return None
 
     def halt(self, current: Stage | None, *, waits: bool) -> Halt | None:
-        """The failure that halts the rollout: failed nodes, else a measured gate of the current stage. `waits`: one more
-        node decides about failures without peers.
+        """The failure that halts the rollout: failed nodes, else a measured gate of the current
+        stage. `waits`: one more node decides about failures without peers.
         """
         if not self.inputs.target.revision:
             return None
@@ -264,7 +272,9 @@ class _Fleet:
     def take(
         self, open_stages: Sequence[Stage], current: Stage | None, times: list[float]
     ) -> Iterator[str]:
-        """The nodes whose pods are replaced now. Appends to `times` when a later batch may begin."""
+        """The nodes whose pods are replaced now. Appends to `times` when a later batch may
+        begin.
+        """
         room = self.cap - self.at_risk
         zones = self._zone_rooms()
         for stage, members in zip(self.policy.stages, self.members, strict=True):
@@ -287,7 +297,9 @@ class _Fleet:
                 yield name
 
     def witness(self, open_stages: Sequence[Stage]) -> tuple[str, ...]:
-        """One more node of a stage in which a node failed without peers, where the cap permits one."""
+        """One more node of a stage in which a node failed without peers, where the cap permits
+        one.
+        """
         stages = {self.nodes[name].stage for name in self.attributed.alone}
         if self.at_risk >= self.cap or self.inputs.record.halt is not None:
             return ()
@@ -301,7 +313,9 @@ class _Fleet:
         return ()
 
     def _waits_for_others(self, name: str) -> bool:
-        """Whether `nodesWhen` or an agent that is updated first on the same node excludes it now."""
+        """Whether `nodesWhen` or an agent that is updated first on the same node excludes it
+        now.
+        """
         if name in self.inputs.busy:
             return True
         behind = (
@@ -325,7 +339,9 @@ class _Fleet:
         return rooms
 
     def _order(self, stage: Stage, members: Sequence[str], times: list[float]) -> Sequence[str]:
-        """The members that may be taken now, in order: with `oneAtATime` only those of one value of the label."""
+        """The members that may be taken now, in order: with `oneAtATime` only those of one value of
+        the label.
+        """
         if not stage.one_at_a_time:
             return members
         labels = {
@@ -348,7 +364,9 @@ class _Fleet:
         return max((pod.ready_since or 0.0) for pod in self.spots[name].staying) + stage.soak
 
     def _batch(self, stage: Stage, members: Sequence[str], times: list[float]) -> int:
-        """How many further nodes the current batch may take: a batch begins when the one before it runs the target."""
+        """How many further nodes the current batch may take: a batch begins when the one before it
+        runs the target.
+        """
         touched = [
             name
             for name in members
@@ -368,7 +386,9 @@ class _Fleet:
         return before + size - len(touched)
 
     def commits_early(self, passed: Mapping[str, float]) -> bool:
-        """Whether the DaemonSet gets the template before the end: after the first stage, with more than half of the nodes."""
+        """Whether the DaemonSet gets the template before the end: after the first stage, with more
+        than half of the nodes.
+        """
         if self.policy.template.commit != "late" or self.policy.stages[0].name not in passed:
             return False
         proved = sum(1 for one in self.nodes.values() if one.step is NodeStep.PROVED)
@@ -399,7 +419,9 @@ def _is_passed(stage: Stage, inputs: StageInputs) -> bool:
 
 
 def _batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
-    """The nodes of all earlier batches, and the size of the batch that is under way when so many nodes run the target."""
+    """The nodes of all earlier batches, and the size of the batch that is under way when so many
+    nodes run the target.
+    """
     most = max(1, pace.max.of(eligible))
     size, before = min(most, max(1, pace.start.of(eligible))), 0
     while before + size <= running:

@@ -99,7 +99,8 @@ def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitRe
             f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already "
             "reverted"
         )
-    message = f'Revert "{commit_info.subject}"\n\n{_reason(why)}This reverts commit {commit}.{why.ending}\n'
+    subject = f'Revert "{commit_info.subject}"'
+    message = f"{subject}\n\n{_reason(why)}This reverts commit {commit}.{why.ending}\n"
     return _commit(bare, merged, tip, message, why.by)
 
 

@@ -136,7 +136,9 @@ class Custom:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSource:
-    """The rollout policy of an agent: the document with the defaults of its cluster and environment, and its place."""
+    """The rollout policy of an agent: the document with the defaults of its cluster and
+    environment, and its place.
+    """
 
     document: Body
     at: Pointer

@@ -168,7 +168,9 @@ class DeleteRevision:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """The scheduling gate of a pinned pod is removed at `at`: the earlier pod of its node is gone."""
+    """The scheduling gate of a pinned pod is removed at `at`: the earlier pod of its node is
+    gone.
+    """
 
     key: Key
     uid: str

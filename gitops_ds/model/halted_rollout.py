@@ -1,4 +1,6 @@
-"""A halted rollout as the way back into Git needs it, and the commits of a branch that may be reverted."""
+"""A halted rollout as the way back into Git needs it, and the commits of a branch that may be
+reverted.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ class HaltedRollout:
 
     `commit` is the first applied one with the template, `since` the last applied one without it
     (empty: unknown). `template` is the digest of the template in Git; `files` are the files that it
-    is rendered from, below the followed folder, and the folders of the agent. `cluster` is the cluster's name in the
-    repository.
+    is rendered from, below the followed folder, and the folders of the agent. `cluster` is the
+    cluster's name in the repository.
     """
 
     daemonset: Key

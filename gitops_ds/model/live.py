@@ -22,8 +22,8 @@ class Taint:
 class Node:
     """The fields of a node for its eligibility and its health.
 
-    `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970, 0
-    if unknown. `troubles` are its unhealthy conditions: `DiskPressure`; `conditions` the types of
+    `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970,
+    0 if unknown. `troubles` are its unhealthy conditions: `DiskPressure`; `conditions` the types of
     all its conditions that are true.
     """
 

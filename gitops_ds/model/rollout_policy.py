@@ -1,6 +1,7 @@
 """The policy of a staged rollout: the values of agents/NAME/rollout.yaml with their defaults.
 
-The JSON schema (schemas/rollout.schema.json) has the same keys; docs/rollouts.md explains them. All times are seconds.
+The JSON schema (schemas/rollout.schema.json) has the same keys; docs/rollouts.md explains them. All
+times are seconds.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ class Pace(_Part, frozen=True):
 
 
 class Approval(_Part, frozen=True):
-    """Who must approve before a stage opens, and after how many seconds a missing approval is reported."""
+    """Who must approve before a stage opens, and after how many seconds a missing approval is
+    reported.
+    """
 
     from_: tuple[str, ...] = msgspec.field(name="from")
     within: Seconds = Seconds(86400)
@@ -158,14 +161,18 @@ class Neighbours(_Part, frozen=True):
 
 
 class Comparison(_Part, frozen=True):
-    """The largest change, in per cent with its sign, against the time before or against control nodes."""
+    """The largest change, in per cent with its sign, against the time before or against control
+    nodes.
+    """
 
     before: PercentChange | None = None
     control: PercentChange | None = None
 
 
 class Gate(_Part, frozen=True):
-    """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed bounds of `prometheus`."""
+    """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed
+    bounds of `prometheus`.
+    """
 
     ready_within: Seconds = Seconds(180)
     restarts: int = 0
@@ -217,13 +224,17 @@ class Config(_Part, frozen=True):
 
 
 class TemplateCommit(_Part, frozen=True):
-    """When the DaemonSet gets the target template: `late` is after the first stage, with more than half of the nodes done."""
+    """When the DaemonSet gets the target template: `late` is after the first stage, with more than
+    half of the nodes done.
+    """
 
     commit: Literal["late", "at-end"] = "at-end"
 
 
 class Window(_Part, frozen=True):
-    """A time span in which pods may be replaced: it opens by `cron` and stays open for `length` seconds."""
+    """A time span in which pods may be replaced: it opens by `cron` and stays open for `length`
+    seconds.
+    """
 
     cron: str
     length: Seconds
@@ -246,7 +257,9 @@ class After(_Part, frozen=True):
 
 
 class RolloutPolicy(_Part, frozen=True):
-    """The whole policy of one agent. The last stage is always `rest`, which takes every node that no stage names."""
+    """The whole policy of one agent. The last stage is always `rest`, which takes every node that
+    no stage names.
+    """
 
     policy: Literal["v1"] = "v1"
     stages: tuple[Stage, ...] = ()
@@ -291,7 +304,9 @@ def decode(document: Body) -> RolloutPolicy:
 
 
 def encode(document: Body) -> str:
-    """The document as the text of an annotation: the shortest JSON with sorted keys, equal for equal documents."""
+    """The document as the text of an annotation: the shortest JSON with sorted keys, equal for
+    equal documents.
+    """
     return msgspec.json.encode(document, order="sorted").decode()
 
 

@@ -1,4 +1,5 @@
-"""A staged rollout as values: its target, what is kept about it, and how far each node and stage is.
+"""A staged rollout as values: its target, what is kept about it, and how far each node and stage
+is.
 
 All times are seconds since 1970.
 """
@@ -22,8 +23,9 @@ from gitops_ds.model.rollout_policy import RolloutPolicy
 class RolloutTarget:
     """The template that a rollout brings to the nodes.
 
-    `revision` is the name of the target revision, empty where the DaemonSet has the template already: then no pod is
-    pinned, and the nodes are only updated. `hash` is the `controller-revision-hash` of its pods.
+    `revision` is the name of the target revision, empty where the DaemonSet has the template
+    already: then no pod is pinned, and the nodes are only updated. `hash` is the
+    `controller-revision-hash` of its pods.
     """
 
     hash: str
@@ -54,8 +56,8 @@ class Halt(msgspec.Struct, frozen=True):
 class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What can't be derived from pods and nodes, kept as an annotation of the target revision.
 
-    `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods are replaced. Its size
-    depends on the number of stages only.
+    `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
+    are replaced. Its size depends on the number of stages only.
     """
 
     began: float = 0.0
@@ -84,10 +86,11 @@ class GateResult:
 class StageInputs:
     """What decides about a rollout beside pods and nodes.
 
-    `approved` names the stages that are approved; `gates` has the results of measured gates by stage and gate name; `behind`
-    maps each agent of `after` to the nodes where it is not up to date (None: anywhere in the cluster); `busy` are nodes that
-    `nodesWhen` excludes now; `refused` is the message of the API server that refuses the pods, else empty: they are tried
-    again at `refused_until`; `held` is why a person must release the rollout first, else empty.
+    `approved` names the stages that are approved; `gates` has the results of measured gates by
+    stage and gate name; `behind` maps each agent of `after` to the nodes where it is not up to date
+    (None: anywhere in the cluster); `busy` are nodes that `nodesWhen` excludes now; `refused` is
+    the message of the API server that refuses the pods, else empty: they are tried again at
+    `refused_until`; `held` is why a person must release the rollout first, else empty.
     """
 
     policy: RolloutPolicy
@@ -104,7 +107,9 @@ class StageInputs:
 
 
 class NodeStep(StrEnum):
-    """How far a node is. PARKED: broken before the rollout touched it. SET_ASIDE: it broke afterwards, by its own fault."""
+    """How far a node is. PARKED: broken before the rollout touched it. SET_ASIDE: it broke
+    afterwards, by its own fault.
+    """
 
     WAITING = "waiting"
     PARKED = "parked"
@@ -118,7 +123,9 @@ class NodeStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
-    """One node of a rollout: its stage, its step, the reason in one word, and when time alone changes that."""
+    """One node of a rollout: its stage, its step, the reason in one word, and when time alone
+    changes that.
+    """
 
     node: str
     stage: str
@@ -168,9 +175,9 @@ class StageProgress:
 class StagesDecision:
     """What a rollout does now.
 
-    `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run the target. `cap` is the most
-    nodes that may be at risk. `complete`: every node that can be updated is proved. `wake_at` is when time alone changes
-    the decision, None if it never does.
+    `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run
+    the target. `cap` is the most nodes that may be at risk. `complete`: every node that can be
+    updated is proved. `wake_at` is when time alone changes the decision, None if it never does.
     """
 
     take: tuple[str, ...]

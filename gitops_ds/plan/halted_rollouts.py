@@ -17,7 +17,8 @@ from gitops_ds.plan import staging
 def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
     """The halted rollouts of templates that the bundle has.
 
-    A template from an object of the cluster has no commit, and a halted rollout of it is not listed.
+    A template from an object of the cluster has no commit, and a halted rollout of it is not
+    listed.
     """
     for manifest in staging.with_policy(bundle):
         target = staging.known_target(manifest, live)

@@ -217,7 +217,8 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
 
 
 def owned_part(live: Body, path: Path) -> Any:
-    """The fields below a path that we own (after a migration), with their live values; None where we own none.
+    """The fields below a path that we own (after a migration), with their live values; None where
+    we own none.
 
     To apply it once more changes nothing, neither values nor owners.
     """

@@ -74,8 +74,8 @@ def choose(
     ids = [one.info.id for one in history.commits]
     if halted.commit not in ids:
         return NoRevert(
-            f"commit {halted.commit[:12]} is not among those after {history.since[:12]}: the branch "
-            "was rewritten"
+            f"commit {halted.commit[:12]} is not among those after {history.since[:12]}: the "
+            "branch was rewritten"
         )
     unseen = history.commits[: ids.index(history.applied)] if history.applied in ids else ()
     if changing := next(_touching(unseen, halted, history.path), None):

@@ -1,6 +1,8 @@
-"""A world with a staged rollout: the pinned pods beside a controller that knows nothing of them, and a deployer.
+"""A world with a staged rollout: the pinned pods beside a controller that knows nothing of them,
+and a deployer.
 
-The controller of the world is our own without a policy, which the conformance tests compare with the built-in one.
+The controller of the world is our own without a policy, which the conformance tests compare with
+the built-in one.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class RolloutWorld(World):
         self.last: StagedDecision | None = None
 
     def commit(self, image: str) -> None:
-        """What the deployer writes for a commit with another image: the target revision and its name."""
+        """What the deployer writes for a commit with another image: the target revision and its
+        name.
+        """
         template = copy.deepcopy(self.body["spec"]["template"])
         template["spec"]["containers"][0]["image"] = image
         metadata = self.body["metadata"]
@@ -86,7 +90,9 @@ class RolloutWorld(World):
         return decided
 
     def one_turn(self, at_most: int | None = None) -> StagedDecision | None:
-        """One turn of the rollout, and one of the DaemonSet controller where that is another process."""
+        """One turn of the rollout, and one of the DaemonSet controller where that is another
+        process.
+        """
         staged = self.staged_turn(at_most)
         if not self.owned or staged is None:
             self.turn()
@@ -99,7 +105,9 @@ class RolloutWorld(World):
         return staged
 
     def deploy(self) -> None:
-        """The deployer gives the DaemonSet its template when the target revision is one of its own."""
+        """The deployer gives the DaemonSet its template when the target revision is one of its
+        own.
+        """
         name = self.body["metadata"]["annotations"].get(names.TARGET, "")
         if name not in self.revisions:
             return

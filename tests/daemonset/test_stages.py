@@ -1,4 +1,6 @@
-"""Staged rollouts: stages in their order, the cap, halt and attribution, joins and evictions, and the way back."""
+"""Staged rollouts: stages in their order, the cap, halt and attribution, joins and evictions, and
+the way back.
+"""
 
 from __future__ import annotations
 

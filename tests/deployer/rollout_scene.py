@@ -1,5 +1,5 @@
-"""A cluster with staged rollouts for tests: a simulated cluster, a repository, the deployer, the rollouts, and the DaemonSet
-controller, each a process that can be killed.
+"""A cluster with staged rollouts for tests: a simulated cluster, a repository, the deployer, the
+rollouts, and the DaemonSet controller, each a process that can be killed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Scene:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet controller."""
+        """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet
+        controller.
+        """
         loop = loop_on(
             self.cluster,
             self.cluster.client("gitops-ds"),
@@ -190,7 +192,9 @@ def play(
     policy: str = POLICY,
     faults: Faults = simulator_faults.none,
 ) -> None:
-    """Runs a script on a cluster in which every node has the first image. `faults` are those of the rollouts' client."""
+    """Runs a script on a cluster in which every node has the first image. `faults` are those of the
+    rollouts' client.
+    """
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:

@@ -1,4 +1,6 @@
-"""The cause of injected faults in a staged rollout, and rollouts with noise that the template does not cause."""
+"""The cause of injected faults in a staged rollout, and rollouts with noise that the template does
+not cause.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Case:
-    """A fault, and what must be known of it: the step of the first node, its reason, a halt, a hold."""
+    """A fault, and what must be known of it: the step of the first node, its reason, a halt, a
+    hold.
+    """
 
     name: str
     inject: Injection
@@ -204,7 +208,9 @@ def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
 
 
 async def noise(scene: Scene, chance: random.Random) -> None:
-    """What happens to clusters anyway: nodes go away and return, join, are cordoned; pods crash once or are deleted."""
+    """What happens to clusters anyway: nodes go away and return, join, are cordoned; pods crash
+    once or are deleted.
+    """
     number = 0
     while True:
         await asyncio.sleep(chance.uniform(5, 60))

@@ -1,4 +1,6 @@
-"""Staged rollouts on the simulated cluster when something goes wrong: images, people, nodes and processes."""
+"""Staged rollouts on the simulated cluster when something goes wrong: images, people, nodes and
+processes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A staged rollout from commit to pod on the simulated cluster: deployer, rollouts, and a DaemonSet controller."""
+"""A staged rollout from commit to pod on the simulated cluster: deployer, rollouts, and a DaemonSet
+controller.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The status of a commit on a forge names the stages of its rollout, and is a success only after the
-last one.
+"""The status of a commit on a forge names the stages of its rollout, and is a success only after
+the last one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A fleet with a staged rollout on a real control plane: the repository, the nodes in pools, and a watch that judges."""
+"""A fleet with a staged rollout on a real control plane: the repository, the nodes in pools, and a
+watch that judges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Staged rollouts with the installed service beside Kubernetes' own DaemonSet controller, scheduler and garbage collector."""
+"""Staged rollouts with the installed service beside Kubernetes' own DaemonSet controller, scheduler
+and garbage collector.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def _is_complete(plane: controlplane.ControlPlane, tag: str, total: int) -> bool
 
 
 def _differs_from_git_as_promised(plane: controlplane.ControlPlane, tag: str) -> None:
-    """Beside status, strategy and metadata of ours, the DaemonSet is what Git holds, with the API server's defaults."""
+    """Beside status, strategy and metadata of ours, the DaemonSet is what Git holds, with the API
+    server's defaults.
+    """
     live = staged.get(plane, "ds/agent")
     body = staged.manifest(tag)
     path = "/apis/apps/v1/namespaces/default/daemonsets?dryRun=All"

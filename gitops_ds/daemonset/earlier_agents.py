@@ -1,0 +1,51 @@
+"""The agents that a rollout waits for (`after` in its policy): the nodes on which they are
+behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gitops_ds.apimachinery import target_revisions
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.node_steps import node_problem, runs_target
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.rollout_policy import After
+from gitops_ds.model.staged_rollout import RolloutTarget
+
+
+def behind(
+    after: Sequence[After], observations: Iterable[Observation]
+) -> Mapping[str, frozenset[str]]:
+    """By agent, the healthy nodes that do not run its latest template with a ready pod; an agent
+    without such nodes is absent, as is one without a DaemonSet in this cluster.
+    """
+    wanted = {one.agent for one in after}
+    found: dict[str, frozenset[str]] = {}
+    for seen in observations if wanted else ():
+        agent = agent_of(seen.daemonset)
+        if agent in wanted and (nodes := _behind(seen)):
+            found[agent] = found.get(agent, frozenset()) | nodes
+    return found
+
+
+def agent_of(daemonset: DaemonSet) -> str:
+    """The agent of a DaemonSet by the path of its file in Git, else its name."""
+    path = daemonset.annotations.get(names.PATH, "").split("/")
+    return path[1] if len(path) > 2 and path[0] == "agents" else daemonset.key.name
+
+
+def _behind(seen: Observation) -> frozenset[str]:
+    layout = decide.layout(seen)
+    target = target_revisions.target_of(seen.daemonset, seen.revisions)
+    target = target or RolloutTarget("", seen.daemonset.template)
+    nodes = {node.name: node for node in seen.nodes}
+    return frozenset(
+        spot.node
+        for spot in layout.spots
+        if spot.wanted
+        and not node_problem(nodes.get(spot.node))
+        and not any(pod.ready and runs_target(layout, target, pod) for pod in spot.staying)
+    )

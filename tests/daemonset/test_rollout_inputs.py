@@ -1,0 +1,168 @@
+"""The inputs of a rollout beside pods and nodes: other agents, approvals, and the target's
+selectors.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.daemonset import earlier_agents
+from gitops_ds.model import names
+from gitops_ds.model.rollout_policy import After
+from gitops_ds.model.staged_rollout import NodeStep, RolloutTarget, StageInputs
+from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from tests.daemonset.test_stages import FAST, both
+from tests.daemonset.world import World, daemonset, node
+
+AFTER = (After("cni"),)
+
+
+def earlier(nodes: int = 4) -> World:
+    """Another agent, whose pods run on all nodes."""
+    world = World(daemonset(updateStrategy={"type": "OnDelete"}), nodes)
+    world.body["metadata"]["annotations"][names.PATH] = "agents/cni/daemonset.yaml"
+    world.settle()
+    return world
+
+
+def test_an_agent_that_is_up_to_date_is_not_behind() -> None:
+    assert earlier_agents.behind(AFTER, [earlier().observe()]) == {}
+
+
+def test_an_agent_is_behind_where_its_pods_run_an_earlier_template_or_are_not_ready() -> None:
+    world = earlier()
+    world.edit("agent:2")
+    world.turn()
+    assert earlier_agents.behind(AFTER, [world.observe()]) == {
+        "cni": frozenset(f"node-{n}" for n in range(4))
+    }
+    world = earlier()
+    world.start(next(iter(world.pods.values())), ready=False)
+    assert len(earlier_agents.behind(AFTER, [world.observe()])["cni"]) == 1
+
+
+def test_a_node_that_is_not_ready_holds_no_other_agent_up() -> None:
+    world = earlier()
+    world.edit("agent:2")
+    world.turn()
+    world.nodes[0]["status"]["conditions"][0]["status"] = "False"
+    assert "node-0" not in earlier_agents.behind(AFTER, [world.observe()])["cni"]
+
+
+def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() -> None:
+    world = RolloutWorld(FAST, 10)
+    world.body["metadata"]["annotations"][names.PATH] = "agents/cni/daemonset.yaml"
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    world.pass_time()
+    behind = earlier_agents.behind(AFTER, [world.observe()])["cni"]
+    assert behind == {f"node-{n:03}" for n in range(10)} - world.on(SECOND)
+
+
+class Waiting(RolloutWorld):
+    """A rollout whose inputs say where another agent is behind."""
+
+    behind: dict[str, frozenset[str]]
+
+    def inputs(self) -> StageInputs | None:
+        found = super().inputs()
+        return None if found is None else replace(found, behind=self.behind)
+
+
+@both
+def test_a_node_is_updated_after_the_agent_that_comes_first_on_it(owned: bool) -> None:
+    world = Waiting({**FAST, "after": [{"agent": "cni", "sameNode": True}]}, 6, owned=owned)
+    world.behind = {"cni": frozenset({"node-002", "node-004"})}
+    world.commit(SECOND)
+    for _ in range(100):
+        world.pass_time()
+    assert world.on("agent:1") == {"node-002", "node-004"}
+    world.behind = {}
+    world.run()
+    assert len(world.on(SECOND)) == 6
+
+
+@both
+def test_a_rollout_begins_when_the_agent_that_comes_first_is_up_to_date_everywhere(
+    owned: bool,
+) -> None:
+    world = Waiting({**FAST, "after": [{"agent": "cni"}]}, 6, owned=owned)
+    world.behind = {"cni": frozenset({"node-004"})}
+    world.commit(SECOND)
+    for _ in range(20):
+        world.pass_time()
+    assert not world.on(SECOND)
+    assert world.last is not None
+    assert world.last.stages.hold is not None
+    assert world.last.stages.hold.reason == "agent cni is updated first"
+    assert world.last.decision.wake_after is not None
+    world.behind = {}
+    world.run()
+    assert len(world.on(SECOND)) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [("", set()), ("gpu", {"gpu"}), ("gpu, rest", {"gpu", "rest"}), (",", set())],
+)
+def test_the_annotation_of_the_target_revision_names_the_approved_stages(
+    text: str, stages: set[str]
+) -> None:
+    world = RolloutWorld(FAST, 2)
+    template = copy.deepcopy(world.body["spec"]["template"])
+    body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
+    body["metadata"]["annotations"][names.APPROVE] = text
+    found = revisions.revision_of(world._born(body))
+    assert found is not None
+    target = RolloutTarget("", template, found.name, found.uid)
+    assert target_revisions.approved_stages([found], target) == stages
+    assert not target_revisions.approved_stages([found], replace(target, uid="another"))
+
+
+def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:
+    """A commit whose template has further fields."""
+    stable = world.body
+    world.body = copy.deepcopy(stable)
+    world.body["spec"]["template"]["spec"] |= spec
+    changed = world.body["spec"]["template"]
+    target = target_revisions.body_of(daemonsets.daemonset_of(stable), changed, "abc")
+    world.body = copy.deepcopy(stable)
+    world.body["metadata"]["annotations"][names.TARGET] = target["metadata"]["name"]
+    world.revisions[target["metadata"]["name"]] = world._born(target)
+
+
+@both
+def test_nodes_that_the_target_excludes_get_no_pod_of_it(owned: bool) -> None:
+    nodes = [node(f"node-{n}", {"pool": "a" if n % 2 else "b"}) for n in range(6)]
+    world = RolloutWorld(FAST, nodes, owned=owned)
+    before = set(world.pods)
+    selecting(world, {"nodeSelector": {"pool": "a"}})
+    for _ in range(100):
+        world.staged_turn()
+        world.kubelets()
+        world.now += 4
+    assert world.last is not None
+    assert {one.node for one in world.last.stages.nodes} == {"node-1", "node-3", "node-5"}
+    assert world.last.stages.complete
+    parsed = {pod.node: pod for pod in world.parsed()}
+    assert {parsed[f"node-{n}"].name for n in (0, 2, 4)} <= before
+    assert all(names.ROLLOUT in parsed[f"node-{n}"].labels for n in (1, 3, 5))
+
+
+def test_a_node_whose_taint_keeps_its_pod_is_parked_and_not_updated() -> None:
+    world = RolloutWorld(FAST, 6)
+    world.nodes[0]["spec"]["taints"] = [{"key": "dedicated", "effect": "NoSchedule"}]
+    world.commit(SECOND)
+    for _ in range(100):
+        world.pass_time()
+    assert world.on("agent:1") == {"node-000"}
+    assert world.last is not None
+    steps = {one.node: one for one in world.last.stages.nodes}
+    assert steps["node-000"].step is NodeStep.PARKED
+    assert steps["node-000"].reason == "NotEligible"
