@@ -72,6 +72,18 @@ class Agent:
             None,
         )
 
+    @property
+    def target(self) -> Revision | None:
+        """The target revision of its rollout, with the hash of its pods and the number that it gets
+        with the template.
+        """
+        rollout = self.rollout
+        if rollout is None:
+            return None
+        found = next((r for r in self.seen.revisions if r.uid == rollout.target.uid), None)
+        number = rollout.number(self.seen)
+        return found and replace(found, hash=rollout.target.hash, number=number)
+
     def commit_of(self, revision: Revision) -> str:
         """The commit of a revision; of a template that is used again, the last commit with it."""
         known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
@@ -320,6 +332,8 @@ def stage_of(agent: Agent) -> StageProgress | None:
 def nodes(agent: Agent) -> list[dict[str, Any]]:
     """An entry for each node that has or needs a pod: revision, commit, state and reason."""
     by_hash = {revision.hash: revision for revision in agent.history}
+    if (target := agent.target) is not None:
+        by_hash[target.hash] = target
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
     found = []
     for pod in sorted(agent.seen.pods, key=lambda pod: (pod.node, pod.name)):

@@ -13,6 +13,8 @@ from playwright.sync_api import Page, expect
 
 from gitops_ds.model.objects import Key
 from gitops_ds.web.page.view import PageEvent
+from tests.daemonset.rollout_world import SECOND
+from tests.fleet.staged_world import watched
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving
 
@@ -307,3 +309,33 @@ def test_secrets_are_hidden_in_what_changed(looker: Looker) -> None:
             assert "API_TOKEN" in html
             assert "hunter2" not in html
             assert "correcthorse" not in html
+
+
+def test_a_staged_rollout_is_followed_live_from_the_canary_to_its_halt(looker: Looker) -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    with serving(fleets.Show(found=(there.agent(),))) as served:
+        page = looker.open(f"{served.url}/agents/logging/agent")
+        expect(page.locator("#link")).to_have_text("live")
+        rollout = page.locator("#rollout")
+        expect(rollout).to_contain_text("2 nodes at risk, the limit is 4")
+        expect(rollout.locator("tbody tr")).to_have_count(2)
+        expect(rollout.locator("tbody tr").first).to_contain_text("open")
+        expect(rollout.locator(".bar").first).to_have_attribute("aria-label", "2 soaking")
+        assert page.evaluate(FAULTS) == []
+        looker.picture(page, "rollout-canary")
+        there.rounds(12)
+        served.change(lambda show: show.move(there.agent()))
+        expect(rollout.locator("tbody tr").first).to_contain_text("passed")
+        there.world.bad_images.add(SECOND)
+        for pod in there.world.pods.values():
+            if pod["spec"]["containers"][0]["image"] == SECOND:
+                there.world.start(pod, ready=False)
+        there.rounds(60)
+        served.change(lambda show: show.move(there.agent()))
+        expect(rollout.get_by_role("alert")).to_contain_text("ImagePullBackOff")
+        expect(page.locator("#head")).to_contain_text("Failed")
+        assert page.evaluate(FAULTS) == []
+        looker.picture(page, "rollout-halted")
+        looker.close()

@@ -9,14 +9,14 @@ stand once for each group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from gitops_ds.apimachinery import node_pools as pooling
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.daemonset import Pod
@@ -117,10 +117,15 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
     """
     spread = decide.layout(agent.seen)
-    pods = [_shown(spread, spot) for spot in spread.spots]
+    target = agent.rollout.target if agent.rollout is not None else None
+
+    def updated(pod: Pod) -> bool:
+        return spread.updated(pod) if target is None else pod.hash == target.hash
+
+    pods = [_shown(spot, updated) for spot in spread.spots]
     shades, legend = _legend(
         agent,
-        spread.hash,
+        spread.hash if target is None else target.hash,
         Counter(pod.hash for pod in pods if pod is not None and not pod.terminating),
     )
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
@@ -129,7 +134,7 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
         place = where.get(spot.node)
         if place is not None or pod is not None:  # a node that left may still have a pod
             trouble = troubles.get(spot.node)
-            cell = _cell(spot.node, _state(spread, spot, pod, trouble), pod, trouble, legend)
+            cell = _cell(spot.node, _state(spot, pod, trouble, updated), pod, trouble, legend)
             grouped.setdefault(place or ("", ""), []).append(cell)
     drawn = (
         NodeGroup(*place, tuple(cells), Counter([cell.state for cell in cells]))
@@ -165,6 +170,8 @@ def _legend(
     of each hash.
     """
     by_hash = {revision.hash: revision for revision in agent.history}
+    if (target := agent.target) is not None:
+        by_hash[target.hash] = target
     current = by_hash.get(wanted) or agent.current
     others = [
         by_hash[hash]
@@ -195,21 +202,24 @@ def _legend(
     )
 
 
-def _shown(spread: NodePodLayout, spot: NodePods) -> Pod | None:
+def _shown(spot: NodePods, updated: Callable[[Pod], bool]) -> Pod | None:
     """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
     if len(spot.pods) < 2:
         return spot.pods[0] if spot.pods else None
     staying = spot.staying
-    return next((pod for pod in staying if spread.updated(pod)), (staying or spot.pods)[0])
+    return next((pod for pod in staying if updated(pod)), (staying or spot.pods)[0])
 
 
 def _state(
-    spread: NodePodLayout, spot: NodePods, pod: Pod | None, trouble: NodeHealth | None
+    spot: NodePods,
+    pod: Pod | None,
+    trouble: NodeHealth | None,
+    updated: Callable[[Pod], bool],
 ) -> str:
     if not spot.wanted:
         return "u" if pod is not None else "n"
     if trouble is None:
-        return "" if pod is not None and spread.updated(pod) else "o"
+        return "" if pod is not None and updated(pod) else "o"
     if trouble.reason == "Outdated":
         return "o"
     if trouble.reason in ("NoPod", "Starting", "Terminating", "Joining"):

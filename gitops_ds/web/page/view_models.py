@@ -19,7 +19,7 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, report, texts
-from gitops_ds.web.page import formatting, node_map, side_by_side
+from gitops_ds.web.page import formatting, node_map, rollout_panel, side_by_side
 from gitops_ds.web.page.rendering import Pages
 from gitops_ds.web.page.rows import AgentRow, row, source
 from gitops_ds.web.page.view import PageEvent, View
@@ -93,6 +93,7 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of "
         f"{one.counts.desired} nodes up to date",
         "steering": steering(found),
+        "rollout": rollout_panel.panel(found.rollout) if found.rollout is not None else None,
         "sources": [shown]
         if found.source and (shown := source(found.source)).tone in ("bad", "warn")
         else [],

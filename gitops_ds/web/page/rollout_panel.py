@@ -1,0 +1,103 @@
+"""The panel of a staged rollout on the page of its agent: stages with bars, hold or halt, parked nodes.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.model.staged_rollout import NodeProgress, NodeStep, StageProgress, StageState
+from gitops_ds.redaction import texts
+
+PARKED = 20  # parked nodes that the panel lists
+
+_FILLS = {
+    NodeStep.PROVED: "good",
+    NodeStep.SOAKING: "way",
+    NodeStep.STARTING: "way",
+    NodeStep.REPLACING: "way",
+    NodeStep.SET_ASIDE: "warn",
+    NodeStep.PARKED: "warn",
+    NodeStep.FAILED: "bad",
+    NodeStep.WAITING: "none",
+}
+_ORDER = ("good", "way", "warn", "bad")
+_TONES = {
+    StageState.PASSED: "h-healthy",
+    StageState.OPEN: "h-progressing",
+    StageState.HELD: "h-degraded",
+    StageState.HALTED: "h-failed",
+    StageState.PENDING: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A stage: `tone` is the class of its badge, `until` the seconds since 1970 or None."""
+
+    name: str
+    state: str
+    tone: str
+    proved: int
+    nodes: int
+    bar: tuple[tuple[str, int], ...]
+    bar_words: str
+    waits: str
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPanel:
+    """A rollout; `hold` and `halt` are sentences, empty where they do not apply."""
+
+    commit: str
+    at_risk: int
+    limit: int
+    stages: tuple[StageRow, ...]
+    hold: str
+    halt: str
+    parked: tuple[NodeProgress, ...]
+    more: int
+
+    @property
+    def words(self) -> str:
+        """The rollout in a few words, for screen readers."""
+        return ", ".join(f"{one.name} {one.proved} of {one.nodes}" for one in self.stages)
+
+
+def panel(rollout: StagedRollout) -> RolloutPanel:
+    """The panel of a rollout."""
+    steps: dict[str, Counter[NodeStep]] = defaultdict(Counter)
+    for node in rollout.stages.nodes:
+        steps[node.stage][node.step] += 1
+    halt, hold, parked = rollout.halt, rollout.stages.hold, rollout.parked
+    return RolloutPanel(
+        rollout.commit,
+        rollout.stages.at_risk,
+        rollout.stages.cap,
+        tuple(_row(rollout, one, steps[one.name]) for one in rollout.stages.stages),
+        texts.words(hold.text) if hold is not None and halt is None else "",
+        texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
+        parked[:PARKED],
+        max(0, len(parked) - PARKED),
+    )
+
+
+def _row(rollout: StagedRollout, stage: StageProgress, steps: Counter[NodeStep]) -> StageRow:
+    waits = rollout.waits_for(stage)
+    fills = Counter[str]()
+    for step, count in steps.items():
+        fills[_FILLS[step]] += count
+    return StageRow(
+        stage.name,
+        stage.state.value,
+        _TONES[stage.state],
+        stage.proved,
+        len(stage.nodes),
+        tuple((fill, fills[fill]) for fill in _ORDER),
+        ", ".join(f"{count} {step}" for step, count in sorted(steps.items())) or "no node",
+        texts.words(waits.reason) if waits else "",
+        waits.until if waits else None,
+    )

@@ -1,0 +1,69 @@
+"""The page of an agent shows its staged rollout: stages, bars, nodes at risk, hold or halt, parked
+nodes; the map has the colours of the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from gitops_ds.web.page import node_map
+from gitops_ds.web.page.pages import Book
+from tests.daemonset.rollout_world import SECOND
+from tests.fleet.staged_world import FAST, Watched, watched
+from tests.page.fleets import Show
+
+PATH = "agents/logging/agent"
+
+
+def panel(there: Watched) -> str:
+    """The panel's text, without markup; empty without a rollout."""
+    drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
+    return " ".join(re.sub(r"<[^>]+>", " ", drawn.pieces["rollout"]).split())
+
+
+def test_without_a_rollout_the_panel_is_empty() -> None:
+    assert panel(watched()) == ""
+
+
+def test_the_panel_shows_the_stages_and_changes_with_them_alone() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    text = panel(there)
+    assert "2 nodes at risk, the limit is 4" in text
+    assert re.search(r"canary open 0/2 2 soaking \S+ \S+ UTC rest pending 0/8", text)
+    there.rounds(13)
+    assert "canary passed 2/2" in panel(there)
+
+
+def test_the_panel_shows_hold_halt_and_parked_nodes() -> None:
+    policy: dict[str, Any] = {**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-01-15"}]}
+    there = watched(policy)
+    there.world.nodes[5]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    there.world.bad_images.add(SECOND)
+    there.commit(SECOND)
+    there.rounds(3)
+    text = panel(there)
+    assert "On hold freeze, until 2027-01-16T00:00:00Z" in text
+    assert "1 parked node node-005 in stage rest: Node not ready" in text
+    there.world.now += 86400.0
+    there.rounds(20)
+    text = panel(there)
+    assert "Halted in stage canary: ImagePullBackOff on node-00" in text
+    assert "On hold" not in text
+
+
+def test_the_map_shows_the_target_as_the_wanted_revision() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    agent = there.agent()
+    drawn = node_map.draw(agent, {})
+    assert [(shade.commit, shade.nodes, shade.wanted) for shade in drawn.shades] == [
+        (SECOND, 2, True),
+        ("", 8, False),
+    ]
+    assert drawn.states[""] == 2
+    assert drawn.states["o"] == 8
