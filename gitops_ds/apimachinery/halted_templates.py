@@ -6,7 +6,7 @@ later commit with exactly the same template is on hold until a person releases i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -23,9 +23,7 @@ MESSAGE = 200  # characters
 
 
 class HaltedTemplate(msgspec.Struct, frozen=True):
-    """A halted template: the hash of its pods, its commit, when it was halted (seconds since 1970),
-    and why.
-    """
+    """A halted template: the hash of its pods, its commit, when it was halted (seconds since 1970), and why."""
 
     hash: str
     commit: str
@@ -34,9 +32,7 @@ class HaltedTemplate(msgspec.Struct, frozen=True):
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
-    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't
-    be read.
-    """
+    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't be read."""
     try:
         text = annotations.get(names.HALTED) or "[]"
         return msgspec.json.decode(text, type=tuple[HaltedTemplate, ...])
@@ -52,11 +48,9 @@ def encoded(templates: Iterable[HaltedTemplate]) -> str:
 def remembered(
     metadata: Body, targets: Iterable[Revision], own: Iterable[Revision]
 ) -> tuple[HaltedTemplate, ...]:
-    """The halted templates of a DaemonSet: those in its annotation, and those of its target
-    revisions.
+    """The halted templates of a DaemonSet: those in its annotation, and those of its target revisions.
 
-    A template among the DaemonSet's `own` revisions was proved after a release, and leaves the
-    list.
+    A template among the DaemonSet's `own` revisions was proved after a release, and leaves the list.
     """
     found = {one.hash: one for one in parse(metadata.get("annotations") or {})}
     for target in targets:
@@ -77,11 +71,14 @@ def hold_reason(annotations: Mapping[str, str], hash: str) -> str:
     return f"this template was halted before, with commit {found.commit[:12]}: {found.message}"
 
 
-def without(annotations: Mapping[str, str], commit: str) -> str | None:
-    """The annotation after the release of a commit, by its first digits or more; None where it is
-    then empty.
-    """
-    left = [one for one in parse(annotations) if not _same(one.commit, commit)]
+def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
+    """The hashes of the halted templates of a commit, which is named by its first digits or more."""
+    return frozenset(one.hash for one in parse(annotations) if _same(one.commit, commit))
+
+
+def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
+    """The annotation without these templates; None where it is then empty."""
+    left = [one for one in parse(annotations) if one.hash not in hashes]
     return encoded(left) if left else None
 
 

@@ -36,7 +36,7 @@ def hold(args: HoldArgs) -> int:
 @service_options.service
 @arguments.typed(HoldArgs)
 def release(args: HoldArgs) -> int:
-    """Release a commit that is on hold. Exits 1 if it is not on hold."""
+    """Release a commit that is on hold, or whose rollout was halted. Exits 1 for any other."""
     return options.run(_release(args))
 
 
@@ -61,10 +61,19 @@ async def _release(args: HoldArgs) -> int:
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+        from gitops_ds import errors
         from gitops_ds.commands import service_requests as service
+        from gitops_ds.commands import template_release
 
-        body = await service.release(cluster, where, found.id, commit)
-        return body, f"{found.id}: commit {commit[:12]} released"
+        agents = await template_release.release(cluster, found.id, commit)
+        try:
+            body = await service.release(cluster, where, found.id, commit)
+        except errors.Refused:
+            if not agents:
+                raise
+            body = await service.annotate(cluster, where, found.id, lambda _: {})
+        rollouts = f", rollout of {', '.join(map(str, agents))}" if agents else ""
+        return body, f"{found.id}: commit {commit[:12]} released{rollouts}"
 
     await service_options.ask(args, work)
     return 0

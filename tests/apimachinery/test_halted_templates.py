@@ -51,10 +51,12 @@ def test_a_release_names_the_commit() -> None:
     one = HaltedTemplate("a", "1" * 40, 5.0)
     other = HaltedTemplate("b", "2" * 40, 6.0)
     annotations = {names.HALTED: halted_templates.encoded((one, other))}
-    left = halted_templates.without(annotations, "1111111")
+    assert halted_templates.named(annotations, "1111111") == {"a"}
+    assert halted_templates.named(annotations, "3" * 40) == frozenset()
+    left = halted_templates.without(annotations, {"a"})
     assert left is not None
     assert halted_templates.parse({names.HALTED: left}) == (other,)
-    assert halted_templates.without({names.HALTED: left}, "2" * 40) is None
+    assert halted_templates.without({names.HALTED: left}, {"b"}) is None
 
 
 def test_an_annotation_that_is_not_ours_holds_nothing() -> None:

@@ -23,11 +23,8 @@ from tests.service.test_service import running, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 _numbers = itertools.count()
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "revert-node"},
-}
+# It never becomes ready, so no stage passes.
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "revert-node"}}
 
 
 @dataclass
@@ -110,8 +107,14 @@ def policy(after: str = "0s", how: str = "commit") -> str:
 def fleet(tmp_path: Path, api_server: controlplane.ControlPlane) -> Any:
     space = f"revert-{next(_numbers)}"
     api_server.kubectl("create", "namespace", space)
-    with gitservers.http_git_server(tmp_path / "git") as server:
-        yield Fleet(api_server, server, server.repository("fleet"), tmp_path, space)
+    (tmp_path / "node.json").write_text(json.dumps(NODE))
+    api_server.kubectl("create", "-f", str(tmp_path / "node.json"))
+    try:
+        with gitservers.http_git_server(tmp_path / "git") as server:
+            yield Fleet(api_server, server, server.repository("fleet"), tmp_path, space)
+    finally:
+        api_server.kubectl("delete", "node", "revert-node")
+        api_server.kubectl("delete", "namespace", space, "--wait=false")
 
 
 def test_a_halted_rollout_is_reverted_by_a_commit_and_its_template_stays_on_hold(

@@ -1,0 +1,72 @@
+"""Releases templates that stay on hold because their rollout was halted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
+from gitops_ds.deployer import live_state
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, Key, key_of
+
+
+async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
+    """Releases the halted templates of a commit, and the halted or held rollouts that it brought.
+
+    `owner` is the id of the objects' owner. Returns the DaemonSets. Raises ClusterError.
+    """
+    ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
+    bodies = [
+        body
+        for body in (await cluster.list(DAEMONSET)).items
+        if live_state.label(body) == owner and _annotations(body).get(names.HALTED)
+    ]
+    if not bodies:
+        return ()
+    found = map(revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, ours)).items)
+    targets = [one for one in found if one is not None]
+    released = [key_of(body) for body in bodies if await _release(cluster, body, targets, commit)]
+    return tuple(released)
+
+
+async def _release(cluster: Cluster, body: Body, targets: Iterable[Revision], commit: str) -> bool:
+    """Whether the DaemonSet had a template to release.
+
+    The halt goes first: the deployer takes it into the annotation again while it is recorded.
+    """
+    key, uid = key_of(body), str(body["metadata"]["uid"])
+    own = [one for one in targets if (it := target_revisions.daemonset_of(one)) and it.uid == uid]
+    hashes = halted_templates.named(_annotations(body), commit)
+    hashes |= {
+        _hash(one) for one in own if _annotations(one.raw).get(names.COMMIT, "").startswith(commit)
+    }
+    known = {one.hash for one in halted_templates.parse(_annotations(body))}
+    if not hashes & known:
+        return False
+    for target in own:
+        record = target_revisions.record_in(target)
+        if _hash(target) in hashes and record.halt is not None:
+            text = target_revisions.encoded(msgspec.structs.replace(record, halt=None))
+            await _annotate(cluster, target.raw, {names.ROLLOUT_RECORD: text})
+    left = halted_templates.without(_annotations(body), hashes)
+    patch = {"metadata": {"annotations": {names.HALTED: left}}}
+    await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
+    return True
+
+
+async def _annotate(cluster: Cluster, revision: Body, annotations: Mapping[str, str]) -> None:
+    key = key_of(revision)
+    patch = {"metadata": {"uid": revision["metadata"]["uid"], "annotations": dict(annotations)}}
+    await cluster.patch(CONTROLLER_REVISION, key.namespace, key.name, patch, type=PatchType.MERGE)
+
+
+def _annotations(body: Body) -> Mapping[str, str]:
+    return (body.get("metadata") or {}).get("annotations") or {}
+
+
+def _hash(target: Revision) -> str:
+    return revisions.labels_of(target).get(names.ROLLOUT, "")

@@ -1,0 +1,98 @@
+"""A template whose rollout was halted stays on hold, also after its revert, until a person releases it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gitops_ds.apimachinery import halted_templates
+from gitops_ds.commands import template_release
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model import names
+from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.objects import CONTROLLER_REVISION
+from gitops_ds.simulator import PodFault, Trouble
+from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer.test_rollout_faults import ends, spoil
+
+both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+
+
+async def halted(scene: Scene) -> None:
+    """The second image is halted in the canary."""
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await scene.until(lambda: scene.decision.halt is not None)
+    await asyncio.sleep(60)
+
+
+@both
+def test_it_is_remembered_after_the_revert_and_held_when_it_comes_back(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        await halted(scene)
+        scene.push("1")
+        await ends(scene, "1")
+        assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
+        annotations = (await scene.daemonset())["metadata"]["annotations"]
+        (kept,) = halted_templates.parse(annotations)
+        assert kept.commit == scene.history.id(1)
+
+        spoil(scene)
+        scene.kill()
+        scene.start()
+        scene.push("2")
+        await asyncio.sleep(3600)
+        assert scene.on("1") == set(scene.pods())
+        assert await scene.tag() == "1"
+        (event,) = [one for one in scene.events if isinstance(one, RolloutHeld)]
+        assert "halted before, with commit 000000000000" in event.hold.reason
+
+        released = await template_release.release(scene.cluster, "test", scene.history.id(1))
+        assert [str(key) for key in released] == ["DaemonSet default/agent"]
+        await ends(scene, "2")
+        assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+
+    play(powers, script)
+
+
+@both
+def test_another_template_is_not_held(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        await halted(scene)
+        scene.push("3")
+        await ends(scene, "3")
+
+    play(powers, script)
+
+
+def test_a_release_of_the_halted_rollout_lets_it_go_on() -> None:
+    async def script(scene: Scene) -> None:
+        await halted(scene)
+        spoil(scene)
+        await asyncio.sleep(600)
+        assert 1 <= len(scene.on("2")) < NODES
+        assert await template_release.release(scene.cluster, "test", "f" * 40) == ()
+        assert await template_release.release(scene.cluster, "test", scene.history.id(1)[:12])
+        await ends(scene, "2")
+
+    play(Powers.PACE, script)
+
+
+def test_the_target_names_the_last_commit_without_the_template() -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await asyncio.sleep(90)
+        scene.push("3")
+        await asyncio.sleep(90)
+        (target,) = [
+            one
+            for one in (await scene.cluster.list(CONTROLLER_REVISION)).items
+            if names.TEMPLATE_DIGEST in one["metadata"]["annotations"]
+            and names.ROLLOUT in one["metadata"]["labels"]
+        ]
+        annotations = target["metadata"]["annotations"]
+        assert annotations[names.COMMIT] == scene.history.id(2)
+        assert annotations[names.SINCE] == scene.history.id(0)
+
+    play(Powers.PACE, script)
