@@ -23,7 +23,9 @@ MESSAGE = 200  # characters
 
 
 class HaltedTemplate(msgspec.Struct, frozen=True):
-    """A halted template: the hash of its pods, its commit, when it was halted (seconds since 1970), and why."""
+    """A halted template: the hash of its pods, its commit, the time of the halt in seconds since
+    1970, and why.
+    """
 
     hash: str
     commit: str
@@ -32,7 +34,9 @@ class HaltedTemplate(msgspec.Struct, frozen=True):
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
-    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't be read."""
+    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't be
+    read.
+    """
     try:
         text = annotations.get(names.HALTED) or "[]"
         return msgspec.json.decode(text, type=tuple[HaltedTemplate, ...])
@@ -48,9 +52,10 @@ def encoded(templates: Iterable[HaltedTemplate]) -> str:
 def remembered(
     metadata: Body, targets: Iterable[Revision], own: Iterable[Revision]
 ) -> tuple[HaltedTemplate, ...]:
-    """The halted templates of a DaemonSet: those in its annotation, and those of its target revisions.
+    """The halted templates of a DaemonSet: of its annotation, and of its target revisions.
 
-    A template among the DaemonSet's `own` revisions was proved after a release, and leaves the list.
+    A template among the DaemonSet's `own` revisions was proved after a release, and leaves the
+    list.
     """
     found = {one.hash: one for one in parse(metadata.get("annotations") or {})}
     for target in targets:
@@ -72,7 +77,7 @@ def hold_reason(annotations: Mapping[str, str], hash: str) -> str:
 
 
 def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
-    """The hashes of the halted templates of a commit, which is named by its first digits or more."""
+    """The hashes of the halted templates of a commit: its first digits, or more of them."""
     return frozenset(one.hash for one in parse(annotations) if _same(one.commit, commit))
 
 

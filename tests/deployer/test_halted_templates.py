@@ -1,4 +1,4 @@
-"""A template whose rollout was halted stays on hold, also after its revert, until a person releases it."""
+"""A template whose rollout was halted stays on hold after its revert, until a person releases it."""
 
 from __future__ import annotations
 
