@@ -34,8 +34,8 @@ class HaltedTemplate(msgspec.Struct, frozen=True):
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
-    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't be
-    read.
+    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't
+    be read.
     """
     try:
         text = annotations.get(names.HALTED) or "[]"

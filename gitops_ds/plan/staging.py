@@ -1,9 +1,10 @@
-"""Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision, which holds the new one, is one
-of the DaemonSet's own revisions.
+"""Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision,
+which holds the new one, is one of the DaemonSet's own revisions.
 
-The controller makes it so when every node is proved. So the deployer needs no memory of rollouts: what to write follows from the
-manifest, the policy, and the revisions in the cluster. A template that is among the DaemonSet's own revisions was proved before,
-or is a revert, and is written at once; the update strategy OnDelete moves no pod.
+The controller makes it so when every node is proved. So the deployer needs no memory of rollouts:
+what to write follows from the manifest, the policy, and the revisions in the cluster. A template
+that is among the DaemonSet's own revisions was proved before, or is a revert, and is written at
+once; the update strategy OnDelete moves no pod.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
 def to_ask(bundle: Bundle, live: Live) -> tuple[Manifest, ...]:
-    """The DaemonSets with a policy whose complete template is not known: a dry run returns it with its defaults."""
+    """The DaemonSets with a policy whose complete template is not known: a dry run returns it with
+    its defaults.
+    """
     return tuple(
         manifest
         for manifest in with_policy(bundle)
@@ -42,7 +45,9 @@ def staged(
     context: PlanContext,
     answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
 ) -> Bundle:
-    """The bundle as it is written: DaemonSets with their policy, and the target revisions of rollouts."""
+    """The bundle as it is written: DaemonSets with their policy, and the target revisions of
+    rollouts.
+    """
     manifests = dict(bundle.manifests)
     for manifest in with_policy(bundle):
         for one in _Staging(bundle, live, context, manifest).manifests(answers.get(manifest.key)):
@@ -157,7 +162,9 @@ class _Staging:
         return _rewritten(replace(self.manifest, key=key), body)
 
     def _since(self, old: Body, known: Revision | None, commit: str) -> str:
-        """The last commit without this template, and without that of a rollout it replaces."""
+        """The last commit without this template, and without the one of a rollout that it
+        replaces.
+        """
         known = known or self._current(old)
         since = (known and _annotation(known, names.SINCE)) or self.context.state.last_attempted
         return since if since and since != commit else ""
@@ -185,7 +192,9 @@ def _annotation(revision: Revision, name: str) -> str:
 
 
 def _holds(old: Body, manifest: Manifest) -> bool:
-    """Whether the live DaemonSet plainly has the manifest's template: we own exactly its fields, with its values."""
+    """Whether the live DaemonSet plainly has the manifest's template: we own exactly its fields,
+    with its values.
+    """
     spec = {**old["spec"], "template": _template_of(manifest.body)}
     return ownership.holds_part(old, {**old, "spec": spec}, ("spec", "template"))
 

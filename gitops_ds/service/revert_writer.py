@@ -65,7 +65,9 @@ class RevertContext:
 
 @dataclass(frozen=True, slots=True)
 class _Attempts:
-    """The failed attempts of one revert: their number, when the next one is due, the last message."""
+    """The failed attempts of one revert: their number, the time of the next one, the last
+    message.
+    """
 
     count: int = 0
     retry_at: float = 0.0
@@ -241,7 +243,9 @@ class RevertWriter:
         return settings.branch or await self._context.repository.default_branch()
 
     def _signature(self, halted: HaltedRollout) -> Signature:
-        """The author, and the time at which the revert is due: each replica makes the same commit."""
+        """The author, and the time at which the revert was due: every replica makes the same
+        commit.
+        """
         author = self._context.settings.author
         key = (
             SigningKey(

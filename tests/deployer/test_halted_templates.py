@@ -1,4 +1,4 @@
-"""A template whose rollout was halted stays on hold after its revert, until a person releases it."""
+"""The template of a halted rollout stays on hold after its revert, until a person releases it."""
 
 from __future__ import annotations
 
