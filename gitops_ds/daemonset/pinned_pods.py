@@ -226,8 +226,13 @@ class _Writes:
 
     def _labelled(self, action: CreatePod) -> CreatePod:
         metadata = action.body["metadata"]
-        labels = {**metadata["labels"], names.ROLLOUT: self.target.hash}
-        return replace(action, body={**action.body, "metadata": {**metadata, "labels": labels}})
+        metadata = {
+            **metadata,
+            # As the built-in controller has it, though the name is ours: other programs read it.
+            "generateName": f"{self.layout.seen.daemonset.key.name}-",
+            "labels": {**metadata["labels"], names.ROLLOUT: self.target.hash},
+        }
+        return replace(action, body={**action.body, "metadata": metadata})
 
     @property
     def _revision(self) -> Key:
