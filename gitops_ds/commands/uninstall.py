@@ -1,8 +1,9 @@
 """Removes gitops-ds from a cluster: its labels, annotations and field ownership on objects, and its
 state.
 
-No specification changes, so no pod restarts. The inventory of an owner is deleted last, so that an
-interrupted run can be repeated.
+No pod template changes, so no pod restarts but the pinned ones of an incomplete rollout, and no
+specification but the update strategy that a rollout policy replaced. The inventory of an owner is
+deleted last, so that an interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import errors
+from gitops_ds.commands import uninstall_rollouts
 from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
@@ -33,7 +35,9 @@ from gitops_ds.model.objects import (
     key_of,
 )
 
-_ATTEMPTS = 5
+_ATTEMPTS = 10
+# the annotations of ours that a revision may have
+_OF_REVISIONS = (names.COMMIT, names.ROLLOUT_RECORD, names.TEMPLATE_DIGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +127,19 @@ async def hand_back(
     skipped.
     """
     changed = 0
+    daemonsets = {key for key in what.objects if key.is_daemonset}
+    spaces = sorted({key.namespace for key in daemonsets})
+    for space in spaces:  # by their labels, which the next step removes
+        await uninstall_rollouts.remove(cluster, space, daemonsets)
     for key, resource in what.objects.items():
         if await _released(cluster, resource, key):
             changed += 1
             say(f"handed back {key}")
-    spaces = {key.namespace for key in what.objects if key.is_daemonset}
-    for space in sorted(spaces):
+    for space in spaces:
         for revision in (await cluster.list(CONTROLLER_REVISION, Selection(namespace=space))).items:
-            if names.COMMIT in (revision["metadata"].get("annotations") or {}):
+            if any(
+                name in (revision["metadata"].get("annotations") or {}) for name in _OF_REVISIONS
+            ):
                 await _released(cluster, CONTROLLER_REVISION, key_of(revision))
     for owner in what.owners:
         await _forget(cluster, namespace, owner)
@@ -153,7 +162,9 @@ async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
     for _ in range(_ATTEMPTS):
         try:
             body = await cluster.get(resource, key.namespace, key.name)
-            patch = list(_operations(body["metadata"]))
+            strategy = list(uninstall_rollouts.operations(body))
+            # On its own: the API server notes its author, which the next turn removes.
+            patch = strategy or list(_operations(body["metadata"]))
             if not patch:
                 return False
             version = {
@@ -168,7 +179,8 @@ async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
             return False
         except errors.Conflict:
             continue
-        return True
+        if not strategy:
+            return True
     raise errors.WriteContention(f"{key} is written concurrently: try again")
 
 
@@ -185,7 +197,7 @@ def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     others = [
         entry
         for entry in fields
-        if entry.get("manager") != names.FIELD_MANAGER or entry.get("operation") != "Apply"
+        if entry.get("manager") != names.FIELD_MANAGER or entry.get("subresource")
     ]
     if len(others) < len(fields):
         # An empty list would mean "as before": one empty entry is how managedFields are cleared.

@@ -51,7 +51,12 @@ def policy(soaks: Soaks, at_risk: str = "40%") -> str:
         ),
         {"name": "rest", "soak": f"{soaks.others}s", "pace": {"start": 4, "max": "50%"}},
     ]
-    return json.dumps({"stages": stages, "limits": {"atRisk": {"cluster": at_risk}}})
+    document = {
+        "stages": stages,
+        "limits": {"atRisk": {"cluster": at_risk}},
+        "onFailure": {"revert": {"how": "none"}},
+    }
+    return json.dumps(document)
 
 
 ORDER = ("batch", "general", "gpu")  # the pools in the order of the stages after the canary
@@ -90,9 +95,17 @@ def files(tag: str, rollout: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def plane_with(directory: Path, number: int, **options: Any) -> Iterator[controlplane.ControlPlane]:
-    """A control plane with the built-in DaemonSet controller and nodes in three pools."""
-    wanted = controlplane.Wanted(pod_ready_milliseconds=100, **options)
+def plane_with(
+    directory: Path, number: int, pod_delete_milliseconds: int = 300
+) -> Iterator[controlplane.ControlPlane]:
+    """A control plane with the built-in DaemonSet controller and nodes in three pools.
+
+    Pods take a moment to end, as those of a kubelet do. Where they do not, the built-in controller may create a pod first, and
+    the pinned one is tried again.
+    """
+    wanted = controlplane.Wanted(
+        pod_ready_milliseconds=100, pod_delete_milliseconds=pod_delete_milliseconds
+    )
     plane = controlplane.ControlPlane(directory / "plane", wanted)
     try:
         plane.start()

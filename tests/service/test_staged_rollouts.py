@@ -5,6 +5,9 @@ and garbage collector.
 from __future__ import annotations
 
 import asyncio
+import json
+import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from tests.gitservers import Upstream
 from tests.service import staged
 from tests.service.staged import CANARIES, Soaks
 from tests.service.test_service import running
+from tests.service.test_uninstall import program
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,6 +29,9 @@ pytestmark = [
 ]
 NODES, ADDED, KILLED = 30, 5, 5
 SOAKS = Soaks(canary=10)
+QUICK = Soaks(canary=2)
+LIVES, SEED = 10, 7
+FEW = 9
 
 
 def test_a_commit_reaches_the_nodes_stage_by_stage_and_a_bad_one_its_canaries_only(
@@ -96,6 +103,119 @@ async def _a_bad_commit(
     } == revisions
     assert len(before - watch.uids("2")) == touched
     _differs_from_git_as_promised(plane, "2")
+
+
+def test_a_service_that_is_killed_in_mid_rollout_loses_nothing(tmp_path: Path) -> None:
+    upstream = Upstream(tmp_path / "fleet")
+    upstream.commit(staged.files("1", staged.policy(QUICK)))
+    with staged.plane_with(tmp_path, NODES) as plane:
+        asyncio.run(_lives(plane, upstream, tmp_path))
+
+
+async def _lives(plane: controlplane.ControlPlane, upstream: Upstream, directory: Path) -> None:
+    chance, options = random.Random(SEED), staged.words(upstream)
+    async with staged.watching(plane, QUICK) as watch:
+        with running(directory, plane, *options) as (_, log):
+            await watch.until(lambda: len(watch.on("1")) == NODES, log)
+        watch.expect("2")
+        upstream.commit(staged.files("2", staged.policy(QUICK)))
+        with running(directory, plane, *options) as (_, log):
+            await watch.until(lambda: len(watch.uids("2")) == CANARIES, log)
+        await _without_the_service(plane, watch)
+        for life in range(LIVES):
+            # Each is a pod with a cache of its own: a commit whose preparation is killed too often is not tried again.
+            own = directory / str(life)
+            own.mkdir()
+            enough = min(NODES, len(watch.uids("2")) + chance.randrange(1, 5))
+            with running(own, plane, *options) as (process, log):  # ends with kill -9
+                await watch.until(partial(_updated, watch, enough), log)
+                assert process.poll() is None, log.read_text()
+            text = log.read_text()
+            assert "Traceback" not in text, text
+        own = directory / "last"
+        own.mkdir()
+        with running(own, plane, *options) as (_, log):
+            await watch.until(lambda: len(watch.on("2")) == NODES, log)
+            await staged.until(lambda: _is_complete(plane, "2", NODES), log.read_text)
+            await watch.quiet(3)
+        assert not watch.wrong, watch.wrong[:5]
+        assert len(watch.pods) == NODES
+
+
+def _updated(watch: staged.PodWatch, number: int) -> bool:
+    return len(watch.uids("2")) >= number
+
+
+async def _without_the_service(plane: controlplane.ControlPlane, watch: staged.PodWatch) -> None:
+    """Each pod that goes is followed by a proven one; all others keep running."""
+    pinned, proven = (watch.pods[sorted(watch.uids(tag))[0]][1] for tag in ("2", "1"))
+    for pod in (pinned, proven):
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", pod.name, "--wait=false")
+    before = watch.uids("1") | watch.uids("2")
+    await watch.until(lambda: {pinned.node, proven.node} <= watch.on("1") and _all_there(watch))
+    after = watch.uids("1") | watch.uids("2")
+    assert len(before - after) <= 2
+    assert len(watch.uids("2")) == CANARIES - 1
+
+
+def _all_there(watch: staged.PodWatch) -> bool:
+    """Whether every node has a pod that is ready, or the gated pod of the service that is away."""
+    gated = {pod.node for _, pod in watch.pods.values() if pod.gated}
+    return len(watch.on("1") | watch.on("2") | gated) == NODES
+
+
+def test_uninstall_in_mid_rollout_brings_the_proven_pods_back_and_at_rest_restarts_none(
+    tmp_path: Path,
+) -> None:
+    upstream = Upstream(tmp_path / "fleet")
+    upstream.commit(staged.files("1", staged.policy(QUICK)))
+    with staged.plane_with(tmp_path, FEW, pod_delete_milliseconds=2000) as plane:
+        asyncio.run(_uninstalled(plane, upstream, tmp_path))
+
+
+async def _uninstalled(
+    plane: controlplane.ControlPlane, upstream: Upstream, directory: Path
+) -> None:
+    options = staged.words(upstream)
+    async with staged.watching(plane, QUICK) as watch:
+        with running(directory, plane, *options) as (_, log):
+            await watch.until(lambda: len(watch.on("1")) == FEW, log)
+            watch.expect("2")
+            upstream.commit(staged.files("2", staged.policy(QUICK)))
+            await watch.until(lambda: bool(watch.on("2")) and _gated(watch), log)
+        touched = {pod.node for tag, pod in watch.pods.values() if tag == "2"}
+        untouched = {uid for uid in watch.uids("1") if watch.pods[uid][1].node not in touched}
+        await asyncio.to_thread(_uninstall, plane)
+        await watch.until(lambda: len(watch.on("1")) == FEW and not watch.uids("2"))
+        await watch.quiet(3)
+        assert untouched <= watch.uids("1")
+        _nothing_is_left(plane)
+        found = staged.get(plane, "controllerrevisions")["items"]
+        assert len(found) == 1, json.dumps(found)
+
+        with running(directory, plane, *options) as (_, log):
+            await watch.until(lambda: len(watch.on("2")) == FEW, log)
+            await staged.until(lambda: _is_complete(plane, "2", FEW), log.read_text)
+        await asyncio.to_thread(_uninstall, plane)
+        await watch.quiet(5)
+        assert len(watch.on("2")) == FEW
+        _nothing_is_left(plane)
+
+
+def _gated(watch: staged.PodWatch) -> bool:
+    return any(pod.gated for _, pod in watch.pods.values())
+
+
+def _uninstall(plane: controlplane.ControlPlane) -> None:
+    done = program(plane, staged.STATES, "uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+
+
+def _nothing_is_left(plane: controlplane.ControlPlane) -> None:
+    body = staged.get(plane, "ds/agent")
+    assert body["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+    found = [body, *staged.get(plane, "pods,controllerrevisions")["items"]]
+    assert names.DOMAIN not in json.dumps([one["metadata"] for one in found])
 
 
 def _owned(plane: controlplane.ControlPlane) -> list[dict[str, Any]]:
