@@ -3,8 +3,11 @@ fails.
 
 It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
 stated number of seconds to start and to stop, so what differs from a real rollout is the duration,
-not the order (tests/daemonset/test_staged_simulation.py). Approvals, windows, freezes and measured
-gates depend on people, calendars and metrics: they count as open here, and the preview names them.
+and the order only under `limits.atRisk.perZone`, where the node goes first whose zone has room
+first (tests/daemonset/test_staged_simulation.py).
+
+Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
+as open here, and the preview names them.
 """
 
 from __future__ import annotations

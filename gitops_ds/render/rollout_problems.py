@@ -43,7 +43,6 @@ UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("limits", "api"), ()),
     (("limits", "registry"), ()),
     (("gates", _ANY, "memoryOfLimit"), ()),
-    (("gates", _ANY, "conditions"), ()),
     (("gates", _ANY, "neighbours"), ()),
     (("gates", _ANY, "prometheus"), ()),
     (("gates", _ANY, "for"), ()),

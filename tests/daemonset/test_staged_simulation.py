@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,12 +88,17 @@ class TimedWorld(RolloutWorld):
                     self.start(self.pods[name])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(policies(), st.integers(1, 14), st.integers(1, 4), st.sampled_from(PACES))
 def test_the_order_and_the_times_of_the_preview_are_those_of_the_rollout(
     policy: dict[str, Any], count: int, zones: int, pace: RolloutPace
 ) -> None:
-    """The order also where pods start and stop at another pace than the preview assumes."""
+    """The order also where pods start and stop at another pace than the preview assumes, unless a
+    limit of each zone lets the node go first whose zone has room first.
+    """
+    if "perZone" in policy["limits"]["atRisk"]:
+        pace = PACE
     bodies = zoned(count, zones)
     before = preview(policy, copy.deepcopy(bodies))
     world = TimedWorld(policy, bodies, pace)
