@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("suspend", "Resume the writes of a repository or an agent."),
     "approve": ("approve", "Approve a plan that deletes more than the guards allow."),
     "hold": ("hold", "Put a commit on hold: it is not applied."),
-    "release": ("hold", "Release a commit that is on hold."),
+    "release": ("hold", "Release a commit that is on hold, or whose rollout was halted."),
     "history": ("history", "List revisions, commits and authors of a DaemonSet."),
     "rollback": ("rollback", "Write the commit that restores an earlier pod template."),
     "drift": ("drift", "Show drift of the cluster, and write the commit that keeps it."),
