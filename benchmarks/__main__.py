@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import apply, changes, check, decide, page, rollouts, service, start, validate
+from benchmarks import (
+    apply,
+    changes,
+    check,
+    decide,
+    page,
+    rollouts,
+    service,
+    stages,
+    start,
+    validate,
+)
 
 PARTS = {
     "start": start.main,
@@ -14,6 +25,7 @@ PARTS = {
     "apply": apply.main,
     "rollouts": rollouts.main,
     "decide": decide.main,
+    "stages": stages.main,
     "page": page.main,
     "service": service.main,
 }

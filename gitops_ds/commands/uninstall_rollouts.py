@@ -1,7 +1,9 @@
-"""Removes staged rollouts from a cluster: what `uninstall` does beside labels, annotations and field ownership.
+"""Removes staged rollouts from a cluster: what `uninstall` does beside labels, annotations and
+field ownership.
 
-A DaemonSet gets the update strategy that Git has. Its pods at rest are those of its template, so none restarts; in mid-rollout
-the DaemonSet controller replaces the pinned pods by pods of the proven template.
+A DaemonSet gets the update strategy that Git has. Its pods at rest are those of its template, so
+none restarts; in mid-rollout the DaemonSet controller replaces the pinned pods by pods of the
+proven template.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _DEFAULT = {"type": "RollingUpdate"}
 
 
 def operations(body: Body) -> Iterator[dict[str, Any]]:
-    """The JSON patch that gives a DaemonSet the update strategy in Git; nothing without an annotation that holds it."""
+    """The JSON patch that gives a DaemonSet the update strategy in Git; nothing without an
+    annotation that holds it.
+    """
     text = (body["metadata"].get("annotations") or {}).get(names.UPDATE_STRATEGY)
     if body.get("kind") != DAEMONSET.kind or text is None:
         return
@@ -34,7 +38,8 @@ def operations(body: Body) -> Iterator[dict[str, Any]]:
 
 
 async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) -> None:
-    """Deletes target revisions and gated pods of DaemonSets in a namespace, and removes the metadata of their pinned pods.
+    """Deletes target revisions and gated pods of DaemonSets in a namespace, and removes the
+    metadata of their pinned pods.
 
     Raises ClusterError.
     """

@@ -26,6 +26,7 @@ from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
 _ENDURED = frozenset({"NodeCordoned", "NodeDeleting", "NodeGone"})  # no condition of a node
+_BROKEN = (NodeStep.FAILED, NodeStep.SET_ASIDE)
 _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 
 
@@ -86,6 +87,8 @@ def attributed(
     nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
 ) -> AttributedNodes:
     """Divides the failures by their cause. `kind` groups nodes that are alike."""
+    if not any(one.step in _BROKEN for one in nodes.values()):
+        return AttributedNodes(nodes)
     groups = _groups(nodes.values(), kind)
     result = dict(nodes)
     template, suspected, alone = set[str](), set[str](), set[str]()

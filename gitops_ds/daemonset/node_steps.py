@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement
@@ -114,7 +115,9 @@ class NodeSteps:
         node = self._nodes.get(name)
         policy = self._inputs.policy
         conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
-        return node_problem(node) or (_violated(conditions, node) if node else "")
+        return node_problem(node) or (
+            _violated(conditions, node.ready, (*node.conditions, *node.troubles)) if node else ""
+        )
 
     def broke_since(self, spot: NodePods) -> bool:
         """Whether the earlier pod of a parked node lost its readiness after the rollout began."""
@@ -224,13 +227,14 @@ def _failure(pod: Pod, stage: Stage, policy: RolloutPolicy, now: float) -> str:
     return pod.trouble or "NotReady"
 
 
-def _violated(conditions: tuple[str, ...], node: Node) -> str:
+@lru_cache(1024)
+def _violated(conditions: tuple[str, ...], ready: bool, present: tuple[str, ...]) -> str:
     """The first condition of the gate that the node does not meet; an unwanted one begins with
     `!`.
     """
     for condition in conditions:
         name = condition.removeprefix("!")
-        holds = node.ready if name == "Ready" else name in (*node.conditions, *node.troubles)
+        holds = ready if name == "Ready" else name in present
         if holds == condition.startswith("!"):
             return name if condition.startswith("!") else f"Not{name}"
     return ""

@@ -41,19 +41,19 @@ from gitops_ds.model.staged_rollout import (
 )
 
 _UID, _LONG_AGO = "simulated", -1e9
-# Nodes times turns after which the simulation ends: some seconds.
-_MOST_LOOKS = 400_000
+_MOST_LOOKS = 400_000  # some seconds of CPU
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCluster:
     """The nodes of a rollout, the pools that the policy may name, and the node of the controller,
-    if known.
+    if known. The simulation ends after `most_looks` nodes times turns.
     """
 
     nodes: Sequence[Node]
     pools: tuple[Pool, ...] = ()
     own_node: str = ""
+    most_looks: int = _MOST_LOOKS
 
 
 def simulate(
@@ -94,7 +94,7 @@ class _Run:
         self.policy, self.pools, self.pace = policy, cluster.pools, pace
         self.nodes = tuple(sorted(cluster.nodes, key=lambda node: node.name))
         self.daemonset, self.own_node = daemonset, cluster.own_node
-        self.now, self.turns = 1.0, 0
+        self.now, self.turns, self.most_looks = 1.0, 0, cluster.most_looks
         self.due: list[tuple[float, int, str]] = []
         self.made = 0
         self.progress = _Progress()
@@ -121,7 +121,7 @@ class _Run:
             progress.ended = self.now
             return False
         writes = [one for one in staged.decision.actions if self._perform(one)]
-        if self.turns * len(self.nodes) > _MOST_LOOKS:
+        if self.turns * len(self.nodes) > self.most_looks:
             return False
         # The same observation allows no other write, unless one turn had too many of them.
         return len(writes) >= BURST or self._wait(staged.stages.wake_at) or bool(writes)

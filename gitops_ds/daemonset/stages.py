@@ -263,7 +263,11 @@ class _Fleet:
         if until is not None:
             return StageHold(f"window {', '.join(stage.windows)} is closed", until)
         if stage.approval is not None and stage.name not in self.inputs.approved:
-            return StageHold(f"approval by {', '.join(stage.approval.from_)}")
+            since = max(self.inputs.record.passed.values(), default=self.inputs.record.began)
+            until = (since or self.now) + stage.approval.within
+            overdue = ", overdue" if until <= self.now else ""
+            reason = f"approval by {', '.join(stage.approval.from_)}{overdue}"
+            return StageHold(reason, None if overdue else until)
         for after in self.policy.after:
             if not after.same_node and after.agent in self.inputs.behind:
                 return StageHold(f"agent {after.agent} is updated first")

@@ -39,7 +39,6 @@ _ANY = "*"
 UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("stages", _ANY, "nodesWhen"), ("any",)),
     (("stages", _ANY, "until"), ()),
-    (("stages", _ANY, "approval"), ()),
     (("limits", "api"), ()),
     (("limits", "registry"), ()),
     (("gates", _ANY, "memoryOfLimit"), ()),
@@ -56,7 +55,6 @@ UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("template", "commit"), ("at-end",)),
     (("atRest",), ("OnDelete",)),
     (("freeze", _ANY, "except", _ANY), ("revert",)),
-    (("after",), ()),
 )
 
 
@@ -229,6 +227,9 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     elif name not in _BUILT_IN and not gate.prometheus and "webhook" not in document:
         message = f"gate {name} measures nothing: set prometheus or webhook"
         yield PolicyProblem(_IMPOSSIBLE, path, message)
+    if name != "nodes" and "conditions" in document:
+        message = "conditions has no effect outside of the gate nodes: move it there"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "conditions"), message)
     if gate.below is not None and gate.above is not None and gate.below <= gate.above:
         message = f"no value is below {gate.below:g} and above {gate.above:g}"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "below"), message)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import earlier_agents
 from gitops_ds.model import names
 from gitops_ds.model.rollout_policy import After
@@ -166,3 +167,22 @@ def test_a_node_whose_taint_keeps_its_pod_is_parked_and_not_updated() -> None:
     steps = {one.node: one for one in world.last.stages.nodes}
     assert steps["node-000"].step is NodeStep.PARKED
     assert steps["node-000"].reason == "NotEligible"
+
+
+def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_controller() -> None:
+    other = earlier()
+    other.edit("agent:2")
+    other.turn()
+    world = RolloutWorld(FAST, 4)
+    document = {**FAST, "after": [{"agent": "cni"}]}
+    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
+        document, ()
+    )
+    rollouts = Rollouts(lambda _: None, lambda: world.now, lambda: [other.observe()])
+    found = rollouts.inputs(world.observe())
+    assert found is not None
+    assert not found.behind  # no rollout is under way
+    world.commit(SECOND)
+    found = rollouts.inputs(world.observe())
+    assert found is not None
+    assert found.behind == {"cni": frozenset(f"node-{n}" for n in range(4))}

@@ -258,3 +258,24 @@ def test_the_policy_may_change_in_mid_rollout(powers: Powers) -> None:
         await ends(scene, "2")
 
     play(powers, script)
+
+
+@both
+def test_a_stage_waits_for_its_approval_on_the_target_revision_of_each_rollout(
+    powers: Powers,
+) -> None:
+    async def script(scene: Scene) -> None:
+        for tag in ("2", "3"):
+            scene.push(tag)
+            await asyncio.sleep(1200)
+            assert len(scene.on(tag)) == 2
+            hold = scene.decision.hold
+            assert hold is not None
+            assert hold.reason == "approval by team-a"
+            name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+            patch = {"metadata": {"annotations": {names.APPROVE: "rest"}}}
+            await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
+            await ends(scene, tag)
+
+    policy = POLICY.replace("name: rest,", "name: rest, approval: {from: [team-a]},")
+    play(powers, script, policy=policy)

@@ -100,8 +100,8 @@ def plane_with(
 ) -> Iterator[controlplane.ControlPlane]:
     """A control plane with the built-in DaemonSet controller and nodes in three pools.
 
-    Pods take a moment to end, as those of a kubelet do. Where they do not, the built-in controller may create a pod first, and
-    the pinned one is tried again.
+    Pods take a moment to end, as those of a kubelet do. Where they do not, the built-in controller
+    may create a pod first, and the pinned one is tried again.
     """
     wanted = controlplane.Wanted(
         pod_ready_milliseconds=100, pod_delete_milliseconds=pod_delete_milliseconds

@@ -1,4 +1,6 @@
-"""Pinned pods beside the pods that the built-in DaemonSet controller makes of the same templates on the same cluster."""
+"""Pinned pods beside the pods that the built-in DaemonSet controller makes of the same templates
+on the same cluster.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,9 @@ def _is_pinned(body: dict[str, Any]) -> bool:
 
 
 def _plain(body: dict[str, Any]) -> Any:
-    """A pod without its name, node and times, the label of its rollout, and what its gate left behind."""
+    """A pod without its name, node and times, the label of its rollout, and what its gate left
+    behind.
+    """
     metadata = {
         name: value
         for name, value in body["metadata"].items()

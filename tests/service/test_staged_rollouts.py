@@ -123,7 +123,8 @@ async def _lives(plane: controlplane.ControlPlane, upstream: Upstream, directory
             await watch.until(lambda: len(watch.uids("2")) == CANARIES, log)
         await _without_the_service(plane, watch)
         for life in range(LIVES):
-            # Each is a pod with a cache of its own: a commit whose preparation is killed too often is not tried again.
+            # Each is a pod with a cache of its own: a commit whose preparation is killed too often
+            # is not tried again.
             own = directory / str(life)
             own.mkdir()
             enough = min(NODES, len(watch.uids("2")) + chance.randrange(1, 5))

@@ -1,5 +1,5 @@
-"""The panel of a staged rollout on the page of its agent: stages with bars, hold or halt, parked nodes.
-Pure.
+"""The panel of a staged rollout on the page of its agent: stages with bars, hold or halt, parked
+nodes. Pure.
 """
 
 from __future__ import annotations

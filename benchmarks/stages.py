@@ -1,0 +1,139 @@
+"""Staged rollouts without an API server: a decision about 5,000 nodes in mid-rollout, and a whole
+rollout in 100 waves in virtual time.
+
+python -m benchmarks stages; GITOPS_DS_BENCH_SIMULATED is the number of nodes (5000).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from benchmarks import rollouts
+from gitops_ds.apimachinery import daemonsets, nodes, pods, revisions, target_revisions
+from gitops_ds.daemonset import decide, pinned_pods, staged_simulation, stages
+from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.daemonset import Phase, Pod
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Body
+from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
+
+NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
+WAVES, NOW = 100, 1_800_000_000.0
+POLICY = rollout_policy.decode(
+    {
+        "stages": [
+            {"name": "canary", "nodes": {"count": 5}, "soak": "60s"},
+            {
+                "name": "rest",
+                "soak": "10s",
+                "pace": {"start": f"{100 / WAVES:g}%", "factor": 1, "max": f"{100 / WAVES:g}%"},
+            },
+        ],
+        "limits": {"atRisk": {"cluster": "5%"}},
+    }
+)
+
+
+def main() -> None:
+    seen, inputs = half_way()
+    layout = decide.layout(seen)
+    print(
+        f"stages.decide on {NODES} nodes, half way: {cpu(lambda: decided(layout, inputs)):.1f} ms"
+    )
+    whole = cpu(lambda: pinned_pods.decide_pinned(seen, inputs))
+    print(f"with the layout and the writes: {whole:.1f} ms", flush=True)
+    old, new = templates()
+    cluster = staged_simulation.SimulatedCluster(census(), most_looks=NODES * 1_000)
+    began = time.process_time()
+    preview = staged_simulation.simulate(old, new, POLICY, cluster)
+    print(
+        f"{NODES} nodes in {WAVES} waves simulated: {time.process_time() - began:.1f} s "
+        f"for {preview.seconds:.0f} s",
+        flush=True,
+    )
+
+
+def decided(layout: NodePodLayout, inputs: StageInputs) -> None:
+    """One decision about the stages."""
+    stages.decide(layout, inputs)
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """The milliseconds of CPU of some work, the median of 15 times."""
+    times = []
+    for _ in range(15):
+        began = time.process_time()
+        work()
+        times.append(1e3 * (time.process_time() - began))
+    return median(times)
+
+
+def census() -> list[Node]:
+    """Healthy nodes in three zones."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return [
+        nodes.node_of(
+            {
+                "metadata": {
+                    "name": f"node-{number:05d}",
+                    "labels": {"topology.kubernetes.io/zone": f"zone-{number % 3}"},
+                },
+                "status": ready,
+            }
+        )
+        for number in range(NODES)
+    ]
+
+
+def templates() -> tuple[Body, Body]:
+    """A DaemonSet, and its next template."""
+    body = rollouts.daemonset("1")
+    body["metadata"] |= {"namespace": "default", "uid": "agent", "generation": 1}
+    body["metadata"]["annotations"] = {names.TEMPLATE_GENERATION: "1"}
+    body["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    new: dict[str, Any] = copy.deepcopy(body["spec"]["template"])
+    new["spec"]["containers"][0]["image"] = "agent:2"
+    return body, new
+
+
+def half_way() -> tuple[Observation, StageInputs]:
+    """Every second node runs the target."""
+    body, new = templates()
+    daemonset = daemonsets.daemonset_of(body)
+    first = revisions.new(daemonset, 1)
+    known = [
+        revisions.revision_of(one) for one in (first, target_revisions.body_of(daemonset, new, ""))
+    ]
+    found = tuple(one for one in known if one is not None)
+    hashes = [str(first["metadata"]["labels"][names.REVISION_HASH])]
+    hashes.append(found[1].name.removeprefix("agent-"))
+    owner = pods.controller_of({"ownerReferences": [revisions.owner_reference(daemonset)]})
+    running = tuple(
+        Pod(
+            "default",
+            f"agent-{number:05d}",
+            str(number),
+            node=f"node-{number:05d}",
+            bound=True,
+            labels={**new["metadata"]["labels"], names.REVISION_HASH: hashes[number % 2]},
+            owner=owner,
+            phase=Phase.RUNNING,
+            created=NOW - 1000,
+            ready=True,
+            ready_since=NOW - 900,
+            hash=hashes[number % 2],
+        )
+        for number in range(NODES)
+    )
+    seen = Observation(
+        now=NOW, daemonset=daemonset, nodes=tuple(census()), pods=running, revisions=found
+    )
+    target = RolloutTarget(hashes[1], new, found[1].name, "target")
+    return seen, StageInputs(POLICY, target, RolloutRecord(began=NOW - 2000))
