@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Suspend the writes of a repository or an agent.",
     ),
     "resume": ("suspend", "Resume the writes of a repository or an agent."),
-    "approve": ("approve", "Approve a plan that deletes more than the guards allow."),
+    "approve": ("approve", "Approve a plan that exceeds the guards, or a stage of a rollout."),
     "hold": ("hold", "Put a commit on hold: it is not applied."),
     "release": ("hold", "Release a commit that is on hold, or whose rollout was halted."),
     "history": ("history", "List revisions, commits and authors of a DaemonSet."),

@@ -1,4 +1,4 @@
-"""`gitops-ds approve`: approves one plan that deletes more than the guards allow."""
+"""`gitops-ds approve`: approves a plan that exceeds the guards, or a stage of a rollout."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
+_AGENTS = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")  # as in fleet.agents.name_of
 
-def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
+
+def _what(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not value.startswith(_AGENTS) and not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
         raise click.BadParameter(
-            f"{value!r} is not the hash of a plan: `gitops-ds plan` and the log print it"
+            f"{value!r} is not the hash of a plan: `gitops-ds plan` and the log print it; a stage "
+            "of a rollout is approved with ds/NAME STAGE"
         )
     return value
 
@@ -28,16 +31,48 @@ def _hash(_: click.Context, __: click.Parameter, value: str) -> str:
 class ApproveArgs(service_options.ServiceArgs):
     """The arguments and options of `gitops-ds approve`."""
 
-    hash: str
+    what: str
+    stage: str
+    namespace: str
 
 
 @click.command()
-@click.argument("hash", callback=_hash)
+@click.argument("what", metavar="HASH|ds/NAME", callback=_what)
+@click.argument("stage", required=False, default="")
+@options.in_namespace
 @service_options.service
 @arguments.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
-    """Approve the plan with this hash, and no other."""
-    return options.run(_approve(args))
+    """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
+    present target and no other.
+    """
+    is_stage = args.what.startswith(_AGENTS)
+    if is_stage is not bool(args.stage):
+        raise click.UsageError("write a HASH alone, or ds/NAME and a STAGE")
+    return options.run(_approve_stage(args) if is_stage else _approve(args))
+
+
+async def _approve_stage(args: ApproveArgs) -> int:
+    from gitops_ds.commands import rollout_approvals
+    from gitops_ds.model import names
+    from gitops_ds.model.objects import short
+
+    async with args.open_cluster() as cluster:
+        found = await rollout_approvals.approve(cluster, args.what, args.namespace, args.stage)
+    if args.output == "json":
+        fields = {
+            "kind": "StageApproval",
+            "namespace": found.daemonset.namespace,
+            "name": found.daemonset.name,
+            "stage": found.stage,
+            "target": found.target.revision,
+            "commit": found.target.commit,
+        }
+        options.show_json({"apiVersion": names.API_VERSION, **fields})
+    else:
+        commit = short(found.target.commit)
+        click.echo(f"{found.daemonset}: stage {found.stage} of commit {commit} approved")
+    return 0
 
 
 async def _approve(args: ApproveArgs) -> int:
@@ -47,9 +82,9 @@ async def _approve(args: ApproveArgs) -> int:
         from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(
-            cluster, where, found.id, lambda _: {names.APPROVE: args.hash}
+            cluster, where, found.id, lambda _: {names.APPROVE: args.what}
         )
-        return body, f"{found.id}: plan {args.hash} approved"
+        return body, f"{found.id}: plan {args.what} approved"
 
     await service_options.ask(args, work)
     return 0

@@ -137,13 +137,14 @@ async def list_agents(
         if unseen
         else await _healths(cluster, seen, now)
     )
+    assemble = staged_rollouts.from_objects(seen)
     return tuple(
         Agent(
             one,
             healths[one.daemonset.key],
             states.get(owner(one), DeployerState()),
             followed.get(owner(one)),
-            rollout=None if unseen else staged_rollouts.read(one),
+            rollout=None if unseen else staged_rollouts.read(one, assemble),
         )
         for one in seen
     )
@@ -159,14 +160,15 @@ async def _healths(
     cluster: Cluster, seen: Sequence[Observation], now: float
 ) -> Mapping[Key, Health]:
     """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
-    found = {one.daemonset.key: health.judge(one) for one in seen}
+    assemble = staged_rollouts.from_objects(seen)
+    found = {one.daemonset.key: health.judge(one, "", assemble) for one in seen}
     if any(map(failed_create_events.waits, found.values())):
         why = await failed_create_events.read(cluster, now)
         for one in seen:
             if failed_create_events.waits(found[one.daemonset.key]) and (
                 refused := why.get(one.daemonset.uid)
             ):
-                found[one.daemonset.key] = health.judge(one, refused)
+                found[one.daemonset.key] = health.judge(one, refused, assemble)
     return found
 
 

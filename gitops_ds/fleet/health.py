@@ -15,7 +15,7 @@ from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.fleet import fault_attribution, staged_health, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
-from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, NodeHealth, Observation
 
@@ -36,14 +36,15 @@ class Judged:
     course: ProgressMarker
 
 
-def judge(seen: Observation | None, refused: str = "") -> Health:
+def judge(seen: Observation | None, refused: str = "", assemble: Assemble | None = None) -> Health:
     """The health of a DaemonSet without regard to progress; None is a missing DaemonSet.
 
-    `refused` is the reason why its pods are refused at present, else empty.
+    `refused` is the reason why its pods are refused at present, else empty; `assemble` returns the
+    inputs of its rollout.
     """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
-    scope = FaultScope(refused=refused, rollout=staged_rollouts.read(seen))
+    scope = FaultScope(refused=refused, rollout=staged_rollouts.read(seen, assemble))
     return follow(ProgressMarker(), seen, scope).health
 
 

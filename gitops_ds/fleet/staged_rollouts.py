@@ -5,7 +5,7 @@ controller uses. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +136,7 @@ def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout |
     """The rollout that is under way, None without one. `assemble` returns the inputs beside pods
     and nodes; by default those that the objects of the cluster contain.
     """
-    inputs = (assemble or _from_objects)(seen)
+    inputs = (assemble or from_objects((seen,)))(seen)
     if inputs is None or not inputs.target.revision:
         return None
     return of(decide.layout(seen), inputs)
@@ -218,5 +218,7 @@ def _time(at: float | None) -> str | None:
     return timestamps.text(at) if at else None
 
 
-def _from_objects(seen: Observation) -> StageInputs | None:
-    return Rollouts(lambda _: None, lambda: seen.now).inputs(seen)
+def from_objects(observations: Iterable[Observation]) -> Assemble:
+    """The inputs that the objects of a cluster contain, with all its DaemonSets."""
+    known = tuple(observations)
+    return Rollouts(lambda _: None, lambda: 0.0, lambda: known).inputs

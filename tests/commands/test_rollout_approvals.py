@@ -1,0 +1,93 @@
+"""`gitops-ds approve ds/NAME STAGE` writes the approval to the target revision that is under way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds import errors, simulator
+from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.commands import rollout_approvals
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET
+from gitops_ds.simulator import virtual_time
+from tests.simulator.stand import daemonset
+
+POLICY: dict[str, Any] = {
+    "stages": ["canary", {"name": "gpu", "approval": {"from": ["team-gpu"]}}, "rest"]
+}
+
+
+def play(
+    script: Callable[[Cluster, str], Awaitable[None]], policy: dict[str, Any] | None = POLICY
+) -> None:
+    """A cluster with a DaemonSet, and the target revision of a commit for it, whose name is given."""
+
+    async def main() -> None:
+        async with simulator.SimulatedCluster() as cluster:
+            client = cluster.client("kubectl")
+            body = copy.deepcopy(daemonset())
+            if policy is not None:
+                text = target_revisions.policy_text(policy, ())
+                body["metadata"].setdefault("annotations", {})[names.ROLLOUT_POLICY] = text
+            made = daemonsets.daemonset_of(await client.create(DAEMONSET, body))
+            template = copy.deepcopy(dict(made.template))
+            template["spec"]["containers"][0]["image"] = "agent:2"
+            target = target_revisions.body_of(made, template, "c" * 40)
+            name = str(target["metadata"]["name"])
+            await client.create(CONTROLLER_REVISION, target)
+            if policy is not None:
+                annotations = {names.TARGET: name}
+                patch = {"metadata": {"annotations": annotations}}
+                await client.patch(DAEMONSET, "default", "agent", patch)
+            await script(client, name)
+
+    virtual_time.run(main())
+
+
+def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        approved = await rollout_approvals.approve(cluster, "ds/agent", "", "gpu")
+        assert (approved.stage, approved.target.revision) == ("gpu", name)
+        assert approved.target.commit == "c" * 40
+        body = await cluster.get(CONTROLLER_REVISION, "default", name)
+        found = revisions.revision_of(body)
+        assert found is not None
+        assert target_revisions.approved_stages([found], approved.target) == {"gpu"}
+        again = await rollout_approvals.approve(cluster, "agent", "default", "gpu")
+        assert again.target.uid == approved.target.uid
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "stage", "kind", "message"),
+    [
+        ("ds/other", "", "gpu", errors.NoMatch, "not found"),
+        ("ds/agent", "elsewhere", "gpu", errors.NoMatch, "not found"),
+        ("ds/agent", "", "canary", errors.UsageError, "those that do: gpu"),
+        ("ds/agent", "", "gqu", errors.UsageError, "no stage gqu needs an approval"),
+    ],
+)
+def test_what_can_not_be_approved_is_an_error(
+    name: str, namespace: str, stage: str, kind: type[Exception], message: str
+) -> None:
+    async def script(cluster: Cluster, _: str) -> None:
+        with pytest.raises(kind, match=message):
+            await rollout_approvals.approve(cluster, name, namespace, stage)
+
+    play(script)
+
+
+def test_without_a_rollout_nothing_is_approved() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        with pytest.raises(errors.Refused, match="no staged rollout"):
+            await rollout_approvals.approve(cluster, "ds/agent", "", "gpu")
+        body = await cluster.get(CONTROLLER_REVISION, "default", name)
+        assert names.APPROVE not in body["metadata"]["annotations"]
+
+    play(script, policy=None)
