@@ -44,7 +44,7 @@ class AttributedNodes:
 
 
 @dataclass(slots=True)
-class _Group:
+class _PeerGroup:
     """The nodes of a kind, or of a kind in a stage, by their step."""
 
     steps: Counter[NodeStep] = field(default_factory=Counter)
@@ -111,7 +111,7 @@ def attributed(
     return AttributedNodes(result, frozenset(template), frozenset(suspected), frozenset(alone))
 
 
-def _fails(whole: _Group, stage: _Group, further: int, *, starting: bool) -> bool:
+def _fails(whole: _PeerGroup, stage: _PeerGroup, further: int, *, starting: bool) -> bool:
     """Rules 1 and 2, also if so many further nodes, and with `starting` all that start, get
     well.
     """
@@ -121,12 +121,12 @@ def _fails(whole: _Group, stage: _Group, further: int, *, starting: bool) -> boo
 
 def _groups(
     nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]
-) -> dict[Hashable, _Group]:
-    groups: dict[Hashable, _Group] = {}
+) -> dict[Hashable, _PeerGroup]:
+    groups: dict[Hashable, _PeerGroup] = {}
     for one in nodes:
         of = kind(one.node)
         for key in (of, (of, one.stage)):
-            groups.setdefault(key, _Group()).add(one)
+            groups.setdefault(key, _PeerGroup()).add(one)
     return groups
 
 

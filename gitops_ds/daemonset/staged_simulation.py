@@ -45,7 +45,7 @@ _MOST_LOOKS = 400_000  # some seconds of CPU
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedCluster:
+class RolloutNodes:
     """The nodes of a rollout, the pools that the policy may name, and the node of the controller,
     if known. The simulation ends after `most_looks` nodes times turns.
     """
@@ -60,13 +60,13 @@ def simulate(
     old: Body,
     template: Body,
     policy: RolloutPolicy,
-    cluster: SimulatedCluster,
+    cluster: RolloutNodes,
     pace: RolloutPace = USUAL,
 ) -> StagedPreview:
     """The rollout of a template over a DaemonSet that runs everywhere; bodies as the API server
     stores them.
     """
-    run = _Run(_daemonset(old), template, policy, cluster, pace)
+    run = _Simulation(_daemonset(old), template, policy, cluster, pace)
     while run.turn():
         pass
     return run.preview()
@@ -82,13 +82,13 @@ class _Progress:
     ended: float | None = None
 
 
-class _Run:
+class _Simulation:
     def __init__(
         self,
         daemonset: DaemonSet,
         template: Body,
         policy: RolloutPolicy,
-        cluster: SimulatedCluster,
+        cluster: RolloutNodes,
         pace: RolloutPace,
     ) -> None:
         self.policy, self.pools, self.pace = policy, cluster.pools, pace

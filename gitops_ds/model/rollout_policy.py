@@ -160,7 +160,7 @@ class Neighbours(_Part, frozen=True):
     new_restarts: int | None = None
 
 
-class Comparison(_Part, frozen=True):
+class GateComparison(_Part, frozen=True):
     """The largest change, in per cent with its sign, against the time before or against control
     nodes.
     """
@@ -181,7 +181,7 @@ class Gate(_Part, frozen=True):
     conditions: tuple[str, ...] = ("Ready", "!MemoryPressure", "!DiskPressure", "!PIDPressure")
     neighbours: Neighbours = Neighbours()
     prometheus: str = ""
-    compare: Comparison = Comparison()
+    compare: GateComparison = GateComparison()
     below: float | None = None
     above: float | None = None
     no_data: Literal["hold", "fail", "pass"] = "hold"
@@ -217,7 +217,7 @@ class NewNodes(_Part, frozen=True):
     until: Literal["every-variant-proved", "end"] = "end"
 
 
-class Config(_Part, frozen=True):
+class ConfigPolicy(_Part, frozen=True):
     """How a change of a ConfigMap reaches the pods."""
 
     rolls: Literal["like-template", "at-once"] = "like-template"
@@ -268,7 +268,7 @@ class RolloutPolicy(_Part, frozen=True):
     on_failure: OnFailure = OnFailure()
     progress: Progress = Progress()
     new_nodes: NewNodes = NewNodes()
-    config: Config = Config()
+    config: ConfigPolicy = ConfigPolicy()
     supersede: Literal["newest-from-canary", "finish-first"] = "newest-from-canary"
     template: TemplateCommit = TemplateCommit()
     at_rest: Literal["OnDelete", "RollingUpdate"] = "OnDelete"

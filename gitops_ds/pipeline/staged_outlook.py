@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gitops_ds.apimachinery import defaults, target_revisions
 from gitops_ds.checks.engine.rule import template
 from gitops_ds.daemonset import staged_simulation
-from gitops_ds.daemonset.staged_simulation import SimulatedCluster
+from gitops_ds.daemonset.staged_simulation import RolloutNodes
 from gitops_ds.model import names, rollout_policy
 from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Change, Operation
@@ -64,7 +64,7 @@ class StagedPreviews:
                 defaults.defaulted(old),
                 template(defaults.defaulted(bundle.manifests[change.key].body)),
                 rollout_policy.decode(source.document),
-                SimulatedCluster(nodes, pools),
+                RolloutNodes(nodes, pools),
             )
             self._known[key] = nodes, preview
         return self._known[key][1]

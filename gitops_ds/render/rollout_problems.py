@@ -19,9 +19,9 @@ from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path, show_path
 from gitops_ds.model.rollout_policy import (
     REST,
-    Comparison,
     Freeze,
     Gate,
+    GateComparison,
     NodeShare,
     RolloutPolicy,
     Stage,
@@ -218,7 +218,7 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     if gate.prometheus and not bounds:
         message = "the query has no bound: set below, above or compare"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "prometheus"), message)
-    elif gate.prometheus and "compare" in bounds and gate.compare == Comparison():
+    elif gate.prometheus and "compare" in bounds and gate.compare == GateComparison():
         message = "compare names nothing to compare with: set before or control"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "compare"), message)
     elif not gate.prometheus and bounds:

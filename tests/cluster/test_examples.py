@@ -16,7 +16,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import planner
+from gitops_ds.plan import planner, staging
 from gitops_ds.plan.options import ApplyOptions
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
@@ -48,7 +48,9 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
             assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
             cluster.sent.clear()
             again = await prepared_plan.draft(place, bundle, COMMIT, asked)
-            assert planner.undecided(again.bundle, again.applier.live, again.applier.context) == ()
+            live, context = again.applier.live, again.applier.context
+            written = staging.staged(again.bundle, live, context)
+            assert planner.undecided(written, live, context) == ()
             assert cluster.sent.total() == 0
         finally:
             for change in reversed(first.plan.changes):

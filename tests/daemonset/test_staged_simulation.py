@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.apimachinery import nodes
 from gitops_ds.daemonset import staged_simulation
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
-from gitops_ds.daemonset.staged_simulation import SimulatedCluster
+from gitops_ds.daemonset.staged_simulation import RolloutNodes
 from gitops_ds.model import rollout_policy
 from gitops_ds.model.objects import Body
 from gitops_ds.model.staged_preview import StagedPreview
@@ -30,7 +30,7 @@ def preview(policy: dict[str, Any], bodies: list[dict[str, Any]]) -> StagedPrevi
         daemonset(),
         template_of(daemonset(SECOND)),
         rollout_policy.decode(policy),
-        SimulatedCluster([nodes.node_of(body) for body in bodies]),
+        RolloutNodes([nodes.node_of(body) for body in bodies]),
         PACE,
     )
 
