@@ -1,8 +1,9 @@
 """The nodes and the state of an agent in a staged rollout. Pure.
 
 A node that waits for its stage runs the proven template and is old, not unhealthy; a parked node,
-and one that is set aside, is a fault of the node; a failed node is a fault of the template. A
-halted rollout is Failed, and one with a stage that is not passed is never Healthy.
+and one that is set aside, is a fault of the node; a failed node is a fault of the template as soon
+as the rollout is halted for it. A halted rollout is Failed, and one with a stage that is not passed
+is never Healthy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
     }
     for one in rollout.stages.nodes:
         found.pop(one.node, None)
-        if (node := _node(one, by_pod.get(one.node))) is not None:
+        node = _node(one, by_pod.get(one.node))
+        if node is not None and node.blame is Blame.TEMPLATE and rollout.halt is None:
+            node = replace(node, blame=Blame.UNKNOWN)  # one more node decides about the cause
+        if node is not None:
             found[one.node] = node
     times = [time for time in (judged.again, rollout.stages.wake_at) if time is not None]
     nodes = tuple(found[name] for name in sorted(found))

@@ -63,7 +63,9 @@ def test_a_halted_rollout_is_failed_with_the_message_of_the_halt(owned: bool) ->
     there = watched(owned=owned)
     there.world.bad_images.add(SECOND)
     there.commit(SECOND)
+    there.states.clear()
     health = there.rounds(20)
+    assert set(there.states) == {HealthState.PROGRESSING, HealthState.FAILED}
     assert health.state is HealthState.FAILED
     assert health.message.startswith("halted in stage canary: ImagePullBackOff on node-00")
     assert {node.reason for node in health.nodes if node.blame is Blame.TEMPLATE} == {
