@@ -1,0 +1,211 @@
+"""The writer of reverts on a real repository: what it refuses, and two clusters at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.client.supervisor import ended
+from gitops_ds.git import address
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed
+from gitops_ds.model.halted_rollout import AppliedRollouts, HaltedRollout
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.rollout_policy import Revert, Seconds
+from gitops_ds.model.staged_rollout import Halt
+from gitops_ds.pipeline import prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import staging
+from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+from gitops_ds.settings.repository import RepositorySettings
+from tests import gitservers
+from tests.plan.world import daemonset
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+FILE = "agents/agent/agent-ds.yaml"
+
+
+def files(tag: int, **more: str | None) -> dict[str, str | bytes | None]:
+    body = daemonset("agent", f"registry.example.com/agent:{tag}", "default")
+    return {"gitops-ds.yaml": "version: v1\n", FILE: json.dumps(body, indent=2), **more}
+
+
+@dataclass
+class Writer:
+    """A writer of one cluster, with its own cache, and what it emitted."""
+
+    repository: Repository
+    settings: RepositorySettings
+    applied: AppliedRollouts | None = None
+    events: list[Event] = field(default_factory=list)
+
+    async def prepared(self, commit: CommitId) -> Prepared:
+        return prepare.prepare(await self.repository.snapshot(commit))
+
+    async def halted(self, bad: str, since: str, **more: Any) -> HaltedRollout:
+        """The rollout of the template of a commit, halted long ago."""
+        await self.repository.fetch(CommitId(bad))
+        manifest = (await self.prepared(CommitId(bad))).bundle.manifests[AGENT]
+        rollout = HaltedRollout(
+            daemonset=AGENT,
+            uid="u",
+            commit=CommitId(bad),
+            since=since,
+            template=Digest(staging.template_digest(manifest)),
+            files=frozenset({FILE, "agents/agent"}),
+            halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
+            revert=Revert(after=Seconds(60)),
+        )
+        self.applied = AppliedRollouts(CommitId(bad), (replace(rollout, **more),))
+        return rollout
+
+    async def run(self) -> Event:
+        """The first event that it emits."""
+        emitted = asyncio.Event()
+
+        def emit(event: Event) -> None:
+            self.events.append(event)
+            emitted.set()
+
+        writer = RevertWriter(
+            RevertContext(
+                repository=self.repository,
+                settings=self.settings,
+                prepared=self.prepared,
+                applied=lambda: self.applied,
+                pushed=lambda _: None,
+                emit=emit,
+                clock=time.time,
+                chance=lambda: 0.0,
+            )
+        )
+        task = asyncio.create_task(writer.run())
+        try:
+            await emitted.wait()
+        finally:
+            await ended(task)
+        return self.events[0]
+
+
+def play(
+    directory: Path,
+    script: Callable[[gitservers.Upstream, Writer, Writer], Awaitable[None]],
+    **more: Any,
+) -> None:
+    async def main() -> None:
+        upstream = gitservers.Upstream(directory / "fleet.git")
+        where = address.parse(str(upstream.path), allow_local=True)
+        settings = RepositorySettings(url=str(upstream.path), allow_local=True, push=True, **more)
+        async with (
+            Repository(where, directory / "one") as one,
+            Repository(where, directory / "two") as two,
+        ):
+            await script(upstream, Writer(one, settings), Writer(two, settings))
+
+    asyncio.run(main())
+
+
+def test_two_clusters_write_one_revert(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        bad = upstream.commit(files(2), "Agent 2")
+        await asyncio.gather(one.halted(bad, since), two.halted(bad, since))
+        event = await one.run()
+        assert isinstance(event, RevertCommitted)
+        assert upstream.git("rev-parse", "main") == event.revert
+        assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await two.run()
+        assert upstream.git("log", "--format=%s").splitlines() == [
+            'Revert "Agent 2"',
+            "Agent 2",
+            "change",
+        ]
+
+    play(tmp_path, script)
+
+
+def test_a_revert_that_keeps_the_template_is_not_pushed(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(2))
+        bad = upstream.commit(files(2, **{"agents/agent/README.md": "new"}))
+        await one.halted(bad, since)
+        event = await one.run()
+        assert isinstance(event, RevertFailed)
+        assert "keeps the halted template" in event.message
+        assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
+        assert upstream.git("rev-parse", "main") == bad
+
+    play(tmp_path, script)
+
+
+def test_a_revert_that_would_delete_the_agent_is_not_pushed(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit({"gitops-ds.yaml": "version: v1\n"})
+        bad = upstream.commit(files(2))
+        await one.halted(bad, since)
+        event = await one.run()
+        assert isinstance(event, RevertFailed)
+        assert "would delete DaemonSet default/agent" in event.message
+        assert upstream.git("rev-parse", "main") == bad
+
+    play(tmp_path, script)
+
+
+def test_without_the_commit_before_the_parent_is_the_way_back(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        upstream.commit(files(1))
+        bad = upstream.commit(files(2))
+        await one.halted(bad, "")
+        assert isinstance(await one.run(), RevertCommitted)
+
+    play(tmp_path, script)
+
+
+def test_a_tag_has_no_branch_to_revert_on(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        await one.halted(upstream.commit(files(2)), since)
+        event = await one.run()
+        assert isinstance(event, RevertFailed)
+        assert "follows a tag or a commit" in event.message
+
+    play(tmp_path, script, tag="v1")
+
+
+def test_nothing_is_written_by_policy_none_and_on_a_standby(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        bad = upstream.commit(files(2))
+        await one.halted(bad, since, revert=Revert(after=Seconds(0), how="none"))
+        two.applied = None
+        for writer in (one, two):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await writer.run()
+        assert upstream.git("rev-parse", "main") == bad
+
+    play(tmp_path, script)
+
+
+def test_files_of_a_commit_that_changed_more_are_restored(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        bad = upstream.commit(files(2, **{"README.md": "two"}), "Agent 2 and the README")
+        await one.halted(bad, since)
+        assert isinstance(await one.run(), RevertCommitted)
+        assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
+        assert upstream.git("show", "main:README.md") == "two"
+        trailers = upstream.git("log", "-1", "--format=%(trailers:only)", "main")
+        assert trailers == f"Gitops-Ds-Reverts: {bad}"
+
+    play(tmp_path, script)
