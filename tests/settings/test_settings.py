@@ -61,3 +61,21 @@ def test_keys_of_several_repositories_are_checked_as_those_of_one(tmp_path: Path
     file.write_text("repositories:\n  - url: https://example.com/a\n    intervall: 5s\n")
     with pytest.raises(SettingsError, match=r"settings\.yaml:3:5: .*interval"):
         service.read(str(file))
+
+
+def test_reverts_are_off_by_default_and_have_an_author() -> None:
+    (one,) = service.parse({"repository": {"url": "https://example.com/a"}}).repositories
+    assert not one.push
+    assert (one.author.name, one.author.email) == ("gitops-ds", "gitops-ds@noreply.gitops-ds.io")
+
+
+def test_commits_of_the_service_are_signed_where_signatures_are_required() -> None:
+    repository = {
+        "url": "https://example.com/a",
+        "push": True,
+        "verify": {"allowedSignersFile": "signers"},
+    }
+    with pytest.raises(SettingsError, match=r"set repository\.author\.signingKeyFile"):
+        service.parse({"repository": repository})
+    signed = {**repository, "author": {"signingKeyFile": "key"}}
+    assert service.parse({"repository": signed}).repositories[0].push
