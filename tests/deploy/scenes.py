@@ -158,6 +158,42 @@ def a_pass(plane: controlplane.ControlPlane, service: Replicas) -> str:
     return said()["gitops-ds.io/outcome"]
 
 
+STAGED = """\
+stages: [{name: canary, soak: 1s}, {name: rest, soak: 1s}]
+limits: {atRisk: {cluster: 100%}}
+"""
+
+
+def a_staged_rollout(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
+    """The other agent gets a policy: a commit is replaced in mid-rollout, the next is complete."""
+    name = "agents/base/daemonset.json"
+    slow = STAGED.replace("canary, soak: 1s", "canary, soak: 1h")
+    upstream.commit({"agents/base/rollout.yaml": slow})
+    service.said("updated DaemonSet fleet/base")
+    upstream.commit({name: documents(daemonset("base", image(2), "fleet"))})
+    service.said("ReleasePod fleet/base")
+    upstream.commit(
+        {
+            "agents/base/rollout.yaml": STAGED,
+            name: documents(daemonset("base", image(3), "fleet")),
+        }
+    )
+    service.said("PromoteRevision fleet/base")
+
+    def runs() -> str:
+        found = live(plane, f"{APPS}/fleet/daemonsets/base") or {}
+        return str(found and found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    program.eventually(runs, lambda found: found == image(3), PATIENCE)
+    # Without a policy the built-in controller rolls it back at once.
+    first = documents(daemonset("base", image(1), "fleet"))
+    upstream.commit({"agents/base/rollout.yaml": None, name: first})
+    program.eventually(runs, lambda found: found == image(1), PATIENCE)
+    program.rolled_out(plane, "fleet", "base")
+
+
 def somebody_asks(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
