@@ -1,4 +1,6 @@
-"""`gitops-ds approve ds/NAME STAGE` writes the approval to the target revision that is under way."""
+"""`gitops-ds approve ds/NAME STAGE` writes the approval to the target revision that is under
+way.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ POLICY: dict[str, Any] = {
 def play(
     script: Callable[[Cluster, str], Awaitable[None]], policy: dict[str, Any] | None = POLICY
 ) -> None:
-    """A cluster with a DaemonSet, and the target revision of a commit for it, whose name is given."""
+    """A cluster with a DaemonSet, and the target revision of a commit for it, whose name is
+    given.
+    """
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
