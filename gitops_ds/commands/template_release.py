@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from gitops_ds import errors
 from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
@@ -17,12 +18,17 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, Key, k
 async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
     """Releases the halted templates of a commit, and the halted or held rollouts that it brought.
 
-    `owner` is the id of the objects' owner. Returns the DaemonSets. Raises ClusterError.
+    `owner` is the id of the objects' owner. Returns the DaemonSets; none for an account that may not
+    list them. Raises ClusterError.
     """
+    try:
+        daemonsets = (await cluster.list(DAEMONSET)).items
+    except errors.Forbidden:
+        return ()
     ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
     bodies = [
         body
-        for body in (await cluster.list(DAEMONSET)).items
+        for body in daemonsets
         if live_state.label(body) == owner and _annotations(body).get(names.HALTED)
     ]
     if not bodies:
