@@ -18,7 +18,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, Key, k
 async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
     """Releases the halted templates of a commit, and the halted or held rollouts that it brought.
 
-    `owner` is the id of the objects' owner. Returns the DaemonSets; none for an account that may not
+    `owner` is the id of the objects' owner. Returns the DaemonSets; none if the account may not
     list them. Raises ClusterError.
     """
     try:
