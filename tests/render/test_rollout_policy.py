@@ -190,7 +190,7 @@ def test_a_policy_that_cannot_be_carried_out_is_refused_at_its_key(
     policy: str, expected: str
 ) -> None:
     found = bundle(policy, cluster=POOLS % 2)
-    # Keys of measured gates and of `after` are not implemented, which is a finding of its own.
+    # Keys of measured gates are not implemented, which is a finding of its own.
     shown = [one for one in findings(found) if one[:5] == expected[:5]]
     assert [one.replace(f"{FILE}:", "") for one in shown] == [expected]
     assert all(one.refused for one in found.findings)
