@@ -55,7 +55,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
                 if change.key.kind != "Namespace":
                     with contextlib.suppress(errors.NotFound):
                         await cluster.delete(
-                            first.writer.resources[change.key],
+                            first.applier.resources[change.key],
                             change.key.namespace,
                             change.key.name,
                         )
