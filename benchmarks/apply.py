@@ -210,7 +210,7 @@ async def _service(
             lambda: repository.tip(revision.Head()),
             lambda c: open_repository.snapshot_of(repository, c, ""),
             repository.movement,
-            prepare.prepare,
+            revision_selector.prepare_directly(prepare.prepare),
         )
         loop = deployer_loop.Loop(
             source,
