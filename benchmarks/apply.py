@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks import figures
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
@@ -205,11 +206,11 @@ async def _service(
         rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster,
     ):
         place = DeployTarget(cluster, "gitops-ds", "bench", where.display)
-        source = deployer_loop.RevisionSource(
+        source = revision_selector.RevisionSource(
             lambda: repository.tip(revision.Head()),
             lambda c: open_repository.snapshot_of(repository, c, ""),
             repository.movement,
-            prepare.prepare,
+            revision_selector.prepare_directly(prepare.prepare),
         )
         loop = deployer_loop.Loop(
             source,

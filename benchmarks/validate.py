@@ -153,8 +153,8 @@ def ours(paths: list[Path]) -> int:
                     str(path),
                     data,
                     document.index,
-                    complaint.problem.path,
-                    key=complaint.problem.on_key,
+                    complaint.path,
+                    key=complaint.on_key,
                 )
                 found += 1
     return found

@@ -38,7 +38,7 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
             )
-            source = deployer_loop.RevisionSource(
+            source = revision_selector.RevisionSource(
                 history.tip,
                 history.snapshot,
                 history.movement,
@@ -82,7 +82,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
             )
-            source = deployer_loop.RevisionSource(
+            source = revision_selector.RevisionSource(
                 history.tip,
                 history.snapshot,
                 history.movement,
