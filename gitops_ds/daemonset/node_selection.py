@@ -1,0 +1,150 @@
+"""Which nodes of the open stages are updated now: their order, the batches, and the room below the
+limits of nodes at risk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gitops_ds.daemonset.staged_nodes import StagedNodes
+from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
+from gitops_ds.model.staged_rollout import NodeStep
+
+
+def take(
+    fleet: StagedNodes, open_stages: Sequence[Stage], current: Stage | None, times: list[float]
+) -> Iterator[str]:
+    """The nodes whose pods are replaced now. Appends to `times` when a later batch may
+    begin.
+    """
+    room = fleet.cap - fleet.at_risk
+    zones = _zone_rooms(fleet)
+    for stage, members in fleet.stages:
+        if stage not in open_stages:
+            continue
+        batch = _batch(fleet, stage, members, times) if stage is current else len(members)
+        for name in _order(fleet, stage, members, times):
+            if batch <= 0 or room <= 0:
+                break
+            if fleet.nodes[name].step is not NodeStep.WAITING or _waits_for_others(fleet, name):
+                continue
+            if (
+                zones
+                and zones.setdefault(fleet.zones[name], _zone_cap(fleet, fleet.zones[name])) <= 0
+            ):
+                continue
+            if zones:
+                zones[fleet.zones[name]] -= 1
+            batch, room = batch - 1, room - 1
+            yield name
+
+
+def witness(fleet: StagedNodes, open_stages: Sequence[Stage]) -> tuple[str, ...]:
+    """One more node of a stage in which a node failed without peers, where the cap permits
+    one.
+    """
+    stages = {fleet.nodes[name].stage for name in fleet.attributed.alone}
+    if fleet.at_risk >= fleet.cap or fleet.inputs.record.halt is not None:
+        return ()
+    for stage, members in fleet.stages:
+        if stage not in open_stages or stage.name not in stages:
+            continue
+        for name in _order(fleet, stage, members, []):
+            waiting = fleet.nodes[name].step is NodeStep.WAITING
+            if waiting and not _waits_for_others(fleet, name):
+                return (name,)
+    return ()
+
+
+def _waits_for_others(fleet: StagedNodes, name: str) -> bool:
+    """Whether `nodesWhen` or an agent that is updated first on the same node excludes it
+    now.
+    """
+    if name in fleet.inputs.busy:
+        return True
+    behind = (
+        fleet.inputs.behind.get(after.agent, frozenset())
+        for after in fleet.policy.after
+        if after.same_node
+    )
+    return any(nodes is None or name in nodes for nodes in behind)
+
+
+def _zone_cap(fleet: StagedNodes, zone: str) -> int:
+    share = fleet.policy.limits.at_risk.per_zone or NodeShare("100%")
+    return max(1, share.of(sum(1 for other in fleet.zones.values() if other == zone)))
+
+
+def _zone_rooms(fleet: StagedNodes) -> dict[str, int]:
+    """How many further nodes of each zone may be at risk; empty without such a limit."""
+    if fleet.policy.limits.at_risk.per_zone is None:
+        return {}
+    rooms = {zone: _zone_cap(fleet, zone) for zone in set(fleet.zones.values())}
+    for name in fleet.risky:
+        rooms[fleet.zones[name]] -= 1
+    return rooms
+
+
+def _order(
+    fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list[float]
+) -> Sequence[str]:
+    """The members that may be taken now, in order: with `oneAtATime` only those of one value of
+    the label.
+    """
+    if not stage.one_at_a_time:
+        return members
+    labels = {
+        node.name: node.labels.get(stage.one_at_a_time, "") for node in fleet.layout.seen.nodes
+    }
+    for value in sorted({labels[name] for name in members}):
+        group = [name for name in members if labels[name] == value]
+        able = [
+            n for n in group if fleet.nodes[n].step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)
+        ]
+        if any(fleet.nodes[name].step is not NodeStep.PROVED for name in able):
+            return group
+        ends = max((_proved_at(fleet, name, stage) for name in able), default=0.0)
+        if ends + stage.soak_between > fleet.now:
+            times.append(ends + stage.soak_between)
+            return ()
+    return ()
+
+
+def _proved_at(fleet: StagedNodes, name: str, stage: Stage) -> float:
+    return max((pod.ready_since or 0.0) for pod in fleet.spots[name].staying) + stage.soak
+
+
+def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list[float]) -> int:
+    """How many further nodes the current batch may take: a batch begins when the one before it
+    runs the target.
+    """
+    touched = [
+        name
+        for name in members
+        if fleet.nodes[name].step not in (NodeStep.WAITING, NodeStep.PARKED)
+    ]
+    running = sum(
+        1 for n in touched if fleet.nodes[n].step not in (NodeStep.REPLACING, NodeStep.STARTING)
+    )
+    before, size = _batch_at(stage.pace, running, len(fleet.nodes))
+    if len(touched) <= before and before and stage.pace.every:
+        created = max(
+            (pod.created for name in touched for pod in fleet.spots[name].staying), default=0.0
+        )
+        if created + stage.pace.every > fleet.now:
+            times.append(created + stage.pace.every)
+            return 0
+    return before + size - len(touched)
+
+
+def _batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
+    """The nodes of all earlier batches, and the size of the batch that is under way when so many
+    nodes run the target.
+    """
+    most = max(1, pace.max.of(eligible))
+    size, before = min(most, max(1, pace.start.of(eligible))), 0
+    while before + size <= running:
+        before += size
+        size = min(most, math.ceil(size * pace.factor))
+    return before, size

@@ -1,0 +1,96 @@
+"""Why a staged rollout does not continue: its holds, which end, and its halt, which does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitops_ds.apimachinery import rollout_windows
+from gitops_ds.daemonset import node_steps
+from gitops_ds.daemonset.staged_nodes import StagedNodes
+from gitops_ds.model.plural import counted
+from gitops_ds.model.rollout_policy import Stage
+from gitops_ds.model.staged_rollout import GateState, Halt, NodeStep, StageHold
+
+
+def hold(fleet: StagedNodes) -> StageHold | None:
+    """Why no node at all is updated now."""
+    if fleet.layout.seen.daemonset.suspended:
+        return StageHold("suspended")
+    if fleet.inputs.held and fleet.inputs.record.halt is None:
+        return StageHold(fleet.inputs.held)
+    if fleet.inputs.refused:
+        reason = f"the API server refuses the pods: {fleet.inputs.refused}"
+        return StageHold(reason, fleet.inputs.refused_until)
+    if fleet.inputs.target.revision and fleet.attributed.suspected:
+        return suspicion(fleet)
+    parked = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PARKED)
+    limit = fleet.policy.limits.parked.of(len(fleet.nodes))
+    if fleet.inputs.target.revision and parked > limit:
+        return StageHold(f"{counted(parked, 'node')} parked, more than limits.parked ({limit})")
+    return None
+
+
+def closed(fleet: StagedNodes, stage: Stage) -> StageHold | None:
+    """Why the current stage is not open."""
+    until = rollout_windows.frozen_until(fleet.policy.freeze, fleet.now)
+    if until is not None:
+        return StageHold("freeze", until)
+    until = rollout_windows.closed_until(stage.windows, fleet.policy.windows, fleet.now)
+    if until is not None:
+        return StageHold(f"window {', '.join(stage.windows)} is closed", until)
+    if stage.approval is not None and stage.name not in fleet.inputs.approved:
+        since = max(fleet.inputs.record.passed.values(), default=fleet.inputs.record.began)
+        until = (since or fleet.now) + stage.approval.within
+        overdue = ", overdue" if until <= fleet.now else ""
+        reason = f"approval by {', '.join(stage.approval.from_)}{overdue}"
+        return StageHold(reason, None if overdue else until)
+    for after in fleet.policy.after:
+        if not after.same_node and after.agent in fleet.inputs.behind:
+            return StageHold(f"agent {after.agent} is updated first")
+    return None
+
+
+def gate_hold(fleet: StagedNodes, stage: Stage) -> StageHold | None:
+    """Why a stage whose nodes are proved does not pass: a measured gate has no result yet."""
+    for gate in stage.gates:
+        result = fleet.inputs.gates.get((stage.name, gate))
+        if result is not None and result.state is not GateState.PASSED:
+            return StageHold(f"gate {gate}: {result.message}")
+        if result is None and fleet.policy.gate(gate).prometheus:
+            return StageHold(f"gate {gate}: not measured yet")
+    return None
+
+
+def suspicion(fleet: StagedNodes) -> StageHold:
+    """The failure about whose cause other nodes decide, and when they do at the latest."""
+    first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
+    moving = (NodeStep.REPLACING, NodeStep.STARTING)
+    starting = [one for one in fleet.nodes.values() if one.step in moving]
+    until = max((one.until for one in starting if one.until is not None), default=None)
+    reason = f"{first.reason} on {first.node}; {counted(len(starting), 'node')} still starting"
+    return StageHold(reason, until)
+
+
+def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
+    """The limit of nodes at risk, where none of those will be proved by time alone."""
+    moving = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)
+    if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in moving for n in fleet.risky):
+        return None
+    return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
+
+
+def halt(fleet: StagedNodes, current: Stage | None, *, waits: bool) -> Halt | None:
+    """The failure that halts the rollout: failed nodes, else a measured gate of the current
+    stage. `waits`: one more node decides about failures without peers.
+    """
+    if not fleet.inputs.target.revision:
+        return None
+    if failed := node_steps.failed_nodes(fleet.attributed, waits=waits):
+        first = failed[0]
+        more = f" and {counted(len(failed) - 1, 'other node')}" if len(failed) > 1 else ""
+        message = f"{first.reason} on {first.node}{more}"
+        return Halt(fleet.now, fleet.nodes[first.node].stage, message, failed)
+    for (stage, gate), result in sorted(fleet.inputs.gates.items()):
+        if current is not None and stage == current.name and result.state is GateState.FAILED:
+            return Halt(fleet.now, stage, f"gate {gate} failed: {result.message}")
+    return None
