@@ -1,6 +1,6 @@
 """Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
 
-It knows no single node's trouble: what is missing, failed or doubled is put right before (pods.py).
+It knows no single node's trouble: what is missing, failed or doubled is put right before (manage.py).
 The node that we run on comes last: were its agent the network, and the new one bad, we could still
 stop.
 """

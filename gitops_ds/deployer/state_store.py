@@ -4,6 +4,9 @@ version.
 Compressed JSON by schemas/state.schema.json; data over half a MiB is split into further ConfigMaps,
 named by their content and written before the first one refers to them, so that a crash in between
 leaves the old state complete.
+
+Requests (suspend, hold, approve) are annotations of the same ConfigMap (`requests`), and Kubernetes
+events name it (`service.git_deployer`).
 """
 
 from __future__ import annotations

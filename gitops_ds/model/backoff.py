@@ -1,4 +1,7 @@
-"""Exponential back-off between retries. Pure: chance is an argument."""
+"""Exponential back-off between retries. Pure: chance is an argument.
+
+The back-off of failed pods, which is upstream's, is in `gitops_ds.daemonset.manage`.
+"""
 
 from __future__ import annotations
 
