@@ -1,8 +1,8 @@
 """Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
 
-It knows no single node's trouble: what is missing, failed or doubled is put right before (manage.py).
-The node that we run on comes last: were its agent the network, and the new one bad, we could still
-stop.
+It considers no failures of single nodes: missing, failed and duplicate pods are handled before
+(`manage`). The node of this process comes last: if its agent were the network, and the new one bad,
+the rollout could still be stopped.
 """
 
 from __future__ import annotations
