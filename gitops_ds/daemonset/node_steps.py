@@ -44,8 +44,8 @@ TEMPLATE_REASONS = frozenset(
         "RunContainerError",
     }
 )
-# Taints of nodes that leave or are not well by themselves: https://kubernetes.io/docs/reference/labels-annotations-taints/
-_LEAVING = frozenset(
+# Taints of nodes that leave: https://kubernetes.io/docs/reference/labels-annotations-taints/
+LEAVING = frozenset(
     {
         "ToBeDeletedByClusterAutoscaler",
         "karpenter.sh/disrupted",
@@ -190,7 +190,7 @@ def node_problem(node: Node | None) -> str:
         return "NodeGone"
     if not node.ready:
         return "NodeNotReady"
-    if node.deleting or any(taint.key in _LEAVING for taint in node.taints):
+    if node.deleting or any(taint.key in LEAVING for taint in node.taints):
         return "NodeDeleting"
     if node.troubles:
         return node.troubles[0]

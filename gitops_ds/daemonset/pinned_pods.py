@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gitops_ds.apimachinery import revisions, target_revisions
-from gitops_ds.daemonset import decide, pod_changes, stages
-from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.daemonset import decide, node_steps, pod_changes, stages
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model import names
@@ -173,12 +174,10 @@ class _Writes:
         """
         if not self.target.revision or self.halted:
             return
-        layout = _of_target(self.layout, self.target)
-        factory = PodFactory(layout)
-        for spot in layout.spots:
+        for spot in self.layout.spots:
             ends = bool(spot.pods) and not spot.staying and spot.node in self.decided.open
             if spot.wanted and (ends or spot.node in self.taken):
-                yield _gated(self._labelled(factory.create(spot, "its node is updated")))
+                yield _gated(self._of_target(spot, "its node is updated"))
 
     def of_open_node(self, action: Action) -> Action:
         """The same action; a pod for an open node is made from the target."""
@@ -189,10 +188,7 @@ class _Writes:
             or not self.target.revision
         ):
             return action
-        made = PodFactory(_of_target(self.layout, self.target)).create(
-            self.spots[action.node], action.why
-        )
-        return self._labelled(made)
+        return self._of_target(self.spots[action.node], action.why)
 
     def promotion(self) -> Iterator[Action]:
         found = next(
@@ -210,7 +206,7 @@ class _Writes:
         )
 
     def _is_target(self, pod: Pod) -> bool:
-        return pod.hash == self.target.hash if self.target.revision else self.layout.updated(pod)
+        return node_steps.runs_target(self.layout, self.target, pod)
 
     def _is_left_over(self, pod: Pod) -> bool:
         """A pod of a rollout that was replaced or reverted; one that is ready waits until its node
@@ -224,7 +220,13 @@ class _Writes:
             and not self.layout.updated(pod)
         )
 
-    def _labelled(self, action: CreatePod) -> CreatePod:
+    @cached_property
+    def _factory(self) -> PodFactory:
+        return PodFactory(_of_target(self.layout, self.target))
+
+    def _of_target(self, spot: NodePods, why: str) -> CreatePod:
+        """A pod of the target for a node, with the label of the rollout."""
+        action = self._factory.create(spot, why)
         metadata = action.body["metadata"]
         metadata = {
             **metadata,

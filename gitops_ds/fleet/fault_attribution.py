@@ -15,6 +15,7 @@ from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.daemonset import node_steps
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.node_steps import LEAVING
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod
@@ -25,21 +26,7 @@ DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDea
 
 # Reasons of containers and pods that an error in the template can cause. Any other reason is
 # attributed to the node.
-_TEMPLATE_REASONS = frozenset(
-    {
-        "CrashLoopBackOff",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "Failed",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "NotReady",
-        "RunContainerError",
-    }
-)
+_TEMPLATE_REASONS = node_steps.TEMPLATE_REASONS | {"NotReady"}
 ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
 OUTDATED, JOINING = "Outdated", "Joining"
 
@@ -56,14 +43,7 @@ _ILL = frozenset(
 _COMING = frozenset(
     {"node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"}
 )
-_GOING = frozenset(
-    {
-        "ToBeDeletedByClusterAutoscaler",
-        "karpenter.sh/disrupted",
-        "node.cloudprovider.kubernetes.io/shutdown",
-    }
-)
-NODES_OWN = _ILL | _COMING | _GOING
+NODES_OWN = _ILL | _COMING | LEAVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +139,7 @@ class _Judge:
         removed needs none.
         """
         node = self.nodes.get(spot.node)
-        if node is None or not node.taints or any(taint.key in _GOING for taint in node.taints):
+        if node is None or not node.taints or any(taint.key in LEAVING for taint in node.taints):
             return False
         return by_itself(placer, node) is Placement.RUN
 
@@ -229,7 +209,7 @@ class _Judge:
             return "NodeGone"
         if not node.ready:
             return "" if self._joins(name) else "NodeNotReady"
-        if node.deleting or any(taint.key in _GOING for taint in node.taints):
+        if node.deleting or any(taint.key in LEAVING for taint in node.taints):
             return "NodeDeleting"
         if node.troubles:
             return node.troubles[0]

@@ -303,13 +303,6 @@ def decode(document: Body) -> RolloutPolicy:
         raise ValueError(str(error)) from None
 
 
-def encode(document: Body) -> str:
-    """The document as the text of an annotation: the shortest JSON with sorted keys, equal for
-    equal documents.
-    """
-    return msgspec.json.encode(document, order="sorted").decode()
-
-
 def seconds(text: str) -> Seconds:
     """A duration such as `90s` or `1h30m`, in seconds. Raises ValueError."""
     parts = _DURATION.findall(text)

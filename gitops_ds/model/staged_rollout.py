@@ -63,7 +63,6 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     began: float = 0.0
     passed: Mapping[str, float] = {}
     halt: Halt | None = None
-    committed: bool = False
 
 
 class GateState(StrEnum):

@@ -36,20 +36,28 @@ class RolloutProgressed(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class StageOpened(ControllerEvent):
+class RolloutEvent(ControllerEvent):
+    """A step of the rollout of a commit; the log adds the DaemonSet to the text of its Kubernetes
+    event.
+    """
+
+    commit: CommitId
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self.kube_text()}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageOpened(RolloutEvent):
     """A stage of a rollout begins: its nodes are updated now."""
 
     definition = EventDefinition(
         "StageOpened", Level.INFO, reason="StageOpened", metric=METRIC, keys=("commit", "stage")
     )
 
-    commit: CommitId
     stage: str
     nodes: int
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.daemonset}: {self.kube_text()}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -61,7 +69,7 @@ class StageOpened(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class StagePassed(ControllerEvent):
+class StagePassed(RolloutEvent):
     """Every node of a stage is proved."""
 
     definition = EventDefinition(
@@ -73,13 +81,8 @@ class StagePassed(ControllerEvent):
         keys=("commit", "stage"),
     )
 
-    commit: CommitId
     stage: str
     nodes: int
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.daemonset}: {self.kube_text()}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -93,19 +96,14 @@ class StagePassed(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutHeld(ControllerEvent):
+class RolloutHeld(RolloutEvent):
     """No further node is updated, for a reason that is no failure: a window, an approval."""
 
     definition = EventDefinition(
         "RolloutHeld", Level.INFO, reason="RolloutHeld", metric=METRIC, keys=("commit",)
     )
 
-    commit: CommitId
     hold: StageHold
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.daemonset}: {self.kube_text()}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -117,7 +115,7 @@ class RolloutHeld(ControllerEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutHalted(ControllerEvent):
+class RolloutHalted(RolloutEvent):
     """A failure that the template causes: no further node is updated with this commit."""
 
     definition = EventDefinition(
@@ -130,12 +128,7 @@ class RolloutHalted(ControllerEvent):
         keys=("commit",),
     )
 
-    commit: CommitId
     halt: Halt
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.daemonset}: {self.kube_text()}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
@@ -147,5 +140,4 @@ class RolloutHalted(ControllerEvent):
 
     def notice(self) -> Notice | None:
         """The content of the notification, one for each commit."""
-        text = f"{self.daemonset}: {self.kube_text()}"
-        return Notice(Topic.FAILED, text, HALTED, self.commit, self.daemonset)
+        return Notice(Topic.FAILED, self.text(), HALTED, self.commit, self.daemonset)
