@@ -92,10 +92,10 @@ class Loop:
 
     @property
     def seconds_without_progress(self) -> float:
-        """For how many seconds the running reconciliation has published no event."""
-        if not self._schedule.state.busy:
-            return 0.0
-        return asyncio.get_running_loop().time() - self._emit.progress_at
+        """For how many seconds the running reconciliation has published no event; reading the
+        source does not count.
+        """
+        return self._emit.seconds_without_progress if self._schedule.state.busy else 0.0
 
     @property
     def owner(self) -> str:
@@ -154,7 +154,7 @@ class Loop:
         self._reconciler.start()
         try:
             while (phase := await self._schedule.next_phase()) is not LoopPhase.STOPPED:
-                self._emit.progress_at = asyncio.get_running_loop().time()
+                self._emit.progress()
                 if phase is LoopPhase.RECONCILING:
                     await self._reconcile()
                 else:

@@ -84,8 +84,12 @@ class Reconciler:
         self._clock = schedule.clock
         source = replace(
             source,
-            tip=self._timed("tip", source.tip),
-            snapshot=self._timed("snapshot", source.snapshot),
+            tip=self._reading(self._timed("tip", source.tip)),
+            snapshot=self._reading(self._timed("snapshot", source.snapshot)),
+            movement=self._reading(source.movement),
+            prepare=self._reading(source.prepare),
+            verify=self._reading(source.verify),
+            verify_kept=self._reading(source.verify_kept),
         )
         self._selector = RevisionSelector(source, emit, schedule.clock)
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
@@ -114,6 +118,15 @@ class Reconciler:
         self._ended: Reconciled | None = None
         self._suspended_changes: int | None = None
         self._outcome = Outcome()
+
+    def _reading(self, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """The same request, which counts as progress as long as it takes."""
+
+        async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self._emit.reading():
+                return await request(*args, **kwargs)
+
+        return reading
 
     def _timed(self, of: str, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """The same request to Git; its duration is published."""

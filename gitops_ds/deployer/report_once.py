@@ -5,7 +5,8 @@ and skipped changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from gitops_ds.model.change import Plan
@@ -30,11 +31,32 @@ class LeaderEmitter:
     def __init__(self, emit: Emit, is_leading: Callable[[], bool]) -> None:
         """`always` publishes an event on every replica."""
         self.always, self._is_leading = emit, is_leading
-        self.progress_at = 0.0  # the last event, in seconds of the event loop
+        self._progress_at, self._reading = 0.0, 0
+
+    @property
+    def seconds_without_progress(self) -> float:
+        """Seconds since the last event; 0.0 while the source is read."""
+        return 0.0 if self._reading else asyncio.get_running_loop().time() - self._progress_at
+
+    def progress(self) -> None:
+        """Records progress without an event."""
+        self._progress_at = asyncio.get_running_loop().time()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """While the source is read. A fetch and a preparation end by limits of their own, but wait
+        for those of other repositories, which takes longer than a probe allows.
+        """
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+            self.progress()
 
     def __call__(self, event: Event) -> None:
         """Publishes an event."""
-        self.progress_at = asyncio.get_running_loop().time()
+        self.progress()
         if self._is_leading() or isinstance(event, ReconcileFailed):
             self.always(event)
 

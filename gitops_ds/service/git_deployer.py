@@ -72,6 +72,11 @@ class GitDeployer(runnable.DeployerPart):
         return self._startup.status
 
     @property
+    def seconds_without_progress(self) -> float:
+        """Those of the loop, or of a preparation that does not end at its limit."""
+        return max(super().seconds_without_progress, self._context.preparing.seconds_over_limit)
+
+    @property
     def settings(self) -> RepositorySettings:
         """The settings of the repository."""
         return self._settings

@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import pickle
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
@@ -104,8 +104,19 @@ class Preparing:
     budget: Budget
     repositories: int = 1
     seconds: tuple[float, ...] = SECONDS
+    call: Callable[..., Awaitable[ProcessResult]] = limited_process.call
     _queue: Queue = field(default_factory=Queue)
+    _limit_at: float | None = (
+        None  # the end of the running attempt's time, on the event loop's clock
+    )
     _ended: OrderedDict[str, ProcessResult] = field(default_factory=OrderedDict)
+
+    @property
+    def seconds_over_limit(self) -> float:
+        """For how many seconds the running attempt has exceeded its limit; 0.0 if it has not."""
+        if self._limit_at is None:
+            return 0.0
+        return max(0.0, asyncio.get_running_loop().time() - self._limit_at)
 
     async def prepared(self, job: Job) -> Prepared:
         """The prepared commit; one that exceeds the limits has a finding.
@@ -195,14 +206,17 @@ class Preparing:
         for number, seconds in enumerate(work.seconds):
             limits = ProcessLimits(seconds, self.budget.worker, most)
             async with self._queue.turn(long=number > 0):
+                self._limit_at = asyncio.get_running_loop().time() + seconds
                 try:
-                    answer = await limited_process.call(
+                    answer = await self.call(
                         work.module, work.request, limits, private=work.private
                     )
                 except OSError as error:
                     raise errors.SourceUnreachable(
                         f"no process can be started: {error.strerror}"
                     ) from None
+                finally:
+                    self._limit_at = None
             if not answer.timed_out:
                 break
         return answer

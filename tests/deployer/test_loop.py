@@ -37,7 +37,7 @@ from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
-from gitops_ds.simulator.faults import SimulatedRequest, failure
+from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser
 from tests.deployer.test_custom_kinds import DEFINITION as PROBES
 from tests.deployer.test_custom_kinds import PROBE as ONE_PROBE
@@ -68,6 +68,7 @@ class History:
     at: int = -1
     unreachable: bool = False
     files_away: bool = False
+    seconds: float = 0.0  # of each read of files
     answers: asyncio.Event | None = None  # the server hangs until it is set
     looks: int = 0
     meanwhile: Callable[[], None] = lambda: None
@@ -90,6 +91,7 @@ class History:
         return self.id(self.at)
 
     async def snapshot(self, commit: CommitId) -> SourceTree:
+        await asyncio.sleep(self.seconds)
         index = int(commit, 16) - 1
         if self.files_away and index == self.at:
             raise errors.SourceUnreachable("the server gave no files")
@@ -192,6 +194,26 @@ def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == known.last_attempted == commit
         assert commit in next(iter(known.revisions.values())).values()
+
+    play(script)
+
+
+def test_a_commit_that_waits_for_other_repositories_is_no_lack_of_progress_a_silent_api_is() -> (
+    None
+):
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.seconds = 1000
+        scene.history.push(AGENT.format(tag="2"))
+        scene.loop.request()
+        await asyncio.sleep(999)
+        assert not scene.loop.idle
+        assert scene.loop.seconds_without_progress == 0
+        scene.client.faults = lambda _request: Silence(400)
+        await asyncio.sleep(301)
+        assert not scene.loop.idle
+        assert scene.loop.seconds_without_progress == pytest.approx(300)
+        scene.client.faults = lambda _request: None
 
     play(script)
 
