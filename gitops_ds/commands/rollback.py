@@ -13,7 +13,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import revision
 from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline import open_repository
 

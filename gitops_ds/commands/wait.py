@@ -30,8 +30,8 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.decision import HealthState
 from gitops_ds.model.events.base import Event, WatchFailed
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key, key_of, short
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from gitops_ds.daemonset import failure_cause
 from gitops_ds.daemonset.failure_cause import OVERDUE, AttributedNodes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Blame
+from gitops_ds.model.health import Blame
 from gitops_ds.model.live import Node
 from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
 from gitops_ds.model.staged_rollout import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.decision import Health
+from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body
 
 STILL = 1_200.0  # seconds for which an event counts

@@ -19,7 +19,7 @@ from gitops_ds.daemonset.node_steps import LEAVING
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod
-from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds

@@ -17,7 +17,8 @@ from gitops_ds.fleet import fault_attribution, staged_health, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.decision import Blame, Health, HealthState, NodeCounts, NodeHealth, Observation
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
 
 
 @dataclass(frozen=True, slots=True)

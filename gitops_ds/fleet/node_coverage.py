@@ -15,9 +15,9 @@ from gitops_ds.apimachinery import node_eligibility, node_pools, tolerations
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.fleet import fault_attribution
 from gitops_ds.model import names
+from gitops_ds.model.agent_status import LossCause, NodeLoss
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.events.agents import LossCause, NodeLoss
 from gitops_ds.model.live import Node
 
 QUIET, LONGEST = 5.0, 30.0  # seconds without a further loss, and at most, until losses are reported

@@ -14,11 +14,11 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
+from gitops_ds.model.agent_status import AgentStatus
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import DeployerState
-from gitops_ds.model.events.agents import AgentStatus
 from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.source_status import SourceStatus
 
 AGED = 30.0  # seconds between two checks of the age of the watches

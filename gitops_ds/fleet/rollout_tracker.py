@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gitops_ds.apimachinery import daemonsets, revisions, timestamps
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.decision import Health, HealthState, Observation
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.agents import (
     CommitArrived,
     RolloutCompleted,
@@ -17,6 +17,7 @@ from gitops_ds.model.events.agents import (
     RolloutStarted,
 )
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId
 

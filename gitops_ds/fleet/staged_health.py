@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gitops_ds.fleet.fault_attribution import OUTDATED, NodeFaults
 from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
 
 

@@ -23,9 +23,10 @@ from gitops_ds.fleet.node_coverage import Lost
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.decision import CreatePod, Health, Observation
+from gitops_ds.model.agent_status import NodeLoss
+from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.deployment import DeployerState
-from gitops_ds.model.events.agents import CoverageLost, HealthChanged, NodeLoss
+from gitops_ds.model.events.agents import CoverageLost, HealthChanged
 from gitops_ds.model.events.base import (
     ActionFailed,
     Decided,
@@ -34,6 +35,7 @@ from gitops_ds.model.events.base import (
     Performed,
 )
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
+from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
 from gitops_ds.model.staged_rollout import StageInputs

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from gitops_ds.model.bundle import Pool
-from gitops_ds.model.decision import Blame
+from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_policy import RolloutPolicy
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.decision import Health, HealthState
+from gitops_ds.model.health import Health, HealthState
 
 SUCCEEDED, FAILED, PROGRESSING, RETRYING = (
     "ReconciliationSucceeded",

@@ -8,7 +8,7 @@ from gitops_ds import errors
 from gitops_ds.commands import wait
 from gitops_ds.controller.controller import Powers
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, Scene, play
 from tests.deployer.test_rollout_faults import spoil

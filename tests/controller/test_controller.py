@@ -15,8 +15,9 @@ from gitops_ds.controller.controller import LIST_NODES_AGAIN, Powers
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.fleet import health
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import CreatePod, HealthState
+from gitops_ds.model.decision import CreatePod
 from gitops_ds.model.events import base
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator import faults
 from tests import profiles

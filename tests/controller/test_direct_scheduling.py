@@ -10,8 +10,9 @@ from typing import Any
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.decision import Decision, HealthState
+from gitops_ds.model.decision import Decision
 from gitops_ds.model.events.base import Decided
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import POD
 from gitops_ds.simulator import virtual_time
 from tests.daemonset.world import rolling

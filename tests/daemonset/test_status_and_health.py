@@ -6,7 +6,7 @@ import pytest
 
 from gitops_ds.fleet import health
 from gitops_ds.model import names
-from gitops_ds.model.decision import Blame, HealthState
+from gitops_ds.model.health import Blame, HealthState
 from tests.daemonset.world import World, daemonset, node, rolling
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gitops_ds.daemonset import decide
 from gitops_ds.fleet import fault_attribution, health
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope
-from gitops_ds.model.decision import Blame, HealthState
+from gitops_ds.model.health import Blame, HealthState
 from tests.daemonset.test_properties import worlds
 from tests.daemonset.world import World
 

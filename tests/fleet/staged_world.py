@@ -12,9 +12,9 @@ from gitops_ds.fleet.fault_attribution import FaultScope
 from gitops_ds.fleet.health import ProgressMarker
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.model import names
-from gitops_ds.model.decision import Health, HealthState
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.health import Health, HealthState
 from tests.daemonset.rollout_world import RolloutWorld
 
 FAST: dict[str, Any] = {

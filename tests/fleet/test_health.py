@@ -16,7 +16,7 @@ from gitops_ds.controller.controller import Powers
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import Blame, Health, HealthState
+from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.decision import Blame, HealthState
 from gitops_ds.model.events.agents import RolloutCompleted, RolloutFailed, RolloutStarted
+from gitops_ds.model.health import Blame, HealthState
 from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import FAST, watched
 

@@ -13,7 +13,7 @@ from gitops_ds.apimachinery import rollout_status, timestamps
 from gitops_ds.cli import table
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.staged_rollout import NodeStep
 from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import FAST, Watched, watched

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.decision import HealthState
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.events.deployer import Reconciled
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.simulator import virtual_time

@@ -14,7 +14,7 @@ from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Health, HealthState, NodeCounts, Observation
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
@@ -26,6 +26,7 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
+from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped

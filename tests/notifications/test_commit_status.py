@@ -15,11 +15,12 @@ from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Health, Observation
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import NewCommit, Reconciled
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications.commit_status import (
     CommitStatusPublisher,

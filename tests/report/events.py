@@ -26,13 +26,12 @@ from gitops_ds.model.decision import (
     Decision,
     DeleteCause,
     DeletePod,
-    Health,
-    HealthState,
     Observation,
 )
 from gitops_ds.model.events import agents, base, deployer, notifications, requests
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.finding import Place, refusal
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped

@@ -9,11 +9,13 @@ import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
+from gitops_ds.model.agent_status import LossCause, NodeLoss
 from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan
-from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod, Health, HealthState
+from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
@@ -85,7 +87,11 @@ def facts() -> list[tuple[base.Event, str]]:
         (agents.RolloutFailed(1.0, AGENT, "u", COMMIT, 2, "the template fails"), "error"),
         (
             agents.CoverageLost(
-                1.0, AGENT, "u", (agents.NodeLoss("n", "", agents.LossCause.LABEL, "why"),), 3
+                1.0,
+                AGENT,
+                "u",
+                (NodeLoss("n", "", LossCause.LABEL, "why"),),
+                3,
             ),
             "warning",
         ),

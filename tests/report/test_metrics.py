@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gitops_ds.model.decision import HealthState, NodeCounts
+from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.agents import AgentStatus, LossCause, NodeLoss
+from gitops_ds.model.health import HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped

@@ -5,36 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from gitops_ds.model.decision import Health, HealthState, NodeCounts
+from gitops_ds.model.agent_status import NodeLoss
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plural import counted
 
 HALTED = "halted"  # the mark of notifications about a halted rollout
-
-
-class LossCause(StrEnum):
-    """Why a node that still exists lost its agent."""
-
-    LABEL = "label"
-    TAINT = "taint"
-    TEMPLATE = "template"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLoss:
-    """A node that lost its agent: its pool (empty for no pool), and the cause, also in words, which
-    are equal for similar nodes.
-    """
-
-    node: str
-    pool: str
-    cause: LossCause
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,18 +219,3 @@ class RolloutFailed(AgentEvent):
         text = f"{self.daemonset}: rollout failed: {self.kube_text()}"
         mark = HALTED if self.halted else str(self.revision)
         return Notice(Topic.FAILED, text, mark, self.commit, self.daemonset)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentStatus:
-    """The status of one agent, for metrics."""
-
-    namespace: str
-    name: str
-    ready: bool
-    health: HealthState
-    sync: str
-    suspended: bool
-    commit: str
-    tally: NodeCounts
-    losses: tuple[NodeLoss, ...] = ()

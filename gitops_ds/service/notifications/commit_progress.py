@@ -14,7 +14,6 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.contract import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
-from gitops_ds.model.decision import HealthState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     Applied,
@@ -25,6 +24,7 @@ from gitops_ds.model.events.deployer import (
     VerificationFailed,
 )
 from gitops_ds.model.events.requests import CommitHeld, Suspended
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import Key, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.health import HealthState
 
 # A state is never shown by colour alone.
 GLYPHS: Mapping[str, str] = {

@@ -20,7 +20,7 @@ from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Blame, NodeHealth
+from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node, Revision
 
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")

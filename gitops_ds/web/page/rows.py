@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.daemonset import Counts
-from gitops_ds.model.decision import Blame, Health, HealthState
+from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.objects import Key
 from gitops_ds.model.source_status import EFFECTS, SourceStatus
 from gitops_ds.redaction import texts

@@ -14,7 +14,7 @@ from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
-from gitops_ds.model.decision import HealthState
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import diff

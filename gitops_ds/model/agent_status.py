@@ -1,0 +1,44 @@
+"""The status of an agent: its health, its sync status, and the nodes that lost it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gitops_ds.model.health import HealthState, NodeCounts
+
+
+class LossCause(StrEnum):
+    """Why a node that still exists lost its agent."""
+
+    LABEL = "label"
+    TAINT = "taint"
+    TEMPLATE = "template"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """A node that lost its agent: its pool (empty for no pool), and the cause, also in words, which
+    are equal for similar nodes.
+    """
+
+    node: str
+    pool: str
+    cause: LossCause
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """The status of one agent, for metrics."""
+
+    namespace: str
+    name: str
+    ready: bool
+    health: HealthState
+    sync: str
+    suspended: bool
+    commit: str
+    tally: NodeCounts
+    losses: tuple[NodeLoss, ...] = ()

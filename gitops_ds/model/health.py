@@ -1,0 +1,79 @@
+"""The health of a DaemonSet, and of the nodes that need its agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HealthState(StrEnum):
+    """The healths of docs/command-line.md."""
+
+    HEALTHY = "Healthy"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    SUSPENDED = "Suspended"
+    MISSING = "Missing"
+    FAILED = "Failed"
+
+
+class Blame(StrEnum):
+    """The cause of a node without a healthy agent of the wanted template.
+
+    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: it waits, by the user's
+    settings. UNKNOWN: it is in progress.
+    """
+
+    TEMPLATE = "template"
+    NODE = "node"
+    CLUSTER = "cluster"
+    DESIGN = "design"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """A node with an unhealthy agent: the reason in one word, the cause, and the message of the
+    kubelet or scheduler.
+    """
+
+    node: str
+    reason: str
+    blame: Blame
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """The nodes that need an agent, each counted once.
+
+    `updated` run the wanted template and are healthy, `starting` are about to, `old` run an earlier
+    one until their replacement, `parked` by design; `joining` were added after the change began and
+    have no healthy agent yet. The other counters are named by the cause; `refused` are those whose
+    pod a quota or webhook refused.
+    """
+
+    updated: int = 0
+    starting: int = 0
+    old: int = 0
+    parked: int = 0
+    node_fault: int = 0
+    template_fault: int = 0
+    refused: int = 0
+    joining: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of a DaemonSet: the state, a sentence for people, and the unhealthy nodes, sorted
+    by name.
+
+    `again` is when (seconds since 1970) the health may change without any event, None if it never
+    does.
+    """
+
+    state: HealthState
+    message: str
+    nodes: tuple[NodeHealth, ...] = ()
+    tally: NodeCounts = NodeCounts()
+    again: float | None = None
