@@ -1,5 +1,5 @@
-"""One turn: settle before you pace. The whole controller core is this one function of what was
-seen.
+"""One reconciliation: missing and surplus pods first, then the rolling update. The controller is
+this pure function of an observation.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from gitops_ds.daemonset import (
     claims,
     competing_controller,
     history,
-    manage,
     node_pods,
+    one_pod_per_node,
     rolling_update,
     status,
 )
@@ -46,8 +46,8 @@ def decide(seen: Observation) -> Decision:
         return Decision(steps=(claim.actions,))
     past = history.construct(daemonset, claim, seen.namesake)
     spread = _laid_out(seen, claim, past)
-    settled = manage.settle(spread)
-    wanted = settled or rolling_update.pace(spread)
+    placed = one_pod_per_node.changes(spread)
+    wanted = placed or rolling_update.changes(spread)
     pruned = history.prune(daemonset, past.old, claim.pods)
     steps: tuple[Sequence[Action], ...] = (
         claim.actions,
@@ -58,9 +58,9 @@ def decide(seen: Observation) -> Decision:
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
         status=status.write(spread),
-        wake_after=_wake_after(spread, settled.wake_at, _shown_at(seen, wanted)),
-        backoffs=settled.backoffs,
-        unplaced={**settled.unplaced, **wanted.unplaced},
+        wake_after=_wake_after(spread, placed.wake_at, _shown_at(seen, wanted)),
+        backoffs=placed.backoffs,
+        unplaced={**placed.unplaced, **wanted.unplaced},
     )
 
 
@@ -71,7 +71,7 @@ def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
     claim = claims.claim(seen)
     past = history.construct(seen.daemonset, claim, seen.namesake)
     spread = _laid_out(seen, claim, past)
-    return manage.settle(spread) or rolling_update.pace(spread), past
+    return one_pod_per_node.changes(spread) or rolling_update.changes(spread), past
 
 
 def layout(seen: Observation) -> NodePodLayout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.daemonset.manage import FORGET_AFTER
+from gitops_ds.daemonset.failed_pod_backoff import FORGET_AFTER
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import FailedPodBackoff
 

@@ -1,8 +1,8 @@
-"""Pacing: which outdated pods are replaced now, so that the budget of the update strategy holds.
+"""The rolling update: the outdated pods to replace now, within the budget of the update strategy.
 
 It considers no failures of single nodes: missing, failed and duplicate pods are handled before
-(`manage`). The node of this process comes last: if its agent were the network, and the new one bad,
-the rollout could still be stopped.
+(`one_pod_per_node`). The node of this process comes last: if its agent were the network, and the
+new one bad, the rollout could still be stopped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _UNAVAILABLE = "it runs an earlier template and is not available"
 _OUTDATED = "it runs an earlier template"
 
 
-def pace(fleet: NodePodLayout) -> PodChanges:
+def changes(fleet: NodePodLayout) -> PodChanges:
     """The next moves of the rollout; none when it is done, must wait, or is suspended by the
     annotation.
 
-    A suspended DaemonSet still gets what settling does: a node without a pod gets one of the wanted
-    template.
+    In a suspended DaemonSet, `one_pod_per_node` still creates missing pods, of the wanted template.
     """
     if fleet.seen.daemonset.suspended:
         return PodChanges()

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from gitops_ds.apimachinery import int_or_percent
-from gitops_ds.daemonset import decide, manage
+from gitops_ds.daemonset import decide, failed_pod_backoff
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import (
     ObservedAct,
@@ -65,7 +65,7 @@ from gitops_ds.model.objects import Key
 QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
 STALLED = 60.0  # the same with unhealthy pods
 STANDSTILL = 120.0  # seconds without a change, after which a missing action is a difference
-LONGEST_BACKOFF = manage.LONGEST_DELAY + STANDSTILL
+LONGEST_BACKOFF = failed_pod_backoff.LONGEST_DELAY + STANDSTILL
 
 
 @dataclass(frozen=True, slots=True)

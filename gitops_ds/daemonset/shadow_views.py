@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
-from gitops_ds.daemonset import decide, manage, rolling_update
+from gitops_ds.daemonset import decide, one_pod_per_node, rolling_update
 from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
@@ -54,7 +54,7 @@ def before_departures(seen: Observation, departures: Mapping[str, ObservedAct]) 
 def _moves(seen: Observation) -> PodChanges:
     """All pods that ours would create or delete, without a limit."""
     fleet = decide.layout(seen)
-    return manage.settle(fleet) or rolling_update.pace(fleet)
+    return one_pod_per_node.changes(fleet) or rolling_update.changes(fleet)
 
 
 def nodes_to_create(seen: Observation) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import manage
+from gitops_ds.daemonset import failed_pod_backoff
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
@@ -22,8 +22,8 @@ def test_a_failed_pod_doubles_the_delay_up_to_15_minutes_and_for_half_an_hour(
     delay: float, since: float, expected: float
 ) -> None:
     last = FailedPodBackoff(since, delay)
-    assert manage.next_backoff(last, 1800.0) == FailedPodBackoff(1800.0, expected)
-    assert manage.next_backoff(None, 5.0) == FailedPodBackoff(5.0, 1.0)
+    assert failed_pod_backoff.following(last, 1800.0) == FailedPodBackoff(1800.0, expected)
+    assert failed_pod_backoff.following(None, 5.0) == FailedPodBackoff(5.0, 1.0)
 
 
 def test_the_same_target_is_futile_after_its_fifth_write_within_a_minute() -> None:

@@ -20,7 +20,7 @@ from tests.daemonset.private_copy import Copy
 JUDGES = (
     "test_upstream_controller",
     "test_upstream_rollout",
-    "test_settling",
+    "test_one_pod_per_node",
     "test_history",
     "test_rollout",
     "test_status_and_health",
@@ -66,8 +66,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a rollout moves before every node is settled": (
         f"{CORE}decide",
-        "wanted = settled or rolling_update.pace(spread)",
-        "wanted = rolling_update.pace(spread) or settled",
+        "wanted = placed or rolling_update.changes(spread)",
+        "wanted = rolling_update.changes(spread) or placed",
     ),
     "per cent is rounded down": (
         "gitops_ds.model.daemonset",
@@ -90,11 +90,15 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "since is not None and (since < now or not min_ready_seconds)",
     ),
     "the old pod goes before the new one is available": (
-        f"{CORE}manage",
+        f"{CORE}one_pod_per_node",
         "elif self.fleet.available(new):",
         "else:",
     ),
-    "the old pod that is not ready stays": (f"{CORE}manage", "if not old.ready:", "if not old:"),
+    "the old pod that is not ready stays": (
+        f"{CORE}one_pod_per_node",
+        "if not old.ready:",
+        "if not old:",
+    ),
     "of two pods the younger stays": (
         f"{CORE}node_pods",
         "pod.created, pod.name",
@@ -106,17 +110,17 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "return (pod.bound,",
     ),
     "the back-off of failed pods is ignored": (
-        f"{CORE}manage",
+        f"{CORE}one_pod_per_node",
         "last.since <= now < last.until",
         "last.since < now < last.since",
     ),
     "the back-off does not grow": (
-        f"{CORE}manage",
+        f"{CORE}failed_pod_backoff",
         "min(2 * last.delay, LONGEST_DELAY)",
         "min(last.delay, LONGEST_DELAY)",
     ),
     "a succeeded pod stays": (
-        f"{CORE}manage",
+        f"{CORE}one_pod_per_node",
         "elif pod.phase is Phase.SUCCEEDED:",
         "elif pod.phase is None:",
     ),
@@ -212,7 +216,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a turn knows no burst": (f"{CORE}pod_changes", "BURST = 250", "BURST = 2500"),
     "a pod that waits for a vanished node is never deleted": (
-        f"{CORE}manage",
+        f"{CORE}one_pod_per_node",
         "if not pod.bound:",
         "if pod.bound and not pod.bound:",
     ),

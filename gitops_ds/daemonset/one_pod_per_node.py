@@ -1,34 +1,31 @@
-"""Placement of pods: one pod on each node that needs one, no second pod, and none on other nodes.
+"""One pod on each node that needs one, no second pod, and none on other nodes.
 
-Each node is examined alone, without a budget; a rollout continues only when this module has nothing
-to do.
+Upstream: `manage` and `podsShouldBeOnNode` of daemon_controller.go. Each node is examined alone,
+without a budget; a rollout continues only when this module changes nothing.
 """
 
 from __future__ import annotations
 
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import pod_changes
+from gitops_ds.daemonset import failed_pod_backoff, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 
-FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds between two deletions of failed pods on one node
-FORGET_AFTER = 2 * LONGEST_DELAY  # a back-off without a failure for so long starts again
 
-
-def settle(fleet: NodePodLayout) -> PodChanges:
-    """The missing, failed, surplus and misplaced pods.
+def changes(fleet: NodePodLayout) -> PodChanges:
+    """The creation of missing pods, and the deletion of failed, surplus and misplaced ones.
 
     Assumes that `fleet` holds every pod of the DaemonSet, including those just created and those
     just deleted (as terminating). A failed pod is deleted now, and replaced in a later
     reconciliation, when it is gone.
     """
-    return _Settling(fleet).run()
+    return _Changes(fleet).run()
 
 
-class _Settling:
+class _Changes:
     def __init__(self, fleet: NodePodLayout) -> None:
         strategy = fleet.seen.daemonset.strategy
         self.fleet = fleet
@@ -143,7 +140,7 @@ class _Settling:
         if last is not None and last.since <= now < last.until:
             self.waits.append(last.until)
             return
-        self.backoffs[spot.node] = next_backoff(last, now)
+        self.backoffs[spot.node] = failed_pod_backoff.following(last, now)
         why = f"it failed ({pod.trouble or 'no reason given'})"
         self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.FAILED, why))
 
@@ -164,12 +161,3 @@ class _Settling:
                 self.deletes.append(
                     pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "its node is gone")
                 )
-
-
-def next_backoff(last: FailedPodBackoff | None, now: float) -> FailedPodBackoff:
-    """The wait after one more failed pod: doubled up to fifteen minutes; from the start after half
-    an hour without.
-    """
-    if last is None or now - last.since > FORGET_AFTER:
-        return FailedPodBackoff(now, FIRST_DELAY)
-    return FailedPodBackoff(now, min(2 * last.delay, LONGEST_DELAY))
