@@ -55,7 +55,7 @@ def remembered(
     """The halted templates of a DaemonSet: of its annotation, and of its target revisions.
 
     A template among the DaemonSet's `own` revisions was proved after a release, and leaves the
-    list.
+    list, unless its rollout is not complete.
     """
     found = {one.hash: one for one in parse(metadata.get("annotations") or {})}
     for target in targets:
@@ -63,7 +63,7 @@ def remembered(
         record = target_revisions.record_in(target)
         if hash and record.halt is not None:
             found[hash] = _halted(hash, target, record)
-    proved = {one.hash for one in own}
+    proved = {one.hash for one in own if not target_revisions.is_unproved(one)}
     kept = [one for one in found.values() if one.hash not in proved]
     return tuple(sorted(kept, key=lambda one: (-one.at, one.hash))[:MOST])
 

@@ -51,7 +51,8 @@ def target_of(
     """The target of the DaemonSet's rollout among the revisions of its namespace.
 
     Without a target revision, or when the DaemonSet has its template already, the target is the
-    DaemonSet's own template. None while the target revision that it names is not known.
+    DaemonSet's own template. A target that the DaemonSet got early stays the target until its
+    rollout is complete. None while the target revision that it names is not known.
     """
     name = daemonset.annotations.get(names.TARGET, "")
     if not name:
@@ -59,7 +60,7 @@ def target_of(
     found = next((one for one in known if one.name == name), None)
     if found is None:
         return None
-    if revisions.same_template(found.template, daemonset.template):
+    if revisions.same_template(found.template, daemonset.template) and not record_in(found).early:
         return RolloutTarget("", daemonset.template, commit=commit)
     annotations = (found.raw.get("metadata") or {}).get("annotations") or {}
     hash = found.hash or revisions.labels_of(found).get(names.ROLLOUT, "")
@@ -103,9 +104,13 @@ def encoded(record: RolloutRecord) -> str:
 
 
 def daemonset_of(revision: Revision) -> Owner | None:
-    """The DaemonSet of a target revision; None for any other revision, also for a promoted one."""
+    """The DaemonSet of a target revision; None for any other revision, also for a promoted one
+    whose rollout is complete.
+    """
     metadata = revision.raw.get("metadata") or {}
-    if names.ROLLOUT not in revisions.labels_of(revision) or is_promoted(revision):
+    if names.ROLLOUT not in revisions.labels_of(revision):
+        return None
+    if is_promoted(revision) and not is_unproved(revision):
         return None
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("kind") == DAEMONSET.kind:
@@ -115,12 +120,12 @@ def daemonset_of(revision: Revision) -> Owner | None:
 
 def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """The merge patch that makes a target revision one of the DaemonSet's own, which the deployer
-    no longer tracks.
+    no longer tracks. `labels` are added.
     """
     return {
         "metadata": {
             "uid": uid,
-            "labels": {**labels, names.ROLLOUT: None, names.OWNER_LABEL: None},
+            "labels": {names.ROLLOUT: None, names.OWNER_LABEL: None, **labels},
             "annotations": {names.TRACKING_ID: None},
             "ownerReferences": [revisions.owner_reference(daemonset)],
         }
@@ -128,10 +133,16 @@ def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict
 
 
 def is_promoted(revision: Revision) -> bool:
-    """Whether the DaemonSet owns the revision: then its rollout is complete, or it never was a
-    target.
-    """
+    """Whether the DaemonSet owns the revision: it got the template, or it never was a target."""
     return revisions.owner_of(revision) is not None
+
+
+def is_unproved(revision: Revision) -> bool:
+    """Whether the DaemonSet owns a revision whose rollout is not complete."""
+    if not is_promoted(revision):
+        return False
+    record = record_in(revision)
+    return record.early or record.unproved
 
 
 class _PoolText(msgspec.Struct, frozen=True):

@@ -25,7 +25,6 @@ async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
         daemonsets = (await cluster.list(DAEMONSET)).items
     except errors.Forbidden:
         return ()
-    ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
     bodies = [
         body
         for body in daemonsets
@@ -33,7 +32,8 @@ async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
     ]
     if not bodies:
         return ()
-    found = map(revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, ours)).items)
+    which = Selection(labels=names.ROLLOUT)
+    found = map(revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, which)).items)
     targets = [one for one in found if one is not None]
     released = [key_of(body) for body in bodies if await _release(cluster, body, targets, commit)]
     return tuple(released)

@@ -46,7 +46,9 @@ async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) 
     for body in (await cluster.list(CONTROLLER_REVISION, Selection(namespace=namespace))).items:
         revision = revisions.revision_of(body)
         owner = target_revisions.daemonset_of(revision) if revision is not None else None
-        if owner is not None and _key(namespace, owner.name) in daemonsets:
+        if revision is None or owner is None or target_revisions.is_promoted(revision):
+            continue
+        if _key(namespace, owner.name) in daemonsets:
             await _delete(cluster, CONTROLLER_REVISION, body)
     pinned = await cluster.list(POD, Selection(namespace=namespace, labels=names.ROLLOUT))
     for body in pinned.items:

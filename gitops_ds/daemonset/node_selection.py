@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gitops_ds.daemonset import newcomers
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
 from gitops_ds.model.staged_rollout import NodeStep
@@ -18,26 +19,45 @@ def take(
     """The nodes whose pods are replaced now. Appends to `times` when a later batch may
     begin.
     """
-    room = fleet.cap - fleet.at_risk
-    zones = _zone_rooms(fleet)
+    room = _Room(fleet)
     for stage, members in fleet.stages:
         if stage not in open_stages:
             continue
         batch = _batch(fleet, stage, members, times) if stage is current else len(members)
         for name in _order(fleet, stage, members, times):
-            if batch <= 0 or room <= 0:
+            if batch <= 0 or room.nodes <= 0:
                 break
-            if fleet.nodes[name].step is not NodeStep.WAITING or _waits_for_others(fleet, name):
-                continue
-            if (
-                zones
-                and zones.setdefault(fleet.zones[name], _zone_cap(fleet, fleet.zones[name])) <= 0
-            ):
-                continue
-            if zones:
-                zones[fleet.zones[name]] -= 1
-            batch, room = batch - 1, room - 1
+            if _is_able(fleet, name) and room.admits(name):
+                batch -= 1
+                yield name
+    opened = {name for stage, members in fleet.stages if stage in open_stages for name in members}
+    for name in sorted(newcomers.open_nodes(fleet) - opened):
+        if _is_able(fleet, name) and room.admits(name):
             yield name
+
+
+class _Room:
+    """The nodes that may be at risk in addition, of all and of each zone."""
+
+    def __init__(self, fleet: StagedNodes) -> None:
+        self._fleet = fleet
+        self.nodes = fleet.cap - fleet.at_risk
+        self._zones = _zone_rooms(fleet)
+
+    def admits(self, name: str) -> bool:
+        """Whether one more node may be at risk, which then is."""
+        zone = self._fleet.zones[name]
+        left = self._zones.setdefault(zone, _zone_cap(self._fleet, zone)) if self._zones else 1
+        if self.nodes <= 0 or left <= 0:
+            return False
+        self.nodes -= 1
+        if self._zones:
+            self._zones[zone] = left - 1
+        return True
+
+
+def _is_able(fleet: StagedNodes, name: str) -> bool:
+    return fleet.nodes[name].step is NodeStep.WAITING and not _waits_for_others(fleet, name)
 
 
 def witness(fleet: StagedNodes, open_stages: Sequence[Stage]) -> tuple[str, ...]:
@@ -51,8 +71,7 @@ def witness(fleet: StagedNodes, open_stages: Sequence[Stage]) -> tuple[str, ...]
         if stage not in open_stages or stage.name not in stages:
             continue
         for name in _order(fleet, stage, members, []):
-            waiting = fleet.nodes[name].step is NodeStep.WAITING
-            if waiting and not _waits_for_others(fleet, name):
+            if _is_able(fleet, name):
                 return (name,)
     return ()
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import failure_cause
+from gitops_ds.daemonset import failure_cause, stage_members
 from gitops_ds.daemonset.failure_cause import OVERDUE, AttributedNodes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
@@ -171,8 +171,7 @@ class NodeSteps:
         return failure_cause.attributed(nodes, self._kind)
 
     def _kind(self, name: str) -> tuple[str, str]:
-        labels = self._nodes[name].labels if name in self._nodes else {}
-        return labels.get("kubernetes.io/os", ""), labels.get("kubernetes.io/arch", "")
+        return stage_members.platform_of(self._nodes[name]) if name in self._nodes else ("", "")
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:

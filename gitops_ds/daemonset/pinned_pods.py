@@ -17,7 +17,7 @@ that ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -41,8 +41,14 @@ from gitops_ds.model.decision import (
     ReleasePod,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
-from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision
+from gitops_ds.model.staged_rollout import (
+    RolloutRecord,
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+)
 
+_REPLACED = RolloutRecord(unproved=True)
 LOOK_AGAIN = 15.0  # seconds until the agents that are updated first are observed again
 
 
@@ -124,6 +130,12 @@ class _Writes:
         if self.target.revision and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
             yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
+        for revision in self.layout.seen.revisions:
+            if target_revisions.is_unproved(revision) and revision.name != self.target.revision:
+                text = target_revisions.encoded(_REPLACED)
+                if target_revisions.record_in(revision) != _REPLACED:
+                    uid, why = revision.uid, "its rollout was replaced before it was complete"
+                    yield RecordRollout(self._key_of(revision.name), uid, text, why)
 
     def relabels(self) -> Iterator[Action]:
         """Pods whose revision has the DaemonSet's template, under another hash and generation: they
@@ -201,9 +213,13 @@ class _Writes:
         yield PromoteRevision(
             self._revision,
             self.target.uid,
-            {**labels, names.REVISION_HASH: self.target.hash},
-            "the rollout is complete",
+            {**labels, names.REVISION_HASH: self.target.hash, **self._label_of_early()},
+            "the rollout is complete" if self.decided.complete else "most nodes are updated",
         )
+
+    def _label_of_early(self) -> Mapping[str, str]:
+        """The label by which a promoted revision is still found as a target."""
+        return {} if self.decided.complete else {names.ROLLOUT: self.target.hash}
 
     def _is_target(self, pod: Pod) -> bool:
         return node_steps.runs_target(self.layout, self.target, pod)
@@ -238,16 +254,21 @@ class _Writes:
 
     @property
     def _revision(self) -> Key:
+        return self._key_of(self.target.revision)
+
+    def _key_of(self, revision: str) -> Key:
         namespace = self.layout.seen.daemonset.key.namespace
-        return Key(
-            CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, namespace, self.target.revision
-        )
+        return Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, namespace, revision)
 
 
 def _of_target(layout: NodePodLayout, target: RolloutTarget) -> NodePodLayout:
-    """The layout as if the DaemonSet had the target: its pods are made from it."""
+    """The layout as if the DaemonSet had the target: its pods are made from it. With a target
+    that it got early, its generation is that of the target.
+    """
     seen = layout.seen
     generation = seen.daemonset.template_generation
+    if revisions.same_template(seen.daemonset.template, target.template):
+        return replace(layout, hash=target.hash)
     daemonset = replace(
         seen.daemonset,
         template=target.template,

@@ -57,6 +57,11 @@ def zone_of(node: Node) -> str:
     return node.labels.get(ZONE, "")
 
 
+def platform_of(node: Node) -> tuple[str, str]:
+    """The operating system and the architecture of a node, empty where it has no such label."""
+    return node.labels.get("kubernetes.io/os", ""), node.labels.get("kubernetes.io/arch", "")
+
+
 def _turns_in_zone(nodes: Iterable[Node]) -> dict[str, int]:
     """The place of each node among the nodes of its zone, by name."""
     counts: dict[str, int] = {}

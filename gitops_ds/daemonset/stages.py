@@ -6,7 +6,7 @@ Invariants, over any observations (tests/daemonset/test_stages.py):
 1. Cap: a node is taken only while the nodes at risk stay within `cap`. At risk are touched nodes
    that are not proved, and nodes whose earlier pod broke after the rollout began.
 2. Order: a node is taken only when its stage is open, and a stage opens only after the one before
-   it passed.
+   it passed. Nodes that joined are taken before where `newNodes` permits it.
 3. Halt: after a failure that the template causes no node is taken, until another target replaces
    this one.
 4. Attribution: a node that was broken before is parked, and never a reason to halt.
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gitops_ds.daemonset import node_selection, rollout_holds, staged_nodes
+from gitops_ds.daemonset import newcomers, node_selection, rollout_holds, staged_nodes
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.rollout_policy import Stage
@@ -69,13 +69,15 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     hold, halt = selection.hold, selection.halt
     ended = all(one.step in _ENDED for one in fleet.nodes.values())
     complete = stages.current is None and not selection.take and ended
+    is_early = not complete and _is_early(fleet, stages.passed, halt)
     ends = (hold.until if hold else None, *(one.until for one in fleet.nodes.values()))
     due = (time for time in (*ends, *selection.times) if time is not None and time > fleet.now)
     return StagesDecision(
         take=selection.take,
         open=frozenset(
             name for stage, members in fleet.stages if stage in stages.open for name in members
-        ),
+        )
+        | newcomers.open_nodes(fleet),
         nodes=tuple(fleet.nodes[name] for name in sorted(fleet.nodes)),
         stages=tuple(_progress(fleet, stages, selection)),
         at_risk=fleet.at_risk,
@@ -85,12 +87,12 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             began=inputs.record.began or fleet.now,
             passed=stages.passed,
             halt=halt,
+            early=is_early,
+            unproved=inputs.record.unproved and not complete,
         ),
         hold=hold,
         complete=complete,
-        commits=halt is None
-        and bool(inputs.target.revision)
-        and (complete or _commits_early(fleet, stages.passed)),
+        commits=halt is None and bool(inputs.target.revision) and (complete or is_early),
         wake_at=min(due, default=None),
     )
 
@@ -135,14 +137,16 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     return _SelectedNodes(take, hold, halt, times)
 
 
-def _commits_early(fleet: StagedNodes, passed: Mapping[str, float]) -> bool:
-    """Whether the DaemonSet gets the template before the end: after the first stage, with more
-    than half of the nodes.
+def _is_early(fleet: StagedNodes, passed: Mapping[str, float], halt: Halt | None) -> bool:
+    """Whether the DaemonSet gets the template before the end, or got it: after the first stage,
+    with a proved node of every platform, and more than half of the nodes proved.
     """
+    if fleet.inputs.record.early or halt is not None:
+        return fleet.inputs.record.early
     if fleet.policy.template.commit != "late" or fleet.policy.stages[0].name not in passed:
         return False
     proved = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PROVED)
-    return 2 * proved > len(fleet.nodes)
+    return 2 * proved > len(fleet.nodes) and newcomers.every_platform_is_proved(fleet)
 
 
 def _progress(

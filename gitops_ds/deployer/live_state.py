@@ -252,7 +252,7 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
         owner, daemonset = revisions.owner_of(revision), target_revisions.daemonset_of(revision)
         if owner and owner.uid in by_uid:
             grouped[by_uid[owner.uid]].append(revision)
-        elif daemonset and daemonset.uid in by_uid:
+        if daemonset and daemonset.uid in by_uid:
             targets[by_uid[daemonset.uid]].append(revision)
     history = {
         key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))

@@ -224,7 +224,7 @@ class WatchCache:
             )  # another client removed our label: this change affects the plan as well
         is_ours = key in self._ours
         if key.kind == "ControllerRevision":  # promoted, deleted or halted
-            return was_ours and (not is_ours or _is_halted(change.object))
+            return (was_ours and (not is_ours or _is_halted(change.object))) or _is_early(change)
         return key.kind == "Node" or was_ours or is_ours
 
 
@@ -232,6 +232,14 @@ def _is_halted(body: Body) -> bool:
     """Whether the rollout of a target revision is halted."""
     revision = revisions.revision_of(body)
     return revision is not None and target_revisions.record_in(revision).halt is not None
+
+
+def _is_early(change: WatchEvent) -> bool:
+    """Whether a DaemonSet owns this target revision: it got the template before the end."""
+    revision = revisions.revision_of(change.object)
+    if revision is None or names.ROLLOUT not in revisions.labels_of(revision):
+        return False
+    return target_revisions.is_promoted(revision)
 
 
 def _mark(body: Body) -> object:

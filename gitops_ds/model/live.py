@@ -79,7 +79,8 @@ class Live:
     the effect of another body on them. `allocatable` is the capacity of nodes for pods, in
     thousandths of a resource's unit, if known. `contents` are those of Namespaces and
     CustomResourceDefinitions that were listed. `targets`
-    are the target revisions of each DaemonSet, which it does not own.
+    are the target revisions of each DaemonSet, also those that it owns before their rollout is
+    complete.
     """
 
     objects: Mapping[Key, Body] = field(default_factory=dict)

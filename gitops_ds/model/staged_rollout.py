@@ -57,12 +57,16 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What can't be derived from pods and nodes, kept as an annotation of the target revision.
 
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
-    are replaced. Its size depends on the number of stages only.
+    are replaced. `early`: the DaemonSet gets the template before every stage is passed. `unproved`:
+    the DaemonSet owns the revision, but its rollout was replaced before it was complete. The size
+    depends on the number of stages only.
     """
 
     began: float = 0.0
     passed: Mapping[str, float] = {}
     halt: Halt | None = None
+    early: bool = False
+    unproved: bool = False
 
 
 class GateState(StrEnum):

@@ -1,10 +1,11 @@
 """Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision,
 which holds the new one, is one of the DaemonSet's own revisions.
 
-The controller makes it so when every node is proved. So the deployer needs no memory of rollouts:
-what to write follows from the manifest, the policy, and the revisions in the cluster. A template
-that is among the DaemonSet's own revisions was proved before, or is a revert, and is written at
-once; the update strategy OnDelete moves no pod.
+The controller makes it so when every node is proved, or most are (`template.commit: late`): then
+it stays the target, as its record states, until the rest is proved as well. So the deployer needs
+no memory of rollouts: what to write follows from the manifest, the policy, and the revisions in the
+cluster. Any other template among the DaemonSet's own revisions was proved before, or is a revert,
+and is written at once; the update strategy OnDelete moves no pod.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ class _Staging:
             self.live.objects.get(self.manifest.key),
             known_target(self.manifest, self.live),
         )
+        if old is not None and known is not None and target_revisions.is_promoted(known):
+            yield self._daemonset(known.name, self._template_of_unproved(old, known))
+            return
         if old is None or _holds(old, self.manifest):
             yield self._daemonset("", self._template)
             return
@@ -86,12 +90,22 @@ class _Staging:
             yield self._daemonset(_target_of(old), self._stable(old, self._current(old)))
             return
         own = self.live.revisions.get(self.manifest.key, ())
-        if any(revisions.same_template(one.template, template) for one in own):
+        proved = (one for one in own if not target_revisions.is_unproved(one))
+        if any(revisions.same_template(one.template, template) for one in proved):
             yield self._daemonset("", self._template)
             return
         target = self._target(old, template, known)
         yield target
         yield self._daemonset(target.key.name, self._stable(old, known or self._current(old)))
+
+    def _template_of_unproved(self, old: Body, known: Revision) -> Body:
+        """The template while the DaemonSet owns the target: that of Git, once most nodes have it;
+        the present one where an earlier rollout of the same template was replaced.
+        """
+        if target_revisions.record_in(known).early:
+            return self._template
+        current = self._current(old)
+        return self._stable(old, None if current is None or current.name == known.name else current)
 
     def _stable(self, old: Body, target: Revision | None) -> Body:
         own = self.live.revisions.get(self.manifest.key, ())

@@ -47,12 +47,8 @@ UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("gates", _ANY, "for"), ()),
     (("onFailure", "halt"), ("at-once",)),
     (("onFailure", "scope"), ("agent",)),
-    (("newNodes", "get"), ("stable",)),
-    (("newNodes", "until"), ("end",)),
     (("config", "rolls"), ("like-template",)),
     (("supersede",), ("newest-from-canary",)),
-    # The nodes that are left would be updated without their stages.
-    (("template", "commit"), ("at-end",)),
     (("atRest",), ("OnDelete",)),
     (("freeze", _ANY, "except", _ANY), ("revert",)),
 )

@@ -54,6 +54,16 @@ class RolloutWorld(World):
             metadata["annotations"].pop(names.TARGET, None)
             self._collect("")
             return
+        own = [one for one in self.observe().revisions if target_revisions.is_promoted(one)]
+        if any(
+            revisions.same_template(one.template, template)
+            and not target_revisions.is_unproved(one)
+            for one in own
+        ):
+            self.edit(image)
+            self.body["metadata"]["annotations"].pop(names.TARGET, None)
+            self._collect("")
+            return
         target = target_revisions.body_of(daemonsets.daemonset_of(self.body), template, image)
         name = target["metadata"]["name"]
         self.body = copy.deepcopy(self.body)
@@ -112,8 +122,14 @@ class RolloutWorld(World):
         if name not in self.revisions:
             return
         found = revisions.revision_of(self.revisions[name])
-        if found is not None and target_revisions.is_promoted(found):
-            self.edit(found.template["spec"]["containers"][0]["image"])
+        if found is None or not target_revisions.is_promoted(found):
+            return
+        image = found.template["spec"]["containers"][0]["image"]
+        has_it = self.body["spec"]["template"]["spec"]["containers"][0]["image"] == image
+        is_early = target_revisions.record_in(found).early
+        if not has_it and (is_early or not target_revisions.is_unproved(found)):
+            self.edit(image)
+        if not target_revisions.is_unproved(found):
             self.body["metadata"]["annotations"].pop(names.TARGET)
 
     def pass_time(self, seconds: float = 5.0) -> None:
