@@ -195,13 +195,13 @@ def _replacements(checked: CheckResult) -> Mapping[Finding, tuple[Replacement, .
 
 
 def _drift(checked: CheckResult) -> Sequence[tuple[str, list[str]]]:
-    from gitops_ds.commands.check import diff
+    from gitops_ds.commands.check import base_changes
 
-    return diff.drift_lines(checked)
+    return base_changes.drift_lines(checked)
 
 
 def _changed(group: ClusterChange) -> ReportedChange:
-    from gitops_ds.commands.check import diff
+    from gitops_ds.commands.check import base_changes
     from gitops_ds.report.findings import ReportedChange
 
     def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
@@ -209,12 +209,12 @@ def _changed(group: ClusterChange) -> ReportedChange:
 
     return ReportedChange(
         group.clusters,
-        tuple("\n".join(diff.lines(change, group)) for change in group.changes),
+        tuple("\n".join(base_changes.lines(change, group)) for change in group.changes),
         nodes(lambda impact: impact.gained),
         nodes(lambda impact: impact.lost),
         nodes(lambda impact: impact.restarted),
-        diff.time_of(group),
-        diff.cost_of(group),
+        base_changes.time_of(group),
+        base_changes.cost_of(group),
     )
 
 

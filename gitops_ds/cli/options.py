@@ -92,12 +92,11 @@ class DurationType(click.ParamType[float]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The duration in seconds. Fails for an invalid duration and for one below the minimum."""
-        from gitops_ds.errors import SettingsError
-        from gitops_ds.settings import durations
+        from gitops_ds.model import duration
 
         try:
-            found = durations.seconds(value)
-        except SettingsError as error:
+            found = duration.seconds(value, unit="s") if isinstance(value, str) else float(value)
+        except ValueError as error:
             self.fail(str(error), param, ctx)
         if found < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)

@@ -4,7 +4,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
@@ -42,11 +42,6 @@ class Rollouts:
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
-
-    @property
-    def decisions(self) -> Mapping[Key, StagesDecision]:
-        """The last decision about each rollout."""
-        return self._decided
 
     def inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's rollout.

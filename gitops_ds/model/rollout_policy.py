@@ -7,24 +7,19 @@ times are seconds.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from gitops_ds.model import duration
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.objects import Body
 
 CANARY, REST = "canary", "rest"
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _CANARY: Body = {"nodes": {"count": 1}, "soak": "10m"}
 _SOAK = "1m"
-
-
-class Seconds(float):
-    """A number of seconds; a policy file writes `90s`, `5m` or `1h30m`."""
 
 
 class PercentChange(float):
@@ -93,7 +88,7 @@ class Pace(_Part, frozen=True):
     start: NodeShare = NodeShare(1)
     factor: float = 2.0
     max: NodeShare = NodeShare("10%")
-    every: Seconds = Seconds(0)
+    every: Duration = Duration(0)
 
 
 class Approval(_Part, frozen=True):
@@ -102,7 +97,7 @@ class Approval(_Part, frozen=True):
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from")
-    within: Seconds = Seconds(86400)
+    within: Duration = Duration(86400)
 
 
 class Stage(_Part, frozen=True):
@@ -112,13 +107,13 @@ class Stage(_Part, frozen=True):
     nodes: NodeCount | None = None
     where: NodeScope | None = None
     pace: Pace = Pace()
-    soak: Seconds = Seconds(60)
+    soak: Duration = Duration(60)
     gates: tuple[str, ...] = ("pods", "nodes")
     one_at_a_time: str = ""
-    soak_between: Seconds = Seconds(0)
+    soak_between: Duration = Duration(0)
     windows: tuple[str, ...] = ()
     nodes_when: str = "any"
-    until: Seconds = Seconds(86400)
+    until: Duration = Duration(86400)
     approval: Approval | None = None
 
 
@@ -174,7 +169,7 @@ class Gate(_Part, frozen=True):
     bounds of `prometheus`.
     """
 
-    ready_within: Seconds = Seconds(180)
+    ready_within: Duration = Duration(180)
     restarts: int = 0
     reasons: Literal["none"] | tuple[str, ...] = "none"
     memory_of_limit: NodeShare | None = None
@@ -185,13 +180,13 @@ class Gate(_Part, frozen=True):
     below: float | None = None
     above: float | None = None
     no_data: Literal["hold", "fail", "pass"] = "hold"
-    for_: Seconds = msgspec.field(default=Seconds(0), name="for")
+    for_: Duration = msgspec.field(default=Duration(0), name="for")
 
 
 class Revert(_Part, frozen=True):
     """How a failed commit leaves Git, and how many seconds a person has to act first."""
 
-    after: Seconds = Seconds(120)
+    after: Duration = Duration(120)
     how: Literal["commit", "pull-request", "none"] = "commit"
 
 
@@ -206,8 +201,8 @@ class OnFailure(_Part, frozen=True):
 class Progress(_Part, frozen=True):
     """When a rollout, or one node of it, counts as stuck."""
 
-    deadline: Seconds = Seconds(6 * 3600)
-    per_node: Seconds = Seconds(600)
+    deadline: Duration = Duration(6 * 3600)
+    per_node: Duration = Duration(600)
 
 
 class NewNodes(_Part, frozen=True):
@@ -237,7 +232,7 @@ class Window(_Part, frozen=True):
     """
 
     cron: str
-    length: Seconds
+    length: Duration
     timezone: str = "UTC"
 
 
@@ -303,14 +298,6 @@ def decode(document: Body) -> RolloutPolicy:
         raise ValueError(str(error)) from None
 
 
-def seconds(text: str) -> Seconds:
-    """A duration such as `90s` or `1h30m`, in seconds. Raises ValueError."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration: write 30s, 5m or 1h")
-    return Seconds(sum(float(number) * _UNITS[unit] for number, unit in parts))
-
-
 def _stage(one: Any) -> dict[str, Any]:
     stage = dict(one) if isinstance(one, Mapping) else {"name": one}
     is_canary = stage.get("name") == CANARY
@@ -324,4 +311,4 @@ def _stage(one: Any) -> dict[str, Any]:
 def _decode_value(kind: type[Any], value: Any) -> Any:
     if kind is PercentChange:
         return PercentChange(str(value).removesuffix("%"))
-    return seconds(value) if kind is Seconds else kind(value)
+    return duration.seconds(value) if kind is Duration else kind(value)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
@@ -17,7 +18,6 @@ from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Policy
 from gitops_ds.settings.base import NonEmptyText, Ratio, SettingsGroup, default_duration, describe
-from gitops_ds.settings.durations import Duration
 
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _ACCOUNT = re.compile(rf"({_NAME}/)?{_NAME}")

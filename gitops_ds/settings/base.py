@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.model import duration
+from gitops_ds.model.duration import Duration
 from gitops_ds.plan.prune import Limit
-from gitops_ds.settings import durations
-from gitops_ds.settings.durations import Duration
 
 NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -56,7 +56,7 @@ def describe(text: str, **schema: Any) -> msgspec.Meta:
 
 def default_duration(text: str) -> Any:
     """A field with this default duration."""
-    return msgspec.field(default_factory=lambda: Duration(durations.seconds(text)))
+    return msgspec.field(default_factory=lambda: duration.seconds(text))
 
 
 def default_share(value: int | str) -> Any:
@@ -74,4 +74,4 @@ def decode(kind: type[T], document: Mapping[str, Any]) -> T:
 
 
 def _decode_value(kind: type[Any], value: Any) -> Any:
-    return Duration(durations.seconds(value)) if kind is Duration else kind(value)
+    return duration.seconds(value) if kind is Duration else kind(value)

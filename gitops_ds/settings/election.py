@@ -9,8 +9,8 @@ import msgspec
 
 from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.duration import Duration
 from gitops_ds.settings.base import SettingsGroup, default_duration, describe
-from gitops_ds.settings.durations import Duration
 
 _LEASE = "gitops-ds"
 

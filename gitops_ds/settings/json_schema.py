@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from gitops_ds.settings import durations
+from gitops_ds.model import duration
+from gitops_ds.model.duration import Duration
 from gitops_ds.settings.base import Ratio, SettingsGroup
-from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.service import SettingsFile
 
 _SHARE = "An integer from 0, or a percentage such as 5%."
@@ -102,7 +102,7 @@ def _complete(schema: dict[str, Any], group: type[SettingsGroup]) -> None:
         if field.default_factory is not msgspec.NODEFAULT:
             value = field.default_factory()
             if isinstance(value, Duration):
-                entry["default"] = durations.text(value)
+                entry["default"] = duration.text(value)
             elif isinstance(value, Ratio):
                 entry["default"] = str(value)
 

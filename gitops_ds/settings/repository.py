@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
 from gitops_ds.settings.base import (
@@ -20,7 +21,6 @@ from gitops_ds.settings.base import (
     default_share,
     describe,
 )
-from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.notify import ForgeSettings
 from gitops_ds.settings.webhook import RepositoryWebhookSettings
 

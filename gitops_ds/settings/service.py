@@ -20,10 +20,10 @@ from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model import allowed_renderers
 from gitops_ds.model.allowed_renderers import AllowedRenderers
+from gitops_ds.model.duration import Duration
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe
-from gitops_ds.settings.durations import Duration
 from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.page import PageSettings, Readiness

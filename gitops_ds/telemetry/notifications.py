@@ -96,7 +96,11 @@ class NotificationBatch:
 
 def body(format: MessageFormat, letter: NotificationBatch) -> bytes:
     """The body of the request."""
-    return orjson.dumps(_chat(letter) if format is MessageFormat.SLACK else _document(letter))
+    match format:
+        case MessageFormat.JSON:
+            return orjson.dumps(_document(letter))
+        case MessageFormat.SLACK:
+            return orjson.dumps(_chat(letter))
 
 
 def _chat(letter: NotificationBatch) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.commands.check import diff, run
+from gitops_ds.commands.check import base_changes, run
 from gitops_ds.commands.check.model import CheckOptions, CheckResult
 from gitops_ds.errors import RevisionUnknown
 from gitops_ds.pipeline import open_repository
@@ -58,8 +58,8 @@ def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream)
     assert [(change.operation, change.key.name) for change in group.changes] == [
         ("update", "agent")
     ]
-    assert "new revision 2" in diff.text(found)
-    (told,) = diff.as_json(found)["changes"]
+    assert "new revision 2" in base_changes.text(found)
+    (told,) = base_changes.as_json(found)["changes"]
     assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
 
 
@@ -67,7 +67,7 @@ def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) 
     on_a_branch(upstream, {"README.md": "words"})
     found = check(upstream, "change", base="main")
     assert found.changed == ()
-    assert "No object changes." in diff.text(found)
+    assert "No object changes." in base_changes.text(found)
 
 
 def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
@@ -148,6 +148,6 @@ def test_a_rollout_is_played_on_the_nodes_that_are_known(
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
     found = check(upstream, "change", base="main", snapshots=(nodes_file(tmp_path, ready, broken),))
-    assert words in diff.text(found)
-    told = diff.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    assert words in base_changes.text(found)
+    told = base_changes.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
     assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken

@@ -18,6 +18,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId
 from gitops_ds.model.source_tree import CommitInfo, SourceTree
 from gitops_ds.model.staged_rollout import (
@@ -79,7 +80,6 @@ class Scene:
     faults: Faults = simulator_faults.none
     events: list[Event] = field(default_factory=list)
     request: Callable[[], None] = lambda: None
-    rollouts: Rollouts | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -95,7 +95,6 @@ class Scene:
         )
         self.request = loop.request
         ours = self._controller(self.powers, self.cluster.client("gitops-ds", self.faults))
-        self.rollouts = ours.rollouts
         runs = [loop.run(), ours.run()]
         if self.powers is Powers.PACE:
             built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
@@ -126,8 +125,7 @@ class Scene:
     @property
     def decision(self) -> StagesDecision:
         """The last decision about the rollout."""
-        assert self.rollouts is not None
-        return next(iter(self.rollouts.decisions.values()))
+        return next(e.stages for e in reversed(self.events) if isinstance(e, RolloutProgressed))
 
     def record(self) -> RolloutRecord:
         """What the cluster keeps about the rollout; an empty record once it is complete."""

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollout_policy import Revert, Seconds
+from gitops_ds.model.rollout_policy import Revert
 from gitops_ds.model.source_tree import CommitInfo
 from gitops_ds.model.staged_rollout import FailedNode, Halt
 from gitops_ds.plan import rollout_reverts
@@ -46,7 +47,7 @@ def halted(bad: int = 2, **more: object) -> HaltedRollout:
         template=Digest("d"),
         files=frozenset({AGENT, "agents/agent", "environments/prod/values.yaml"}),
         halt=HALT,
-        revert=Revert(after=Seconds(120)),
+        revert=Revert(after=Duration(120)),
     )
     return replace(rollout, **more)  # type: ignore[arg-type]
 

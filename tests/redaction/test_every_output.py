@@ -21,14 +21,13 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.plan import diff
+from gitops_ds.plan import diff, text_diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Redactor
 from gitops_ds.service.event_recorder import KubeEventWriter, body_of
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import InvolvedObject
 from gitops_ds.telemetry.notifications import NotificationBuilder
-from gitops_ds.web.page import side_by_side
 from tests.gitservers import GIT_ENVIRONMENT
 from tests.plan.world import daemonset
 
@@ -177,7 +176,7 @@ def test_fields_of_drift_and_of_the_page() -> None:
     assert not leaks(str([objects.field(key, change) for key, change in found]))
     assert not leaks(str([objects.body(body) for body in bodies(1)]))
     assert not leaks(
-        str([side_by_side.pair(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)])
+        str([text_diff.compare(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)])
     )
 
 

@@ -15,11 +15,12 @@ import pytest
 from gitops_ds.client.supervisor import ended
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed
 from gitops_ds.model.halted_rollout import AppliedRollouts, HaltedRollout
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollout_policy import Revert, Seconds
+from gitops_ds.model.rollout_policy import Revert
 from gitops_ds.model.staged_rollout import Halt
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -62,7 +63,7 @@ class Writer:
             template=Digest(staging.template_digest(manifest)),
             files=frozenset({FILE, "agents/agent"}),
             halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
-            revert=Revert(after=Seconds(60)),
+            revert=Revert(after=Duration(60)),
         )
         self.applied = AppliedRollouts(CommitId(bad), (replace(rollout, **more),))
         return rollout
@@ -186,7 +187,7 @@ def test_nothing_is_written_by_policy_none_and_on_a_standby(tmp_path: Path) -> N
     async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
         since = upstream.commit(files(1))
         bad = upstream.commit(files(2))
-        await one.halted(bad, since, revert=Revert(after=Seconds(0), how="none"))
+        await one.halted(bad, since, revert=Revert(after=Duration(0), how="none"))
         two.applied = None
         for writer in (one, two):
             with pytest.raises(TimeoutError):

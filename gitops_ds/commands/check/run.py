@@ -117,9 +117,9 @@ def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
         return CheckResult(
             head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread
         )
-    from gitops_ds.commands.check import diff
+    from gitops_ds.commands.check import base_changes
 
-    return diff.against(sides, sides.base, wanted, found, more)
+    return base_changes.against(sides, sides.base, wanted, found, more)
 
 
 def require_content(where: str, snapshot: SourceTree, prepared: Iterable[Prepared]) -> None:
@@ -140,9 +140,9 @@ def document(checked: CheckResult) -> dict[str, Any]:
     document: dict[str, Any] = {"nodes": _nodes_json(checked)}
     if checked.changed is None and checked.drift is None:
         return document
-    from gitops_ds.commands.check import diff
+    from gitops_ds.commands.check import base_changes
 
-    return {**document, **diff.as_json(checked)}
+    return {**document, **base_changes.as_json(checked)}
 
 
 def notes(checked: CheckResult) -> list[str]:

@@ -17,12 +17,13 @@ from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.plan import diff
+from gitops_ds.plan import diff, text_diff
 from gitops_ds.redaction import objects, report, texts
-from gitops_ds.web.page import formatting, node_map, rollout_panel, side_by_side
+from gitops_ds.web.page import formatting, node_map, rollout_panel
 from gitops_ds.web.page.rendering import Pages
 from gitops_ds.web.page.rows import AgentRow, row, source
 from gitops_ds.web.page.view import PageEvent, View
+from gitops_ds.yaml import writer
 
 # The order in which healths want eyes.
 _URGENCY = (
@@ -84,7 +85,7 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
     """One agent: map, progress, history, diff, events."""
     one, drawn = row(found, view.cluster), pages.map_of(found)
     wanted = view.wanted(found.key)
-    pair = None if wanted is None else side_by_side.pair(found.seen.daemonset.raw, wanted)
+    pair = None if wanted is None else text_diff.compare(found.seen.daemonset.raw, wanted)
     good = one.bar[0][1]
     return {
         "tab": "Agents",
@@ -355,7 +356,7 @@ def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, st
 def _told(value: Any) -> str:
     if value is None:
         return "none"
-    return value if isinstance(value, str) else side_by_side.text(value)
+    return value if isinstance(value, str) else writer.dump(value).rstrip("\n")
 
 
 def events(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Live and wanted fields side by side: two texts, without secrets, in pairs of lines. Pure."""
+"""The diff of a live and a wanted object as two YAML texts in pairs of lines, without secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DiffRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class TextDiff:
     """The rows of the diff, and the paths of secret values that differ, whose values are hidden."""
 
     rows: tuple[DiffRow, ...]
@@ -44,7 +44,7 @@ class SideBySide:
         return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
 
 
-def pair(live: Body, wanted: Body) -> SideBySide:
+def compare(live: Body, wanted: Body) -> TextDiff:
     """Live on the left, wanted on the right. Fields that Git does not set are omitted."""
     stored = _within(defaults.defaulted(wanted), wanted)
     mine = {key: value for key, value in stored.items() if key != "status"}
@@ -52,9 +52,7 @@ def pair(live: Body, wanted: Body) -> SideBySide:
     hidden = report.found_in((live, wanted))
     changes = diff.compare(theirs, mine)
     secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
-    return SideBySide(
-        tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret
-    )
+    return TextDiff(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
 
 
 def _is_hidden(body: Body, change: FieldChange) -> bool:
@@ -62,17 +60,12 @@ def _is_hidden(body: Body, change: FieldChange) -> bool:
     return bool(shown.old == shown.new)
 
 
-def text(value: Any) -> str:
-    """A value as YAML."""
-    return writer.dump(value).rstrip("\n")
-
-
 def _text(body: Body, hidden: report.ReportSecrets) -> list[str]:
     return hidden.within(writer.dump(objects.body(body))).splitlines()
 
 
 def _within(live: Any, wanted: Any) -> Any:
-    """What of the live value the wanted one names as well; all of it where they are not alike."""
+    """What the live value has of the wanted one; all of it if their types differ."""
     if isinstance(live, Mapping) and isinstance(wanted, Mapping):
         return {key: _within(live[key], wanted[key]) for key in wanted if key in live}
     if isinstance(live, list) and isinstance(wanted, list):

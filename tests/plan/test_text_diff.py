@@ -1,0 +1,91 @@
+"""The diff of two objects as pairs of lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.plan import text_diff
+from gitops_ds.plan.text_diff import DiffRow
+
+
+def config_map(data: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "default"},
+        "data": data,
+        **more,
+    }
+
+
+def changed(live: dict[str, Any], wanted: dict[str, Any]) -> list[DiffRow]:
+    rows = text_diff.compare(live, wanted).rows
+    return [row for row in rows if row.kind not in ("same", "skipped")]
+
+
+def test_equal_objects_are_the_same_also_with_fields_that_git_does_not_set() -> None:
+    live = config_map({"a": "1"}, status={"x": 1}, immutable=False)
+    live["metadata"]["uid"] = "u"
+    found = text_diff.compare(live, config_map({"a": "1"}, status={"x": 2}))
+    assert found.same
+    assert {row.kind for row in found.rows} == {"skipped"}
+
+
+def test_a_changed_a_missing_and_an_additional_line_have_the_numbers_of_their_texts() -> None:
+    live = config_map({"a": "1", "b": "2"})
+    wanted = config_map({"a": "3", "b": "2", "c": "4"})
+    first, second = changed(live, wanted)
+    assert (first.kind, first.left, first.right) == ("changed", '  a: "1"', '  a: "3"')
+    assert (second.kind, second.left, second.right) == ("new", "", '  c: "4"')
+    assert (second.left_number, second.right_number) == (0, first.right_number + 2)
+    assert first.left_number == first.right_number > 1
+    assert not text_diff.compare(live, wanted).same
+
+
+def test_a_line_of_the_live_object_alone_is_gone() -> None:
+    live = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"l": [1, 2]}}
+    wanted = {**live, "spec": {"l": [1]}}
+    (row,) = changed(live, wanted)
+    assert (row.kind, row.left, row.right, row.right_number) == ("gone", "  - 2", "", 0)
+
+
+def test_items_with_names_are_compared_by_name() -> None:
+    def body(*items: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "X",
+            "metadata": {"name": "x"},
+            "spec": {"items": [*items]},
+        }
+
+    live = body({"name": "a", "v": 1, "server": 5}, {"name": "b", "v": 2, "server": 6})
+    assert text_diff.compare(live, body({"name": "a", "v": 1}, {"name": "b", "v": 2})).same
+    (row,) = changed(live, body({"name": "a", "v": 1}, {"name": "b", "v": 3}))
+    assert (row.left.strip(), row.right.strip()) == ("v: 2", "v: 3")
+    unnamed = body({"v": 1, "server": 5})
+    assert text_diff.compare(unnamed, body({"v": 1})).same
+
+
+def test_three_equal_lines_stay_around_a_difference() -> None:
+    data = {f"k{number:02}": "x" for number in range(20)}
+    found = text_diff.compare(config_map(data), config_map({**data, "k10": "y"})).rows
+    kinds = [row.kind for row in found]
+    assert kinds == ["skipped", *["same"] * 3, "changed", *["same"] * 3, "skipped"]
+    assert found[4].left == "  k10: x"
+    assert (found[0].skipped, found[-1].skipped) == (13, 6)  # 6 lines before the data, k00 to k06
+
+
+def test_a_secret_that_differs_is_named_and_hidden() -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s", "namespace": "default"},
+            "data": {"password": value},
+        }
+
+    found = text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LXR3bw=="))
+    assert found.secret == ("data.password",)
+    assert not found.same
+    assert "c2VjcmV0" not in str(found)
+    assert text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LW9uZQ==")).secret == ()
