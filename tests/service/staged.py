@@ -166,6 +166,12 @@ class PodWatch:
             self.canaries.append(pod.node)
             return
         stage = ORDER.index(self._pool(pod.node))
+        now = time.time()
+        ready = {
+            other.node: now - other.ready_since
+            for tag, other in self.pods.values()
+            if tag == self.target and other.ready and other.ready_since is not None
+        }
         for node in self._nodes():
             if node in self.canaries:
                 soak = self.soaks.canary
@@ -173,19 +179,8 @@ class PodWatch:
                 soak = self.soaks.others
             else:
                 continue
-            if not self._is_proved(node, soak):
+            if ready.get(node, -1.0) < soak:
                 self.wrong.append(f"{pod.node} is updated before {node} is proved")
-
-    def _is_proved(self, node: str, soak: float) -> bool:
-        now = time.time()
-        return any(
-            tag == self.target
-            and pod.node == node
-            and pod.ready_since is not None
-            and pod.ready
-            and now - pod.ready_since >= soak
-            for tag, pod in self.pods.values()
-        )
 
     def _pool(self, node: str) -> str:
         return pool_of(int(node.rpartition("-")[2]))
