@@ -44,21 +44,21 @@ def decide(seen: Observation) -> Decision:
     claim = claims.claim(seen)
     if claim.adopts:
         return Decision(steps=(claim.actions,))
-    past = history.construct(daemonset, claim, seen.namesake)
-    spread = _laid_out(seen, claim, past)
-    placed = one_pod_per_node.changes(spread)
-    wanted = placed or rolling_update.changes(spread)
-    pruned = history.prune(daemonset, past.old, claim.pods)
+    revisions = history.construct(daemonset, claim, seen.namesake)
+    layout = _laid_out(seen, claim, revisions)
+    placed = one_pod_per_node.changes(layout)
+    wanted = placed or rolling_update.changes(layout)
+    pruned = history.prune(daemonset, revisions.old, claim.pods)
     steps: tuple[Sequence[Action], ...] = (
         claim.actions,
-        past.actions,
+        revisions.actions,
         wanted.actions(seen.unshown),
         pruned,
     )
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
-        status=status.write(spread),
-        wake_after=_wake_after(spread, placed.wake_at, _shown_at(seen, wanted)),
+        status=status.write(layout),
+        wake_after=_wake_after(layout, placed.wake_at, _shown_at(seen, wanted)),
         backoffs=placed.backoffs,
         unplaced={**placed.unplaced, **wanted.unplaced},
     )
@@ -69,32 +69,37 @@ def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
     make; for previews.
     """
     claim = claims.claim(seen)
-    past = history.construct(seen.daemonset, claim, seen.namesake)
-    spread = _laid_out(seen, claim, past)
-    return one_pod_per_node.changes(spread) or rolling_update.changes(spread), past
+    revisions = history.construct(seen.daemonset, claim, seen.namesake)
+    layout = _laid_out(seen, claim, revisions)
+    return one_pod_per_node.changes(layout) or rolling_update.changes(layout), revisions
 
 
 def layout(seen: Observation) -> NodePodLayout:
     """The pods over the nodes as `decide` sees them, for those who only want to look."""
     claim = claims.claim(seen)
-    past = history.construct(seen.daemonset, claim, seen.namesake)
-    return _laid_out(seen, claim, past)
+    revisions = history.construct(seen.daemonset, claim, seen.namesake)
+    return _laid_out(seen, claim, revisions)
 
 
-def _laid_out(seen: Observation, claim: Claim, past: RevisionHistory) -> NodePodLayout:
+def _laid_out(seen: Observation, claim: Claim, revisions: RevisionHistory) -> NodePodLayout:
     return node_pods.look(
-        seen, _relabelled(claim.pods, past), past.hash, frozenset(map(history.hash_in, past.old))
+        seen,
+        _relabelled(claim.pods, revisions),
+        revisions.hash,
+        frozenset(map(history.hash_in, revisions.old)),
     )
 
 
-def _relabelled(all_pods: Sequence[Pod], past: RevisionHistory) -> Sequence[Pod]:
+def _relabelled(all_pods: Sequence[Pod], revisions: RevisionHistory) -> Sequence[Pod]:
     """The pods as they are once the history's step is done: those of a duplicate revision carry the
     kept one's hash.
     """
-    if not past.relabelled:
+    if not revisions.relabelled:
         return all_pods
     return [
-        msgspec.structs.replace(pod, hash=past.hash) if pod.hash in past.relabelled else pod
+        msgspec.structs.replace(pod, hash=revisions.hash)
+        if pod.hash in revisions.relabelled
+        else pod
         for pod in all_pods
     ]
 
@@ -105,6 +110,6 @@ def _shown_at(seen: Observation, moves: PodChanges) -> float | None:
     return seen.now + LAPSES_AFTER if waits else None
 
 
-def _wake_after(spread: NodePodLayout, *further: float | None) -> float | None:
-    times = [time for time in (*further, status.next_available(spread)) if time is not None]
-    return max(0.0, min(times) - spread.seen.now) if times else None
+def _wake_after(layout: NodePodLayout, *further: float | None) -> float | None:
+    times = [time for time in (*further, status.next_available(layout)) if time is not None]
+    return max(0.0, min(times) - layout.seen.now) if times else None

@@ -43,9 +43,9 @@ def _behind(seen: Observation) -> frozenset[str]:
     target = target or RolloutTarget("", seen.daemonset.template)
     nodes = {node.name: node for node in seen.nodes}
     return frozenset(
-        spot.node
-        for spot in layout.spots
-        if spot.wanted
-        and not node_problem(nodes.get(spot.node))
-        and not any(pod.ready and runs_target(layout, target, pod) for pod in spot.staying)
+        node_pods.node
+        for node_pods in layout.nodes
+        if node_pods.wanted
+        and not node_problem(nodes.get(node_pods.node))
+        and not any(pod.ready and runs_target(layout, target, pod) for pod in node_pods.staying)
     )

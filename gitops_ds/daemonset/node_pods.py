@@ -47,13 +47,13 @@ class NodePodLayout:
 
     seen: Observation
     hash: str
-    spots: tuple[NodePods, ...]
+    nodes: tuple[NodePods, ...]
     outdated: frozenset[str]
 
     @property
     def desired(self) -> int:
         """The number of nodes that need a pod."""
-        return sum(1 for spot in self.spots if spot.wanted)
+        return sum(1 for node_pods in self.nodes if node_pods.wanted)
 
     def updated(self, pod: Pod) -> bool:
         """Whether a pod runs the wanted template.
@@ -93,14 +93,14 @@ def look(
         if pod.node:
             by_node.setdefault(pod.node, []).append(pod)
     place = node_eligibility.read(seen.daemonset.template).place
-    spots = [_spot(node.name, place(node), by_node.pop(node.name, ())) for node in seen.nodes]
+    nodes = [_on_node(node.name, place(node), by_node.pop(node.name, ())) for node in seen.nodes]
     if by_node:
-        spots += [_spot(node, None, there) for node, there in by_node.items()]
-        spots.sort(key=lambda spot: spot.node)
-    return NodePodLayout(seen, hash, tuple(spots), outdated)
+        nodes += [_on_node(node, None, there) for node, there in by_node.items()]
+        nodes.sort(key=lambda node_pods: node_pods.node)
+    return NodePodLayout(seen, hash, tuple(nodes), outdated)
 
 
-def _spot(node: str, placement: Placement | None, pods: Sequence[Pod]) -> NodePods:
+def _on_node(node: str, placement: Placement | None, pods: Sequence[Pod]) -> NodePods:
     if not pods:
         return NodePods(node, placement, (), ())
     if len(pods) == 1 and not pods[0].terminating:  # nearly every one

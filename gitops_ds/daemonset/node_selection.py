@@ -131,7 +131,7 @@ def _order(
 
 
 def _proved_at(fleet: StagedNodes, name: str, stage: Stage) -> float:
-    return max((pod.ready_since or 0.0) for pod in fleet.spots[name].staying) + stage.soak
+    return max((pod.ready_since or 0.0) for pod in fleet.by_node[name].staying) + stage.soak
 
 
 def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list[float]) -> int:
@@ -149,7 +149,7 @@ def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list
     before, size = _batch_at(stage.pace, running, len(fleet.nodes))
     if len(touched) <= before and before and stage.pace.every:
         created = max(
-            (pod.created for name in touched for pod in fleet.spots[name].staying), default=0.0
+            (pod.created for name in touched for pod in fleet.by_node[name].staying), default=0.0
         )
         if created + stage.pace.every > fleet.now:
             times.append(created + stage.pace.every)

@@ -86,15 +86,15 @@ class NodeSteps:
         """Whether the pod runs the target."""
         return runs_target(self._layout, self._inputs.target, pod)
 
-    def of(self, spot: NodePods, stage: Stage, *, is_passed: bool) -> NodeProgress:
+    def of(self, node_pods: NodePods, stage: Stage, *, is_passed: bool) -> NodeProgress:
         """The step of one node. `is_passed`: its stage was passed, so its soak is over."""
-        staying = spot.staying
+        staying = node_pods.staying
         new = next((pod for pod in staying if self.is_target(pod)), None)
-        progress = NodeProgress(spot.node, stage.name, NodeStep.WAITING)
-        broken = self.problem(spot.node, stage)
+        progress = NodeProgress(node_pods.node, stage.name, NodeStep.WAITING)
+        broken = self.problem(node_pods.node, stage)
         if new is not None and not new.ended:
             return self._touched(progress, new, stage, broken, is_passed=is_passed)
-        if Placement.KEEP in (spot.placement, self._placement(spot.node)):
+        if Placement.KEEP in (node_pods.placement, self._placement(node_pods.node)):
             broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
         if old is None:
@@ -119,12 +119,12 @@ class NodeSteps:
             _violated(conditions, node.ready, (*node.conditions, *node.troubles)) if node else ""
         )
 
-    def broke_since(self, spot: NodePods) -> bool:
+    def broke_since(self, node_pods: NodePods) -> bool:
         """Whether the earlier pod of a parked node lost its readiness after the rollout began."""
         began = self._inputs.record.began
         return any(
             not pod.ready and pod.ready_since is not None and pod.ready_since > began
-            for pod in spot.staying
+            for pod in node_pods.staying
             if not self.is_target(pod)
         )
 

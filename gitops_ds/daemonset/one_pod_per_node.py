@@ -15,21 +15,21 @@ from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 
 
-def changes(fleet: NodePodLayout) -> PodChanges:
+def changes(layout: NodePodLayout) -> PodChanges:
     """The creation of missing pods, and the deletion of failed, surplus and misplaced ones.
 
-    Assumes that `fleet` holds every pod of the DaemonSet, including those just created and those
+    Assumes that `layout` holds every pod of the DaemonSet, including those just created and those
     just deleted (as terminating). A failed pod is deleted now, and replaced in a later
     reconciliation, when it is gone.
     """
-    return _Changes(fleet).run()
+    return _Changes(layout).run()
 
 
 class _Changes:
-    def __init__(self, fleet: NodePodLayout) -> None:
-        strategy = fleet.seen.daemonset.strategy
-        self.fleet = fleet
-        self.mould = PodFactory(fleet)
+    def __init__(self, layout: NodePodLayout) -> None:
+        strategy = layout.seen.daemonset.strategy
+        self.layout = layout
+        self.factory = PodFactory(layout)
         self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
         self.creates: list[CreatePod] = []
         self.later: list[str] = []
@@ -39,17 +39,17 @@ class _Changes:
         self.waits: list[float] = []
 
     def run(self) -> PodChanges:
-        for spot in self.fleet.spots:
-            match spot.placement:
-                case Placement.RUN if not spot.pods:
-                    self.create(spot, "the node has no pod")
+        for node_pods in self.layout.nodes:
+            match node_pods.placement:
+                case Placement.RUN if not node_pods.pods:
+                    self.create(node_pods, "the node has no pod")
                 case Placement.RUN | Placement.KEEP:
-                    if spot.pods:
-                        self.tidy(spot)
+                    if node_pods.pods:
+                        self.delete_surplus(node_pods)
                 case Placement.EVICT:
-                    self.clear(spot)
+                    self.evict(node_pods)
                 case None:
-                    self.forget(spot)
+                    self.delete_unbound(node_pods)
         wake_at = min(self.waits, default=None)
         return PodChanges(
             tuple(self.creates),
@@ -60,26 +60,26 @@ class _Changes:
             tuple(self.later),
         )
 
-    def create(self, spot: NodePods, why: str) -> None:
-        if reason := self.mould.misfit(spot):
-            self.unplaced[spot.node] = reason
+    def create(self, node_pods: NodePods, why: str) -> None:
+        if reason := self.factory.misfit(node_pods):
+            self.unplaced[node_pods.node] = reason
         elif len(self.creates) < pod_changes.BURST:
-            self.creates.append(self.mould.create(spot, why))
+            self.creates.append(self.factory.create(node_pods, why))
         else:
-            self.later.append(spot.node)
+            self.later.append(node_pods.node)
 
-    def tidy(self, spot: NodePods) -> None:
+    def delete_surplus(self, node_pods: NodePods) -> None:
         """Ends failed, succeeded and surplus pods of a node that may have one."""
         running = []
-        for pod in spot.pods:
+        for pod in node_pods.pods:
             if pod.terminating:
                 continue
             if pod.phase is Phase.FAILED:
-                self.fail(spot, pod)
+                self.delete_failed(node_pods, pod)
             elif pod.phase is Phase.SUCCEEDED:
                 self.deletes.append(
                     pod_changes.delete(
-                        spot,
+                        node_pods,
                         pod,
                         DeleteCause.SUCCEEDED,
                         "it has ended, and the node needs an agent",
@@ -88,32 +88,35 @@ class _Changes:
             else:
                 running.append(pod)
         if self.surges:
-            self.hand_over(spot, running)
+            self.delete_replaced(node_pods, running)
         else:
             for pod in running[1:]:
                 self.deletes.append(
                     pod_changes.delete(
-                        spot, pod, DeleteCause.DUPLICATE, f"{running[0].name} runs there already"
+                        node_pods,
+                        pod,
+                        DeleteCause.DUPLICATE,
+                        f"{running[0].name} runs there already",
                     )
                 )
 
-    def hand_over(self, spot: NodePods, running: list[Pod]) -> None:
+    def delete_replaced(self, node_pods: NodePods, running: list[Pod]) -> None:
         """With surge a node may have a new and an old pod; the old one goes once the new one is
         available, or itself not ready.
         """
         if not running:
-            if spot.wanted:
-                self.create(spot, "the node has no running pod")
+            if node_pods.wanted:
+                self.create(node_pods, "the node has no running pod")
             return
         if len(running) == 1:
             return
-        new = next((pod for pod in running if pod.hash == self.fleet.hash), None)
-        old = next((pod for pod in running if pod.hash != self.fleet.hash), None)
+        new = next((pod for pod in running if pod.hash == self.layout.hash), None)
+        old = next((pod for pod in running if pod.hash != self.layout.hash), None)
         for pod in running:
             if pod is not new and pod is not old:
                 self.deletes.append(
                     pod_changes.delete(
-                        spot,
+                        node_pods,
                         pod,
                         DeleteCause.DUPLICATE,
                         "an older pod of its revision runs there already",
@@ -124,40 +127,45 @@ class _Changes:
         if not old.ready:
             self.deletes.append(
                 pod_changes.delete(
-                    spot, old, DeleteCause.OUTDATED, "it is not ready, and its replacement is there"
+                    node_pods,
+                    old,
+                    DeleteCause.OUTDATED,
+                    "it is not ready, and its replacement is there",
                 )
             )
-        elif self.fleet.available(new):
+        elif self.layout.available(new):
             self.deletes.append(
-                pod_changes.delete(spot, old, DeleteCause.OUTDATED, "its replacement is available")
+                pod_changes.delete(
+                    node_pods, old, DeleteCause.OUTDATED, "its replacement is available"
+                )
             )
 
-    def fail(self, spot: NodePods, pod: Pod) -> None:
+    def delete_failed(self, node_pods: NodePods, pod: Pod) -> None:
         """Ends a failed pod, unless one failed there a short time ago."""
-        now = self.fleet.seen.now
-        last = self.backoffs.get(spot.node) or self.fleet.seen.backoffs.get(spot.node)
+        now = self.layout.seen.now
+        last = self.backoffs.get(node_pods.node) or self.layout.seen.backoffs.get(node_pods.node)
         # one from the future is of a clock that was put back
         if last is not None and last.since <= now < last.until:
             self.waits.append(last.until)
             return
-        self.backoffs[spot.node] = failed_pod_backoff.following(last, now)
+        self.backoffs[node_pods.node] = failed_pod_backoff.following(last, now)
         why = f"it failed ({pod.trouble or 'no reason given'})"
-        self.deletes.append(pod_changes.delete(spot, pod, DeleteCause.FAILED, why))
+        self.deletes.append(pod_changes.delete(node_pods, pod, DeleteCause.FAILED, why))
 
-    def clear(self, spot: NodePods) -> None:
-        for pod in spot.staying:
+    def evict(self, node_pods: NodePods) -> None:
+        for pod in node_pods.staying:
             self.deletes.append(
                 pod_changes.delete(
-                    spot, pod, DeleteCause.UNWANTED, "the node may not run it any more"
+                    node_pods, pod, DeleteCause.UNWANTED, "the node may not run it any more"
                 )
             )
 
-    def forget(self, spot: NodePods) -> None:
+    def delete_unbound(self, node_pods: NodePods) -> None:
         """A node that is gone: pods that are not bound to it yet would wait indefinitely; the
         garbage collector deletes bound ones.
         """
-        for pod in spot.staying:
+        for pod in node_pods.staying:
             if not pod.bound:
                 self.deletes.append(
-                    pod_changes.delete(spot, pod, DeleteCause.UNWANTED, "its node is gone")
+                    pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, "its node is gone")
                 )

@@ -114,8 +114,8 @@ def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> I
 def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:
     """The pod of the target for a node, for a dry run before the node's pod is deleted."""
     layout = decide.layout(seen)
-    spot = next(spot for spot in layout.spots if spot.node == node)
-    return PodFactory(_of_target(layout, inputs.target)).create(spot, "").body
+    node_pods = next(node_pods for node_pods in layout.nodes if node_pods.node == node)
+    return PodFactory(_of_target(layout, inputs.target)).create(node_pods, "").body
 
 
 class _Writes:
@@ -124,7 +124,7 @@ class _Writes:
         self.target: RolloutTarget = inputs.target
         self.halted = decided.halt is not None
         self.taken = frozenset(decided.take)
-        self.spots = {spot.node: spot for spot in layout.spots}
+        self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
         if self.target.revision and self.decided.record != self.inputs.record:
@@ -148,8 +148,8 @@ class _Writes:
             for revision in self.layout.seen.revisions
             if revisions.same_template(revision.template, self.target.template)
         }
-        for spot in self.layout.spots:
-            for pod in spot.staying:
+        for node_pods in self.layout.nodes:
+            for pod in node_pods.staying:
                 if pod.hash in same and not self.layout.updated(pod):
                     yield RelabelPod(
                         _key(pod), pod.uid, self.layout.hash, "its template is the DaemonSet's"
@@ -157,28 +157,28 @@ class _Writes:
 
     def releases(self) -> Iterator[Action]:
         """The gates of pods that are alone on their node; a halted rollout starts no pod."""
-        for spot in self.layout.spots:
-            for pod in spot.staying:
-                if pod.gated and len(spot.pods) == 1 and not self.halted:
+        for node_pods in self.layout.nodes:
+            for pod in node_pods.staying:
+                if pod.gated and len(node_pods.pods) == 1 and not self.halted:
                     why = "the earlier pod is gone"
-                    yield ReleasePod(_key(pod), pod.uid, spot.node, self.layout.seen.now, why)
+                    yield ReleasePod(_key(pod), pod.uid, node_pods.node, self.layout.seen.now, why)
 
     def deletes(self) -> Iterator[DeletePod]:
         for node in self.decided.take:
-            for pod in self.spots[node].staying:
+            for pod in self.by_node[node].staying:
                 if not self._is_target(pod):
                     yield pod_changes.delete(
-                        self.spots[node], pod, DeleteCause.OUTDATED, "its node is updated"
+                        self.by_node[node], pod, DeleteCause.OUTDATED, "its node is updated"
                     )
-        for spot in self.layout.spots:
-            for pod in spot.staying:
+        for node_pods in self.layout.nodes:
+            for pod in node_pods.staying:
                 if pod.gated and self.halted:
                     yield pod_changes.delete(
-                        spot, pod, DeleteCause.UNWANTED, "the rollout is halted"
+                        node_pods, pod, DeleteCause.UNWANTED, "the rollout is halted"
                     )
                 elif self._is_left_over(pod):
                     why = "it belongs to another rollout and is not ready"
-                    yield pod_changes.delete(spot, pod, DeleteCause.UNWANTED, why)
+                    yield pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, why)
 
     def creates(self) -> Iterator[CreatePod]:
         """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already
@@ -186,10 +186,14 @@ class _Writes:
         """
         if not self.target.revision or self.halted:
             return
-        for spot in self.layout.spots:
-            ends = bool(spot.pods) and not spot.staying and spot.node in self.decided.open
-            if spot.wanted and (ends or spot.node in self.taken):
-                yield _gated(self._of_target(spot, "its node is updated"))
+        for node_pods in self.layout.nodes:
+            ends = (
+                bool(node_pods.pods)
+                and not node_pods.staying
+                and node_pods.node in self.decided.open
+            )
+            if node_pods.wanted and (ends or node_pods.node in self.taken):
+                yield _gated(self._of_target(node_pods, "its node is updated"))
 
     def of_open_node(self, action: Action) -> Action:
         """The same action; a pod for an open node is made from the target."""
@@ -200,7 +204,7 @@ class _Writes:
             or not self.target.revision
         ):
             return action
-        return self._of_target(self.spots[action.node], action.why)
+        return self._of_target(self.by_node[action.node], action.why)
 
     def promotion(self) -> Iterator[Action]:
         found = next(
@@ -240,9 +244,9 @@ class _Writes:
     def _factory(self) -> PodFactory:
         return PodFactory(_of_target(self.layout, self.target))
 
-    def _of_target(self, spot: NodePods, why: str) -> CreatePod:
+    def _of_target(self, node_pods: NodePods, why: str) -> CreatePod:
         """A pod of the target for a node, with the label of the rollout."""
-        action = self._factory.create(spot, why)
+        action = self._factory.create(node_pods, why)
         metadata = action.body["metadata"]
         metadata = {
             **metadata,

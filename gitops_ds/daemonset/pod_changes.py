@@ -10,9 +10,9 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 from gitops_ds.model.objects import POD, Key
 
-# Upstream's BurstReplicas: creates, and deletes, of one turn; the rest is left to the next. It also
-# waits until its watch has shown what it created, five minutes at most (ExpectationsTimeout), lest
-# thousands of nodes pull an image within a second.
+# Upstream's BurstReplicas: creates, and deletes, of one reconciliation; the next one does the rest.
+# It also waits until its watch has shown what it created, five minutes at most
+# (ExpectationsTimeout), lest thousands of nodes pull an image within a second.
 BURST = 250
 
 
@@ -43,8 +43,8 @@ class PodChanges:
         return (*self.creates[: max(0, BURST - unshown)], *self.deletes[:BURST])
 
 
-def delete(spot: NodePods, pod: Pod, cause: DeleteCause, why: str) -> DeletePod:
+def delete(node_pods: NodePods, pod: Pod, cause: DeleteCause, why: str) -> DeletePod:
     """The deletion of a pod of that node."""
     return DeletePod(
-        Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, spot.node, cause, why
+        Key(POD.group, POD.kind, pod.namespace, pod.name), pod.uid, node_pods.node, cause, why
     )

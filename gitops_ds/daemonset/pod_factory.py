@@ -31,38 +31,38 @@ class PodFactory:
     observation has the capacity of each node, unless the template names a scheduler of its own.
     """
 
-    def __init__(self, fleet: NodePodLayout) -> None:
-        daemonset = fleet.seen.daemonset
-        self._vanished = fleet.seen.vanished
-        self._base = f"{daemonset.key.name}\n{daemonset.uid}\n{fleet.hash}"
-        self._metadata = _metadata(daemonset, fleet.hash)
+    def __init__(self, layout: NodePodLayout) -> None:
+        daemonset = layout.seen.daemonset
+        self._vanished = layout.seen.vanished
+        self._base = f"{daemonset.key.name}\n{daemonset.uid}\n{layout.hash}"
+        self._metadata = _metadata(daemonset, layout.hash)
         self._spec = {**daemonset.template.get("spec", {})}
         self._spec["tolerations"] = tolerations.of_daemon(self._spec)
         self._affinity: dict[str, Any] = self._spec.get("affinity") or {}
         own_scheduler = self._spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER)
-        self._rooms = None if own_scheduler else fleet.seen.rooms
+        self._rooms = None if own_scheduler else layout.seen.rooms
         self._asked = capacity.requested(self._spec) if self._rooms else {}
         self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
 
-    def misfit(self, spot: NodePods) -> str:
+    def misfit(self, node_pods: NodePods) -> str:
         """Why the pod has no room on that node; empty when it has, or when the scheduler sees to
         it.
         """
-        room = self._rooms.get(spot.node) if self._rooms else None
+        room = self._rooms.get(node_pods.node) if self._rooms else None
         return capacity.misfit(self._asked, self._ports, room) if room else ""
 
-    def create(self, spot: NodePods, why: str) -> CreatePod:
+    def create(self, node_pods: NodePods, why: str) -> CreatePod:
         """A pod for that node."""
         # A leader that came later knows the pods that are there, but not who vanished before them.
-        last = "" if spot.uids else self._vanished.get(spot.node, "")
-        seed = "\n".join((self._base, spot.node, *spot.uids, last))
+        last = "" if node_pods.uids else self._vanished.get(node_pods.node, "")
+        seed = "\n".join((self._base, node_pods.node, *node_pods.uids, last))
         metadata = {"name": name(seed), **self._metadata}
         if self._rooms is None:
-            spec = {**self._spec, "affinity": pinned(self._affinity, spot.node)}
+            spec = {**self._spec, "affinity": pinned(self._affinity, node_pods.node)}
         else:
-            spec = {**self._spec, "nodeName": spot.node}
+            spec = {**self._spec, "nodeName": node_pods.node}
         body = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
-        return CreatePod(spot.node, body, seed, why)
+        return CreatePod(node_pods.node, body, seed, why)
 
 
 def name(seed: str, attempt: int = 0) -> str:

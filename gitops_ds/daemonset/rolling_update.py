@@ -21,32 +21,34 @@ _UNAVAILABLE = "it runs an earlier template and is not available"
 _OUTDATED = "it runs an earlier template"
 
 
-def changes(fleet: NodePodLayout) -> PodChanges:
+def changes(layout: NodePodLayout) -> PodChanges:
     """The next moves of the rollout; none when it is done, must wait, or is suspended by the
     annotation.
 
     In a suspended DaemonSet, `one_pod_per_node` still creates missing pods, of the wanted template.
     """
-    if fleet.seen.daemonset.suspended:
+    if layout.seen.daemonset.suspended:
         return PodChanges()
-    match fleet.seen.daemonset.strategy:
+    match layout.seen.daemonset.strategy:
         case OnDelete():
             return PodChanges()
         case RollingUpdate() as strategy:
-            max_unavailable, max_surge = int_or_percent.limits(strategy, fleet.desired)
-            return _surge(fleet, max_surge) if max_surge else _replace(fleet, max_unavailable)
+            max_unavailable, max_surge = int_or_percent.limits(strategy, layout.desired)
+            return _surge(layout, max_surge) if max_surge else _replace(layout, max_unavailable)
 
 
-def _in_turn(fleet: NodePodLayout) -> Sequence[NodePods]:
-    own = fleet.seen.own_node
-    return sorted(fleet.spots, key=lambda spot: spot.node == own) if own else fleet.spots
+def _in_turn(layout: NodePodLayout) -> Sequence[NodePods]:
+    own = layout.seen.own_node
+    return (
+        sorted(layout.nodes, key=lambda node_pods: node_pods.node == own) if own else layout.nodes
+    )
 
 
-def _sort_out(fleet: NodePodLayout, spot: NodePods) -> tuple[Pod | None, Pod | None, bool]:
+def _sort_out(layout: NodePodLayout, node_pods: NodePods) -> tuple[Pod | None, Pod | None, bool]:
     """The new pod, the old one, and whether there are more of either."""
     new = old = None
-    for pod in spot.staying:
-        if fleet.updated(pod):
+    for pod in node_pods.staying:
+        if layout.updated(pod):
             if new is not None:
                 return None, None, True
             new = pod
@@ -57,7 +59,7 @@ def _sort_out(fleet: NodePodLayout, spot: NodePods) -> tuple[Pod | None, Pod | N
     return new, old, False
 
 
-def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
+def _replace(layout: NodePodLayout, max_unavailable: int) -> PodChanges:
     """Deletes old pods; placement creates the new ones.
 
     Assumes: every node that needs a pod has one or waits for the end of one. Invariant: of the
@@ -71,45 +73,47 @@ def _replace(fleet: NodePodLayout, max_unavailable: int) -> PodChanges:
     broken: list[DeletePod] = []
     young: list[tuple[NodePods, Pod]] = []
     candidates: list[tuple[NodePods, Pod]] = []
-    for spot in _in_turn(fleet):
-        if not spot.wanted and not spot.pods:
+    for node_pods in _in_turn(layout):
+        if not node_pods.wanted and not node_pods.pods:
             continue
-        new, old, excess = _sort_out(fleet, spot)
+        new, old, excess = _sort_out(layout, node_pods)
         if excess or (new is None) == (old is None):
             unavailable += 1
             unready += 1
         elif new is not None:
-            unavailable += not fleet.available(new)
+            unavailable += not layout.available(new)
             unready += not new.ready
-        elif old is not None and fleet.available(old):
-            candidates.append((spot, old))
+        elif old is not None and layout.available(old):
+            candidates.append((node_pods, old))
         elif old is not None:
             unavailable += 1
             unready += not old.ready
             if old.ready:
-                young.append((spot, old))
+                young.append((node_pods, old))
             else:
-                broken.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE))
+                broken.append(
+                    pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
+                )
     room = max(0, max_unavailable - unavailable)
     chosen = broken + [
-        pod_changes.delete(spot, old, DeleteCause.OUTDATED, _OUTDATED)
-        for spot, old in candidates[:room]
+        pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _OUTDATED)
+        for node_pods, old in candidates[:room]
     ]
     room = max(0, max_unavailable - unready)
     chosen += [
-        pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE)
-        for spot, old in young[:room]
+        pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
+        for node_pods, old in young[:room]
     ]
     return PodChanges(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
 
 
-def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
+def _surge(layout: NodePodLayout, max_surge: int) -> PodChanges:
     """Creates new pods beside the old ones; an old pod is deleted when the new one is available.
 
     Invariant: at most `max_surge` nodes have, through this function, a new pod that is not
     available beside an available old one. Where the old pod is not available, its replacement costs
     nothing and is not counted. Old pods on nodes that no longer need one (but may keep it) are
-    deleted while the available pods outnumber the wanted ones, so that the fleet remains available
+    deleted while the available pods outnumber the wanted ones, so that the layout remains available
     when the DaemonSet moves to other nodes.
     """
     surge = available = 0
@@ -118,44 +122,49 @@ def _surge(fleet: NodePodLayout, max_surge: int) -> PodChanges:
     deletes: list[DeletePod] = []
     elsewhere: list[DeletePod] = []
     unplaced: dict[str, str] = {}
-    mould = PodFactory(fleet)
-    for spot in _in_turn(fleet):
-        new, old, excess = _sort_out(fleet, spot)
+    factory = PodFactory(layout)
+    for node_pods in _in_turn(layout):
+        new, old, excess = _sort_out(layout, node_pods)
         if excess:
             surge += 1
             continue
         shown = old or new
-        available += shown is not None and fleet.available(shown)
-        if old is None or spot.placement is None:
+        available += shown is not None and layout.available(shown)
+        if old is None or node_pods.placement is None:
             continue
         if new is not None:
-            if fleet.available(new):
+            if layout.available(new):
                 deletes.append(
                     pod_changes.delete(
-                        spot, old, DeleteCause.OUTDATED, "its replacement is available"
+                        node_pods, old, DeleteCause.OUTDATED, "its replacement is available"
                     )
                 )
             else:
                 surge += 1
-        elif spot.wanted and (reason := mould.misfit(spot)):
-            unplaced[spot.node] = reason
-        elif not fleet.available(old):
-            if spot.wanted:
-                free.append(mould.create(spot, "the earlier pod there is not available"))
+        elif node_pods.wanted and (reason := factory.misfit(node_pods)):
+            unplaced[node_pods.node] = reason
+        elif not layout.available(old):
+            if node_pods.wanted:
+                free.append(factory.create(node_pods, "the earlier pod there is not available"))
             else:
-                deletes.append(pod_changes.delete(spot, old, DeleteCause.OUTDATED, _UNAVAILABLE))
-        elif spot.wanted:
-            candidates.append(spot)
+                deletes.append(
+                    pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
+                )
+        elif node_pods.wanted:
+            candidates.append(node_pods)
         else:
             elsewhere.append(
                 pod_changes.delete(
-                    spot, old, DeleteCause.OUTDATED, "enough pods are available on wanted nodes"
+                    node_pods,
+                    old,
+                    DeleteCause.OUTDATED,
+                    "enough pods are available on wanted nodes",
                 )
             )
-    spare = max(0, min(available - fleet.desired, len(elsewhere)))
+    spare = max(0, min(available - layout.desired, len(elsewhere)))
     creates = free + [
-        mould.create(spot, "its pod runs an earlier template")
-        for spot in candidates[: max(0, max_surge - surge)]
+        factory.create(node_pods, "its pod runs an earlier template")
+        for node_pods in candidates[: max(0, max_surge - surge)]
     ]
     return PodChanges(
         tuple(sorted(creates, key=lambda action: action.node)),

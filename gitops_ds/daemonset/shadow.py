@@ -137,7 +137,7 @@ class _Watched:
     """
 
     seen: Observation
-    fleet: NodePodLayout
+    layout: NodePodLayout
     since: float
     news_at: float
     open: bool = True
@@ -152,24 +152,24 @@ class _Watched:
 
     def look(self, seen: Observation, decision: Decision) -> ShadowReport:
         """Takes an observation: records the changes, judges them, and reports the conclusions."""
-        fleet = decide.layout(seen)
-        if self._is_news(seen, fleet) or seen.now < self.news_at:
+        layout = decide.layout(seen)
+        if self._is_news(seen, layout) or seen.now < self.news_at:
             self.news_at = seen.now
         self.outdated = [(at, old) for at, old in self.outdated if seen.now - at <= QUIET]
-        self._move(seen, fleet)
-        self._judge(seen, fleet)
-        self._check_budget(fleet)
+        self._move(seen, layout)
+        self._judge(seen, layout)
+        self._check_budget(layout)
         self._wish(decision)
         if self.seen.daemonset.generation != seen.daemonset.generation:
-            self.outdated.append((seen.now, self.fleet))
-        self.seen, self.fleet = seen, fleet
+            self.outdated.append((seen.now, self.layout))
+        self.seen, self.layout = seen, layout
         return self._conclude(decision)
 
-    def _is_news(self, seen: Observation, fleet: NodePodLayout) -> bool:
-        before = self.seen.daemonset.version, self.seen.revisions, self.fleet.spots
-        return (seen.daemonset.version, seen.revisions, fleet.spots) != before
+    def _is_news(self, seen: Observation, layout: NodePodLayout) -> bool:
+        before = self.seen.daemonset.version, self.seen.revisions, self.layout.nodes
+        return (seen.daemonset.version, seen.revisions, layout.nodes) != before
 
-    def _move(self, seen: Observation, fleet: NodePodLayout) -> None:
+    def _move(self, seen: Observation, layout: NodePodLayout) -> None:
         """The pods that were created and deleted since the last observation."""
         before, now = (
             {pod.uid: pod for pod in look.pods if pod.owner is not None}
@@ -180,48 +180,48 @@ class _Watched:
             (uid, ObservedAct(pod, seen.now)) for uid, pod in now.items() if uid not in known
         )
         there = {pod.uid: pod for pod in seen.pods}
-        for spot in self.fleet.spots:
-            for pod in spot.staying:
+        for node_pods in self.layout.nodes:
+            for pod in node_pods.staying:
                 if pod.uid not in before or (pod.uid in there and not there[pod.uid].terminating):
                     continue
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
                 last = msgspec.structs.replace(last, terminating=False)
-                available = self.fleet.available(pod) and fleet.available(last) and not last.ended
+                available = self.layout.available(pod) and layout.available(last) and not last.ended
                 self.departures[pod.uid] = ObservedAct(
-                    last, seen.now, frozenset(spot.uids), available
+                    last, seen.now, frozenset(node_pods.uids), available
                 )
         self.last.clear()
 
-    def _judge(self, seen: Observation, fleet: NodePodLayout) -> None:
+    def _judge(self, seen: Observation, layout: NodePodLayout) -> None:
         """Counts the actions that ours would also have taken; the others are judged again later."""
-        self._explain_arrivals(self.nodes_wished, fleet)
-        self._explain_departures(self.uids_wished.keys(), fleet)
+        self._explain_arrivals(self.nodes_wished, layout)
+        self._explain_departures(self.uids_wished.keys(), layout)
         last = self.seen
         before = replace(seen, daemonset=last.daemonset, nodes=last.nodes, revisions=last.revisions)
         for view in (seen, before):  # the pods of now, among the causes of now and of the last look
             if any(seen.now - act.at <= QUIET for act in self.arrivals.values()):
                 self._explain_arrivals(
                     nodes_to_create(without_arrivals(view, self.arrivals)),
-                    fleet,
+                    layout,
                 )
             if any(seen.now - act.at <= QUIET for act in self.departures.values()):
                 ends = uids_to_delete(with_departures(view, self.departures)) | uids_to_delete(
                     before_departures(view, self.departures)
                 )
-                self._explain_departures(ends, fleet)
+                self._explain_departures(ends, layout)
 
-    def _explain_arrivals(self, wanted: set[str], fleet: NodePodLayout) -> None:
+    def _explain_arrivals(self, wanted: set[str], layout: NodePodLayout) -> None:
         """A demand for a node explains one pod there."""
         for uid, act in list(self.arrivals.items()):
             node = act.pod.node
-            if node in wanted or self._surges(act.pod, fleet):
+            if node in wanted or self._surges(act.pod, layout):
                 self.interval.created[node] += 1
                 del self.arrivals[uid]
                 wanted.discard(node)
 
-    def _explain_departures(self, wanted: Set[str], fleet: NodePodLayout) -> None:
+    def _explain_departures(self, wanted: Set[str], layout: NodePodLayout) -> None:
         for uid, gone in list(self.departures.items()):
-            rolls = self._rolls(gone.pod, fleet)
+            rolls = self._rolls(gone.pod, layout)
             if rolls or uid in wanted:
                 self.interval.deleted[gone.pod.node] += 1
                 self.interval.replaced += rolls
@@ -229,11 +229,11 @@ class _Watched:
                     self.at_risk.add(gone.pod.node)
                 del self.departures[uid]
 
-    def _surges(self, pod: Pod, fleet: NodePodLayout) -> bool:
+    def _surges(self, pod: Pod, layout: NodePodLayout) -> bool:
         """Whether a pod was created beside one of another template; with surge, any of these may be
         first.
         """
-        strategies = (look.seen.daemonset.strategy for look in (self.fleet, fleet))
+        strategies = (look.seen.daemonset.strategy for look in (self.layout, layout))
         if not any(
             isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1)
             for strategy in strategies
@@ -241,32 +241,36 @@ class _Watched:
             return False
         beside = (
             other
-            for spot in (*self.fleet.spots, *fleet.spots)
-            if spot.node == pod.node
-            for other in spot.pods
+            for node_pods in (*self.layout.nodes, *layout.nodes)
+            if node_pods.node == pod.node
+            for other in node_pods.pods
         )
         return any(other.hash != pod.hash for other in beside)
 
-    def _rolls(self, pod: Pod, fleet: NodePodLayout) -> bool:
+    def _rolls(self, pod: Pod, layout: NodePodLayout) -> bool:
         """Whether a rollout replaces a pod of that template, by the present observation, the
         previous one, or one of an outdated spec.
         """
-        looks = (self.fleet, fleet, *(old for _, old in self.outdated))
+        looks = (self.layout, layout, *(old for _, old in self.outdated))
         return any(_paces(look.seen.daemonset) and not look.updated(pod) for look in looks)
 
-    def _check_budget(self, fleet: NodePodLayout) -> None:
+    def _check_budget(self, layout: NodePodLayout) -> None:
         """The nodes at risk now, against the budget."""
-        strategy = fleet.seen.daemonset.strategy
+        strategy = layout.seen.daemonset.strategy
         if not self.open:
             self.interval.at_risk = self.interval.budget = 0
-        spots = {spot.node: spot for spot in fleet.spots if spot.wanted}
-        well = {node for node, spot in spots.items() if any(map(fleet.available, spot.staying))}
-        self.at_risk = (self.at_risk & spots.keys()) - well
+        by_node = {node_pods.node: node_pods for node_pods in layout.nodes if node_pods.wanted}
+        well = {
+            node
+            for node, node_pods in by_node.items()
+            if any(map(layout.available, node_pods.staying))
+        }
+        self.at_risk = (self.at_risk & by_node.keys()) - well
         at_risk = self.at_risk
         if isinstance(strategy, RollingUpdate):
-            unavailable, surge = int_or_percent.limits(strategy, fleet.desired)
+            unavailable, surge = int_or_percent.limits(strategy, layout.desired)
             if surge:
-                at_risk = {node for node in well if _is_doubled(fleet, spots[node])}
+                at_risk = {node for node in well if _is_doubled(layout, by_node[node])}
             self.interval.budget = max(self.interval.budget, surge or unavailable)
         self.interval.at_risk = max(self.interval.at_risk, len(at_risk))
 
@@ -306,7 +310,7 @@ class _Watched:
                 ]
             due = STANDSTILL if quiet < STANDSTILL else LONGEST_BACKOFF
         else:
-            due = QUIET if _is_well(self.fleet) else STALLED
+            due = QUIET if _is_well(self.layout) else STALLED
             if quiet >= due:
                 return ShadowReport((*records, *self._settle()))
         return ShadowReport(tuple(records), due - quiet if due > quiet else None)
@@ -334,7 +338,7 @@ class _Watched:
             records += self._differ(
                 DifferenceKind.CREATE, f"no pod on {act.pod.node}", f"made {act.pod.name}"
             )
-        staying = {pod.uid: pod for spot in self.fleet.spots for pod in spot.staying}
+        staying = {pod.uid: pod for node_pods in self.layout.nodes for pod in node_pods.staying}
         for gone in self.departures.values():
             meant = [
                 uid
@@ -362,22 +366,24 @@ def _paces(daemonset: DaemonSet) -> bool:
     return isinstance(daemonset.strategy, RollingUpdate) and not daemonset.suspended
 
 
-def _is_doubled(fleet: NodePodLayout, spot: NodePods) -> bool:
+def _is_doubled(layout: NodePodLayout, node_pods: NodePods) -> bool:
     """Whether a new pod that is not available exists beside an available old one."""
-    new = any(fleet.updated(pod) and not fleet.available(pod) for pod in spot.staying)
-    return new and any(not fleet.updated(pod) and fleet.available(pod) for pod in spot.staying)
+    new = any(layout.updated(pod) and not layout.available(pod) for pod in node_pods.staying)
+    return new and any(
+        not layout.updated(pod) and layout.available(pod) for pod in node_pods.staying
+    )
 
 
-def _is_well(fleet: NodePodLayout) -> bool:
+def _is_well(layout: NodePodLayout) -> bool:
     """Whether nothing is in progress: each node that needs a pod has an available one, of the
     wanted template where pods are replaced.
     """
-    rolls = _paces(fleet.seen.daemonset)
-    for spot in fleet.spots:
-        if spot.placement is not None and any(pod.terminating for pod in spot.pods):
+    rolls = _paces(layout.seen.daemonset)
+    for node_pods in layout.nodes:
+        if node_pods.placement is not None and any(pod.terminating for pod in node_pods.pods):
             return False
-        if spot.wanted and not any(
-            fleet.available(pod) and (fleet.updated(pod) or not rolls) for pod in spot.pods
+        if node_pods.wanted and not any(
+            layout.available(pod) and (layout.updated(pod) or not rolls) for pod in node_pods.pods
         ):
             return False
     return True

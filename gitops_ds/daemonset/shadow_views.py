@@ -53,8 +53,8 @@ def before_departures(seen: Observation, departures: Mapping[str, ObservedAct]) 
 
 def _moves(seen: Observation) -> PodChanges:
     """All pods that ours would create or delete, without a limit."""
-    fleet = decide.layout(seen)
-    return one_pod_per_node.changes(fleet) or rolling_update.changes(fleet)
+    layout = decide.layout(seen)
+    return one_pod_per_node.changes(layout) or rolling_update.changes(layout)
 
 
 def nodes_to_create(seen: Observation) -> set[str]:

@@ -21,7 +21,7 @@ class StagedNodes:
 
     layout: NodePodLayout
     inputs: StageInputs
-    spots: Mapping[str, NodePods]
+    by_node: Mapping[str, NodePods]
     members: tuple[tuple[str, ...], ...]
     attributed: AttributedNodes
     zones: Mapping[str, str]
@@ -30,24 +30,28 @@ class StagedNodes:
     @classmethod
     def of(cls, layout: NodePodLayout, inputs: StageInputs) -> StagedNodes:
         """The nodes of an observation."""
-        spots = {
-            spot.node: spot
-            for spot in layout.spots
-            if spot.wanted or (spot.placement is Placement.KEEP and spot.staying)
+        by_node = {
+            node_pods.node: node_pods
+            for node_pods in layout.nodes
+            if node_pods.wanted or (node_pods.placement is Placement.KEEP and node_pods.staying)
         }
         steps = NodeSteps(layout, inputs)
         nodes = [
-            node for node in layout.seen.nodes if node.name in spots and not steps.is_excluded(node)
+            node
+            for node in layout.seen.nodes
+            if node.name in by_node and not steps.is_excluded(node)
         ]
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
         touched = frozenset(
-            name for name, spot in spots.items() if any(map(steps.is_target, spot.staying))
+            name
+            for name, node_pods in by_node.items()
+            if any(map(steps.is_target, node_pods.staying))
         )
         candidates = Candidates(nodes, touched, parked, layout.seen.own_node)
         members = stage_members.members(inputs.policy, candidates, inputs.pools)
         found = steps.attributed(
             {
-                name: steps.of(spots[name], stage, is_passed=is_passed(stage, inputs))
+                name: steps.of(by_node[name], stage, is_passed=is_passed(stage, inputs))
                 for stage, names in zip(inputs.policy.stages, members, strict=True)
                 for name in names
             }
@@ -56,10 +60,10 @@ class StagedNodes:
             name
             for name, one in found.nodes.items()
             if one.step in TOUCHED
-            or (one.step is NodeStep.PARKED and steps.broke_since(spots[name]))
+            or (one.step is NodeStep.PARKED and steps.broke_since(by_node[name]))
         )
         zones = {node.name: stage_members.zone_of(node) for node in nodes}
-        return cls(layout, inputs, spots, members, found, zones, risky)
+        return cls(layout, inputs, by_node, members, found, zones, risky)
 
     @property
     def stages(self) -> Sequence[tuple[Stage, tuple[str, ...]]]:

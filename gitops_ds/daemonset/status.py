@@ -7,30 +7,30 @@ from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.decision import StatusUpdate
 
 
-def count(fleet: NodePodLayout) -> Counts:
+def count(layout: NodePodLayout) -> Counts:
     """The counters as of now. Of several pods on a node the one that would be kept counts, also
     while it is being deleted.
     """
     desired = current = misscheduled = ready = updated = available = 0
-    for spot in fleet.spots:
-        if spot.placement is None:
+    for node_pods in layout.nodes:
+        if node_pods.placement is None:
             continue
-        if not spot.wanted:
-            misscheduled += bool(spot.pods)
+        if not node_pods.wanted:
+            misscheduled += bool(node_pods.pods)
             continue
         desired += 1
-        if spot.pods:
-            pod = spot.pods[0]
+        if node_pods.pods:
+            pod = node_pods.pods[0]
             current += 1
             ready += pod.ready
-            updated += fleet.updated(pod)
-            available += fleet.available(pod)
+            updated += layout.updated(pod)
+            available += layout.available(pod)
     return Counts(desired, current, misscheduled, ready, updated, available)
 
 
-def write(fleet: NodePodLayout) -> StatusUpdate | None:
+def write(layout: NodePodLayout) -> StatusUpdate | None:
     """What to write; None when the status says it already."""
-    daemonset, counts = fleet.seen.daemonset, count(fleet)
+    daemonset, counts = layout.seen.daemonset, count(layout)
     known = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
     if (counts, counts.unavailable) == (
         daemonset.counts,
@@ -40,12 +40,14 @@ def write(fleet: NodePodLayout) -> StatusUpdate | None:
     return StatusUpdate(counts, daemonset.generation)
 
 
-def next_available(fleet: NodePodLayout) -> float | None:
+def next_available(layout: NodePodLayout) -> float | None:
     """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if
     none is waiting for that.
     """
-    wanted = fleet.seen.daemonset.min_ready_seconds
+    wanted = layout.seen.daemonset.min_ready_seconds
     if not wanted:
         return None
-    times = (pod.available_at(wanted) for spot in fleet.spots for pod in spot.pods)
-    return min((time for time in times if time is not None and time > fleet.seen.now), default=None)
+    times = (pod.available_at(wanted) for node_pods in layout.nodes for pod in node_pods.pods)
+    return min(
+        (time for time in times if time is not None and time > layout.seen.now), default=None
+    )

@@ -80,15 +80,15 @@ def by_itself(placer: Placer, node: Node) -> Placement:
     )
 
 
-def judge(spread: NodePodLayout, scope: FaultScope) -> NodeFaults:
+def judge(layout: NodePodLayout, scope: FaultScope) -> NodeFaults:
     """The faults of all nodes that must run an agent."""
-    return _Judge(spread, scope).all()
+    return _Judge(layout, scope).all()
 
 
 class _Judge:
-    def __init__(self, spread: NodePodLayout, scope: FaultScope) -> None:
-        self.spread, self.scope, self.now = spread, scope, spread.seen.now
-        daemonset = spread.seen.daemonset
+    def __init__(self, layout: NodePodLayout, scope: FaultScope) -> None:
+        self.layout, self.scope, self.now = layout, scope, layout.seen.now
+        daemonset = layout.seen.daemonset
         self.target = scope.rollout.target if scope.rollout else None
         # Under a rollout policy OnDelete paces the nodes, and is no wish of the user.
         self.paced = bool(daemonset.annotations.get(names.ROLLOUT_POLICY))
@@ -97,48 +97,54 @@ class _Judge:
         self.began = (
             scope.rollout.stages.record.began if scope.rollout else daemonsets.changed_at(daemonset)
         )
-        self.nodes = {node.name: node for node in spread.seen.nodes}
+        self.nodes = {node.name: node for node in layout.seen.nodes}
         self.well: Counter[tuple[str, ...]] = Counter()
         self.failing: Counter[tuple[str, ...]] = Counter()
         self.times: list[float] = []
 
     def all(self) -> NodeFaults:
-        placer = node_eligibility.read(self.spread.seen.daemonset.template)
-        spots = [spot for spot in self.spread.spots if spot.wanted or self._would_run(spot, placer)]
-        frozen = {spot.node for spot in spots if not self._joined(spot.node)} or {
-            spot.node for spot in spots
+        placer = node_eligibility.read(self.layout.seen.daemonset.template)
+        needing = [
+            node_pods
+            for node_pods in self.layout.nodes
+            if node_pods.wanted or self._would_run(node_pods, placer)
+        ]
+        frozen = {node_pods.node for node_pods in needing if not self._joined(node_pods.node)} or {
+            node_pods.node for node_pods in needing
         }
-        open_spots = []
-        for spot in spots:
-            pod = self._pod(spot)
-            if pod is not None and self.spread.available(pod):
-                self.well[self._kind(pod, spot.node)] += 1
+        open_nodes = []
+        for node_pods in needing:
+            pod = self._pod(node_pods)
+            if pod is not None and self.layout.available(pod):
+                self.well[self._kind(pod, node_pods.node)] += 1
                 if self._updated(pod):
                     continue
             elif (
                 pod is not None
-                and spot.node in frozen
-                and not self._ill(spot.node)
+                and node_pods.node in frozen
+                and not self._ill(node_pods.node)
                 and self._reason(pod) in _TEMPLATE_REASONS
             ):
-                self.failing[self._kind(pod, spot.node)] += 1
-            open_spots.append((spot, pod))
-        found = tuple(self._blame(spot, pod, spot.node in frozen) for spot, pod in open_spots)
+                self.failing[self._kind(pod, node_pods.node)] += 1
+            open_nodes.append((node_pods, pod))
+        found = tuple(
+            self._blame(node_pods, pod, node_pods.node in frozen) for node_pods, pod in open_nodes
+        )
         return NodeFaults(
-            len(spots), found, min((time for time in self.times if time > self.now), default=None)
+            len(needing), found, min((time for time in self.times if time > self.now), default=None)
         )
 
     def _updated(self, pod: Pod) -> bool:
         """Whether the pod runs the wanted template: that of the rollout, else the DaemonSet's."""
         if self.target is None:
-            return self.spread.updated(pod)
-        return node_steps.runs_target(self.spread, self.target, pod)
+            return self.layout.updated(pod)
+        return node_steps.runs_target(self.layout, self.target, pod)
 
-    def _would_run(self, spot: NodePods, placer: Placer) -> bool:
+    def _would_run(self, node_pods: NodePods, placer: Placer) -> bool:
         """Whether only the state of the node keeps the agent away. A node that is about to be
         removed needs none.
         """
-        node = self.nodes.get(spot.node)
+        node = self.nodes.get(node_pods.node)
         if node is None or not node.taints or any(taint.key in LEAVING for taint in node.taints):
             return False
         return by_itself(placer, node) is Placement.RUN
@@ -157,23 +163,27 @@ class _Judge:
             labels.get("kubernetes.io/arch", ""),
         )
 
-    def _pod(self, spot: NodePods) -> Pod | None:
-        staying = spot.staying
+    def _pod(self, node_pods: NodePods) -> Pod | None:
+        staying = node_pods.staying
         if len(staying) < 2:
             return staying[0] if staying else None
         return next((pod for pod in staying if self._updated(pod)), staying[0])
 
-    def _blame(self, spot: NodePods, pod: Pod | None, frozen: bool) -> NodeHealth:
-        name = spot.node
-        if pod is not None and self.spread.available(pod):
+    def _blame(self, node_pods: NodePods, pod: Pod | None, frozen: bool) -> NodeHealth:
+        name = node_pods.node
+        if pod is not None and self.layout.available(pod):
             if self.paced and (ill := self._ill(name)):  # parked until the node is well
                 return NodeHealth(name, ill, Blame.NODE, f"{pod.name} runs an earlier template")
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
         reason, message = (
-            self._without(spot) if pod is None else (self._reason(pod), pod.message or pod.name)
+            self._without(node_pods)
+            if pod is None
+            else (self._reason(pod), pod.message or pod.name)
         )
-        if ill := self._ill(name) or ("" if spot.wanted or self._joins(name) else "NodeNotReady"):
+        if ill := self._ill(name) or (
+            "" if node_pods.wanted or self._joins(name) else "NodeNotReady"
+        ):
             return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on an unhealthy node")
         if reason in ON_ITS_WAY and self._joins(name):
             return NodeHealth(
@@ -196,10 +206,10 @@ class _Judge:
         blame = Blame.TEMPLATE if frozen and self.failing[kind] > self.well[kind] else Blame.NODE
         return NodeHealth(name, reason, blame, message)
 
-    def _without(self, spot: NodePods) -> tuple[str, str]:
+    def _without(self, node_pods: NodePods) -> tuple[str, str]:
         """The reason and message of a node without a pod that remains."""
-        if spot.pods:
-            return "Terminating", spot.pods[0].name
+        if node_pods.pods:
+            return "Terminating", node_pods.pods[0].name
         return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
 
     def _ill(self, name: str) -> str:
@@ -230,7 +240,7 @@ class _Judge:
         if pod.trouble:
             return pod.trouble
         if pod.ready:
-            self.times.append(pod.available_at(self.spread.seen.daemonset.min_ready_seconds) or 0.0)
+            self.times.append(pod.available_at(self.layout.seen.daemonset.min_ready_seconds) or 0.0)
             return "Starting"
         if pod.crashed_at is not None and self.now - pod.crashed_at < self.scope.deadline:
             return "CrashLoopBackOff"

@@ -59,8 +59,8 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
         return Judged(Health(HealthState.FAILED, decide.SELECTING_ALL), before)
     if daemonset.deleting:
         return Judged(Health(HealthState.PROGRESSING, "being deleted"), before)
-    spread = decide.layout(seen)
-    blames, rollout = fault_attribution.judge(spread, scope), scope.rollout
+    layout = decide.layout(seen)
+    blames, rollout = fault_attribution.judge(layout, scope), scope.rollout
     if rollout is not None:
         blames = staged_health.faults(blames, rollout)
     tally = _tally(blames)
@@ -69,14 +69,14 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
         daemonset.generation,
         daemonset.annotations.get(names.COMMIT),
         tally.updated,
-        _current(spread),
+        _current(layout),
         *((rollout.target.hash, rollout.progress) if rollout else ()),
     )
     waits = _waits(seen, tally) and not (rollout and staged_health.moves_with_time(rollout))
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     deadline = rollout.inputs.policy.progress.deadline if rollout else scope.deadline
     due = course.at + deadline
-    state, message = _summarize(_Summary(spread, blames, tally, seen.now >= due, deadline, rollout))
+    state, message = _summarize(_Summary(layout, blames, tally, seen.now >= due, deadline, rollout))
     again = [
         time
         for time in (blames.again, due if waits else None)
@@ -89,7 +89,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
 class _Summary:
     """The input of a state; `late` if no progress was made for the whole deadline."""
 
-    spread: NodePodLayout
+    layout: NodePodLayout
     blames: NodeFaults
     tally: NodeCounts
     late: bool
@@ -106,8 +106,8 @@ class _Summary:
         """The number of nodes with an available agent of any template."""
         return sum(
             1
-            for spot in self.spread.spots
-            if spot.wanted and any(map(self.spread.available, spot.staying))
+            for node_pods in self.layout.nodes
+            if node_pods.wanted and any(map(self.layout.available, node_pods.staying))
         )
 
     def of(self, *blames: Blame) -> list[NodeHealth]:
@@ -127,7 +127,7 @@ class _Summary:
 
 
 def _summarize(summary: _Summary) -> tuple[HealthState, str]:
-    daemonset = summary.spread.seen.daemonset
+    daemonset = summary.layout.seen.daemonset
     rollout = summary.rollout
     if daemonset.suspended:
         failing = summary.of(Blame.TEMPLATE)
@@ -157,7 +157,7 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
         return HealthState.DEGRADED, f"unhealthy on {summary.listed([*ill, *refused])}{more}"
     if summary.late and coming:
         return _no_progress(summary, coming)
-    if rollout is None and (missing := staged_rollouts.missing_target(summary.spread.seen)):
+    if rollout is None and (missing := staged_rollouts.missing_target(summary.layout.seen)):
         return HealthState.PROGRESSING, missing
     if rollout is not None and not rollout.complete:
         return HealthState.PROGRESSING, staged_health.message(rollout)
@@ -217,9 +217,9 @@ def _field(node: NodeHealth) -> str:
             return {OUTDATED: "old", JOINING: "joining"}.get(node.reason, "starting")
 
 
-def _current(spread: NodePodLayout) -> int:
+def _current(layout: NodePodLayout) -> int:
     """The number of pods of the current template."""
-    return sum(1 for spot in spread.spots for pod in spot.pods if spread.updated(pod))
+    return sum(1 for node_pods in layout.nodes for pod in node_pods.pods if layout.updated(pod))
 
 
 def _waits(seen: Observation, tally: NodeCounts) -> bool:

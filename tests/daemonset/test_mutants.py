@@ -66,8 +66,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a rollout moves before every node is settled": (
         f"{CORE}decide",
-        "wanted = placed or rolling_update.changes(spread)",
-        "wanted = rolling_update.changes(spread) or placed",
+        "wanted = placed or rolling_update.changes(layout)",
+        "wanted = rolling_update.changes(layout) or placed",
     ),
     "per cent is rounded down": (
         "gitops_ds.model.daemonset",
@@ -91,7 +91,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "the old pod goes before the new one is available": (
         f"{CORE}one_pod_per_node",
-        "elif self.fleet.available(new):",
+        "elif self.layout.available(new):",
         "else:",
     ),
     "the old pod that is not ready stays": (
@@ -222,8 +222,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a node that may not run a pod counts as desired": (
         f"{CORE}status",
-        "            misscheduled += bool(spot.pods)\n            continue",
-        "            misscheduled += bool(spot.pods)",
+        "            misscheduled += bool(node_pods.pods)\n            continue",
+        "            misscheduled += bool(node_pods.pods)",
     ),
     "a new generation alone is not written into the status": (
         f"{CORE}status",

@@ -130,11 +130,11 @@ class Story:
         ):
             return False
         told = decide.decide(seen)
-        fleet = decide.layout(seen)
+        layout = decide.layout(seen)
         well = all(
-            spot.staying and all(map(fleet.updated, spot.staying))
-            for spot in fleet.spots
-            if spot.wanted
+            node_pods.staying and all(map(layout.updated, node_pods.staying))
+            for node_pods in layout.nodes
+            if node_pods.wanted
         )
         return well and not told.actions and told.status is None
 

@@ -116,25 +116,27 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
 
     Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
     """
-    spread = decide.layout(agent.seen)
+    layout = decide.layout(agent.seen)
     target = agent.rollout.target if agent.rollout is not None else None
 
     def updated(pod: Pod) -> bool:
-        return spread.updated(pod) if target is None else pod.hash == target.hash
+        return layout.updated(pod) if target is None else pod.hash == target.hash
 
-    pods = [_shown(spot, updated) for spot in spread.spots]
+    pods = [_shown(node_pods, updated) for node_pods in layout.nodes]
     shades, legend = _legend(
         agent,
-        spread.hash if target is None else target.hash,
+        layout.hash if target is None else target.hash,
         Counter(pod.hash for pod in pods if pod is not None and not pod.terminating),
     )
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
     grouped: dict[tuple[str, str], list[Cell]] = {}
-    for spot, pod in zip(spread.spots, pods, strict=True):
-        place = where.get(spot.node)
+    for node_pods, pod in zip(layout.nodes, pods, strict=True):
+        place = where.get(node_pods.node)
         if place is not None or pod is not None:  # a node that left may still have a pod
-            trouble = troubles.get(spot.node)
-            cell = _cell(spot.node, _state(spot, pod, trouble, updated), pod, trouble, legend)
+            trouble = troubles.get(node_pods.node)
+            cell = _cell(
+                node_pods.node, _state(node_pods, pod, trouble, updated), pod, trouble, legend
+            )
             grouped.setdefault(place or ("", ""), []).append(cell)
     drawn = (
         NodeGroup(*place, tuple(cells), Counter([cell.state for cell in cells]))
@@ -202,21 +204,21 @@ def _legend(
     )
 
 
-def _shown(spot: NodePods, updated: Callable[[Pod], bool]) -> Pod | None:
+def _shown(node_pods: NodePods, updated: Callable[[Pod], bool]) -> Pod | None:
     """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
-    if len(spot.pods) < 2:
-        return spot.pods[0] if spot.pods else None
-    staying = spot.staying
-    return next((pod for pod in staying if updated(pod)), (staying or spot.pods)[0])
+    if len(node_pods.pods) < 2:
+        return node_pods.pods[0] if node_pods.pods else None
+    staying = node_pods.staying
+    return next((pod for pod in staying if updated(pod)), (staying or node_pods.pods)[0])
 
 
 def _state(
-    spot: NodePods,
+    node_pods: NodePods,
     pod: Pod | None,
     trouble: NodeHealth | None,
     updated: Callable[[Pod], bool],
 ) -> str:
-    if not spot.wanted:
+    if not node_pods.wanted:
         return "u" if pod is not None else "n"
     if trouble is None:
         return "" if pod is not None and updated(pod) else "o"
