@@ -12,7 +12,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea renderers check test test-fast mutants conformance fuzz truth demo bench lock install-manifest schemas clean
+.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo bench lock install-manifest schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,9 @@ controlplane: $(STAMP) ## a real API server, etcd, scheduler and kwok from Go mo
 gitea: $(STAMP) ## a real forge from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea
 
+prometheus: $(STAMP) ## a real source of metrics from its Go module, into a cache
+	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus
+
 check: $(STAMP) ## format, lint, types, layers, language: as in pre-commit and in CI
 	@scripts/check
 
@@ -47,13 +50,13 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@scripts/setup-system --check
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
 	TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
-# an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system, with the profile fast
-	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not browser"
+	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not metrics and not browser"
 
 mutants: $(STAMP) ## a sample of mutants of daemonset/ and plan/: each fails one of their own fast tests or is explained (MUTANTS=120 SEED=1)
 	@$(BIN)/python -m tests.mutants --count $(MUTANTS) --seed $(SEED)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitops_ds.apimachinery import rollout_windows
-from gitops_ds.daemonset import node_steps
+from gitops_ds.daemonset import gate_results, node_steps
+from gitops_ds.daemonset.gate_results import GateResult
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollout_policy import Stage
-from gitops_ds.model.staged_rollout import GateState, Halt, NodeStep, StageHold
+from gitops_ds.model.staged_rollout import Halt, NodeStep, StageHold
 
 
 def hold(fleet: StagedNodes) -> StageHold | None:
@@ -50,17 +51,6 @@ def closed(fleet: StagedNodes, stage: Stage) -> StageHold | None:
     return None
 
 
-def gate_hold(fleet: StagedNodes, stage: Stage) -> StageHold | None:
-    """Why a stage whose nodes are proved does not pass: a measured gate has no result yet."""
-    for gate in stage.gates:
-        result = fleet.inputs.gates.get((stage.name, gate))
-        if result is not None and result.state is not GateState.PASSED:
-            return StageHold(f"gate {gate}: {result.message}")
-        if result is None and fleet.policy.gate(gate).prometheus:
-            return StageHold(f"gate {gate}: not measured yet")
-    return None
-
-
 def suspicion(fleet: StagedNodes) -> StageHold:
     """The failure about whose cause other nodes decide, and when they do at the latest."""
     first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
@@ -79,7 +69,7 @@ def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
     return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
 
 
-def halt(fleet: StagedNodes, current: Stage | None, *, waits: bool) -> Halt | None:
+def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Halt | None:
     """The failure that halts the rollout: failed nodes, else a measured gate of the current
     stage. `waits`: one more node decides about failures without peers.
     """
@@ -90,7 +80,4 @@ def halt(fleet: StagedNodes, current: Stage | None, *, waits: bool) -> Halt | No
         more = f" and {counted(len(failed) - 1, 'other node')}" if len(failed) > 1 else ""
         message = f"{first.reason} on {first.node}{more}"
         return Halt(fleet.now, fleet.nodes[first.node].stage, message, failed)
-    for (stage, gate), result in sorted(fleet.inputs.gates.items()):
-        if current is not None and stage == current.name and result.state is GateState.FAILED:
-            return Halt(fleet.now, stage, f"gate {gate} failed: {result.message}")
-    return None
+    return gate_results.halt(gates, fleet.now)

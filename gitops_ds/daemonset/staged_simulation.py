@@ -20,7 +20,7 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions, target_revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import node_steps, pinned_pods
+from gitops_ds.daemonset import gate_results, node_steps, pinned_pods
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
@@ -29,11 +29,9 @@ from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
 from gitops_ds.model.decision import Action, CreatePod, DeletePod, Observation, ReleasePod
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
-from gitops_ds.model.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.rollout_policy import Neighbours, RolloutPolicy, Stage
 from gitops_ds.model.staged_preview import StagedPreview, StagePreview
 from gitops_ds.model.staged_rollout import (
-    GateResult,
-    GateState,
     RolloutRecord,
     RolloutTarget,
     StageInputs,
@@ -155,15 +153,8 @@ class _Simulation:
         return StagedPreview(tuple(stages), ended, decided.cap, self.parked, pace.start, pace.stop)
 
     def _inputs(self) -> StageInputs:
-        passed = GateResult(GateState.PASSED)
-        gates = {(stage.name, gate): passed for stage in self.policy.stages for gate in stage.gates}
-        return StageInputs(
-            _without_waits(self.policy),
-            self.target,
-            self.progress.record,
-            self.pools,
-            gates=gates,
-        )
+        policy = _without_waits(self.policy)
+        return StageInputs(policy, self.target, self.progress.record, self.pools)
 
     def _observation(self) -> Observation:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
@@ -251,7 +242,13 @@ def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
         msgspec.structs.replace(stage, windows=(), approval=None, nodes_when="any")
         for stage in policy.stages
     )
-    return msgspec.structs.replace(policy, stages=stages, freeze=(), after=())
+    gates = {
+        name: msgspec.structs.replace(
+            gate, prometheus="", webhook=None, memory_of_limit=None, neighbours=Neighbours()
+        )
+        for name, gate in policy.gates.items()
+    }
+    return msgspec.structs.replace(policy, stages=stages, gates=gates, freeze=(), after=())
 
 
 def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
@@ -262,8 +259,7 @@ def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
         yield f"window {', '.join(stage.windows)}"
     if stage.nodes_when != "any":
         yield f"nodes when {stage.nodes_when}"
-    for gate in stage.gates:
-        if policy.gate(gate).prometheus:
-            yield f"gate {gate}"
+    for name in dict.fromkeys(probe.gate for probe in gate_results.probes(policy, stage)):
+        yield f"gate {name}"
     for after in policy.after:
         yield f"agent {after.agent}{' on the same node' if after.same_node else ''}"

@@ -24,7 +24,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gitops_ds.daemonset import newcomers, node_selection, rollout_holds, staged_nodes
+from gitops_ds.daemonset import (
+    gate_results,
+    newcomers,
+    node_selection,
+    rollout_holds,
+    staged_nodes,
+)
+from gitops_ds.daemonset.gate_results import GateResult, GateState
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.rollout_policy import Stage
@@ -43,12 +50,15 @@ _ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """The stages that passed, with the times, the current one, and all that are open."""
+    """The stages that passed, with the times, the current one with the results of its gates, and
+    all that are open.
+    """
 
     passed: Mapping[str, float]
     current: Stage | None
     open: Sequence[Stage]
     hold: StageHold | None
+    gates: Sequence[GateResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             halt=halt,
             early=is_early,
             unproved=inputs.record.unproved and not complete,
+            before=_before(fleet, stages, selection),
+            gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
         ),
         hold=hold,
         complete=complete,
@@ -102,22 +114,41 @@ def _stages(fleet: StagedNodes) -> _Stages:
     current one.
     """
     passed, current, hold = dict(fleet.inputs.record.passed), None, None
+    gates: Sequence[GateResult] = ()
     for stage, members in fleet.stages:
         if staged_nodes.is_passed(stage, fleet.inputs):
             passed.setdefault(stage.name, fleet.now)
             continue
         is_proved = fleet.is_proved(stage, members)
-        hold = rollout_holds.gate_hold(fleet, stage) if is_proved else None
-        if hold is not None or not is_proved:
+        gates = gate_results.of(fleet, stage, members)
+        hold = gate_results.pending(gates) if is_proved else None
+        if not is_proved or any(one.state is not GateState.PASSED for one in gates):
             current = stage
             break
+        gates = ()
         passed[stage.name] = fleet.now
     is_open = [stage for stage in fleet.policy.stages if stage.name in passed]
     if current is not None:
         closed = rollout_holds.closed(fleet, current)
         hold = hold or closed
         is_open += [] if closed else [current]
-    return _Stages(passed, current, is_open, hold)
+    return _Stages(passed, current, is_open, hold, gates)
+
+
+def _before(fleet: StagedNodes, stages: _Stages, selection: _SelectedNodes) -> Mapping[str, float]:
+    """When the current stage first touched a node, where one of its gates compares with the time
+    before.
+    """
+    stage, record = stages.current, fleet.inputs.record
+    if stage is None or not any(
+        fleet.policy.gate(name).compare.before is not None for name in stage.gates
+    ):
+        return {}
+    if stage.name in record.before:
+        return {stage.name: record.before[stage.name]}
+    if stages.gates:  # nodes were touched before the policy had the gate
+        return {stage.name: max(record.passed.values(), default=record.began)}
+    return {stage.name: fleet.now} if selection.take else {}
 
 
 def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
@@ -125,15 +156,14 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     times = list[float]()
     general = rollout_holds.hold(fleet)
     witness = node_selection.witness(fleet, stages.open) if general is None else ()
-    halt = fleet.inputs.record.halt or rollout_holds.halt(
-        fleet, stages.current, waits=bool(witness)
-    )
+    halt = fleet.inputs.record.halt or rollout_holds.halt(fleet, stages.gates, waits=bool(witness))
     if witness:
         return _SelectedNodes(witness, rollout_holds.suspicion(fleet), halt, times)
     take: tuple[str, ...] = ()
-    if halt is None and general is None:
+    pause = gate_results.pause(stages.gates)
+    if halt is None and general is None and pause is None:
         take = tuple(node_selection.take(fleet, stages.open, stages.current, times))
-    hold = general or stages.hold or rollout_holds.capped(fleet, take)
+    hold = general or stages.hold or pause or rollout_holds.capped(fleet, take)
     return _SelectedNodes(take, hold, halt, times)
 
 

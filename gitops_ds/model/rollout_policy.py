@@ -154,6 +154,11 @@ class Neighbours(_Part, frozen=True):
     newly_unready: int | None = None
     new_restarts: int | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether one of the limits is set."""
+        return self.newly_unready is not None or self.new_restarts is not None
+
 
 class GateComparison(_Part, frozen=True):
     """The largest change, in per cent with its sign, against the time before or against control
@@ -164,9 +169,16 @@ class GateComparison(_Part, frozen=True):
     control: PercentChange | None = None
 
 
+class GateWebhook(_Part, frozen=True):
+    """An address that decides about a gate, and how many seconds it has to answer."""
+
+    url: str
+    timeout: Seconds = Seconds(10)
+
+
 class Gate(_Part, frozen=True):
     """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed
-    bounds of `prometheus`.
+    bounds of `prometheus`; `for_` is how many seconds a condition must be met, or broken, to count.
     """
 
     ready_within: Duration = Duration(180)
@@ -176,6 +188,7 @@ class Gate(_Part, frozen=True):
     conditions: tuple[str, ...] = ("Ready", "!MemoryPressure", "!DiskPressure", "!PIDPressure")
     neighbours: Neighbours = Neighbours()
     prometheus: str = ""
+    webhook: GateWebhook | None = None
     compare: GateComparison = GateComparison()
     below: float | None = None
     above: float | None = None

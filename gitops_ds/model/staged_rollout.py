@@ -16,6 +16,7 @@ import msgspec
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body
+from gitops_ds.model.rollout_gates import GateEvidence, GateRecord, Probe, Reading
 from gitops_ds.model.rollout_policy import RolloutPolicy
 
 
@@ -45,12 +46,15 @@ class FailedNode(msgspec.Struct, frozen=True):
 
 
 class Halt(msgspec.Struct, frozen=True):
-    """Why a rollout is halted. It stays so until another target replaces it."""
+    """Why a rollout is halted: failed nodes, or a gate. It stays so until another target replaces
+    it.
+    """
 
     at: float
     stage: str
     message: str
     nodes: tuple[FailedNode, ...] = ()
+    gate: GateEvidence | None = None
 
 
 class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,8 +62,10 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
     are replaced. `early`: the DaemonSet gets the template before every stage is passed. `unproved`:
-    the DaemonSet owns the revision, but its rollout was replaced before it was complete. The size
-    depends on the number of stages only.
+    the DaemonSet owns the revision, but its rollout was replaced before it was complete. `before`
+    is when the current stage first touched a node, where a gate compares with the time before;
+    `gates` are the results of its measured gates. The size depends on the number of stages and
+    gates only.
     """
 
     began: float = 0.0
@@ -67,30 +73,16 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     halt: Halt | None = None
     early: bool = False
     unproved: bool = False
-
-
-class GateState(StrEnum):
-    """The last result of a gate that is measured outside the pods: a metric, a webhook."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    PENDING = "pending"
-
-
-@dataclass(frozen=True, slots=True)
-class GateResult:
-    """The result of a gate of a stage, and the measured values in words."""
-
-    state: GateState
-    message: str = ""
+    before: Mapping[str, float] = {}
+    gates: Mapping[str, GateRecord] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class StageInputs:
     """What decides about a rollout beside pods and nodes.
 
-    `approved` names the stages that are approved; `gates` has the results of measured gates by
-    stage and gate name; `behind` maps each agent of `after` to the nodes where it is not up to date
+    `approved` names the stages that are approved; `readings` are the last measurements of
+    gates; `behind` maps each agent of `after` to the nodes where it is not up to date
     (None: anywhere in the cluster); `busy` are nodes that `nodesWhen` excludes now; `refused` is
     the message of the API server that refuses the pods, else empty: they are tried again at
     `refused_until`; `held` is why a person must release the rollout first, else empty.
@@ -101,7 +93,7 @@ class StageInputs:
     record: RolloutRecord
     pools: tuple[Pool, ...] = ()
     approved: frozenset[str] = frozenset()
-    gates: Mapping[tuple[str, str], GateResult] = field(default_factory=dict)
+    readings: Mapping[Probe, Reading] = field(default_factory=dict)
     behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     refused: str = ""

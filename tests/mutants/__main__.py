@@ -53,7 +53,8 @@ FURTHER = {
 # These tests plant mutants in copies that they read from the source.
 LEFT_OUT = "tests/daemonset/test_mutants.py"
 FAST = (
-    "not slow and not controlplane and not system and not renderers and not forge and not browser"
+    "not slow and not controlplane and not system and not renderers and not forge"
+    " and not metrics and not browser"
 )
 CPU_SECONDS, CALLS_A_SECOND = (
     5,

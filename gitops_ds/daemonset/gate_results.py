@@ -1,0 +1,259 @@
+"""The results of the measured gates of a stage, from their last readings.
+
+1. `for`: a bound fails the gate when every reading of that time exceeds it, and the gate passes when
+   every reading of that time is within its bounds. Any other reading begins the time again. Readings
+   of an earlier process of the service count for a failure, not for a pass.
+2. While a bound is exceeded, and while there is no data, no further node is touched. With
+   `noData: fail` that is a failure after the time of `for`, with `pass` it is no condition.
+3. A gate passes by a reading that covers every node of the stage that runs the target.
+4. Without untouched nodes `control` has nothing to compare with: the last result counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from gitops_ds.daemonset import gate_verdicts
+from gitops_ds.daemonset.gate_verdicts import Assessment
+from gitops_ds.daemonset.staged_nodes import StagedNodes
+from gitops_ds.model import duration
+from gitops_ds.model.plain_text import line
+from gitops_ds.model.rollout_gates import (
+    GateEvidence,
+    GateRecord,
+    Probe,
+    ProbeKind,
+    Reading,
+    Verdict,
+)
+from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
+from gitops_ds.model.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
+
+RUNNING = (NodeStep.SOAKING, NodeStep.PROVED)
+SHOWN = 20  # nodes in the evidence of a failure
+_LONGEST = 500  # characters of a query in the evidence
+
+
+class GateState(StrEnum):
+    """The state of a measured gate."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The result of one probe: its state, what is kept of it, why it is pending, and what
+    failed.
+    """
+
+    probe: Probe
+    state: GateState
+    record: GateRecord | None
+    hold: StageHold | None = None
+    failure: str = ""
+    evidence: GateEvidence | None = None
+
+    @property
+    def pauses(self) -> bool:
+        """Whether no further node of the stage is touched meanwhile."""
+        return self.record is None or self.record.verdict is not Verdict.MET
+
+
+def probes(policy: RolloutPolicy, stage: Stage) -> Iterator[Probe]:
+    """The measured keys of the gates of a stage."""
+    for name in stage.gates:
+        gate = policy.gate(name)
+        measured = {
+            ProbeKind.PROMETHEUS: bool(gate.prometheus),
+            ProbeKind.WEBHOOK: gate.webhook is not None,
+            ProbeKind.MEMORY: gate.memory_of_limit is not None,
+            ProbeKind.NEIGHBOURS: gate.neighbours.is_limited,
+        }
+        yield from (Probe(stage.name, name, kind) for kind, holds in measured.items() if holds)
+
+
+def of(fleet: StagedNodes, stage: Stage, members: Sequence[str]) -> tuple[GateResult, ...]:
+    """The results for a stage; none before a node runs the target, and for a revert."""
+    running = frozenset(name for name in members if fleet.nodes[name].step in RUNNING)
+    if not running or not fleet.inputs.target.revision:
+        return ()
+    return tuple(_result(fleet, probe, running) for probe in probes(fleet.policy, stage))
+
+
+def pause(results: Sequence[GateResult]) -> StageHold | None:
+    """Why no further node of the stage is touched."""
+    return next((one.hold for one in results if one.hold is not None and one.pauses), None)
+
+
+def pending(results: Sequence[GateResult]) -> StageHold | None:
+    """Why a stage whose nodes are proved does not pass."""
+    return next((one.hold for one in results if one.state is not GateState.PASSED), None)
+
+
+def halt(results: Sequence[GateResult], now: float) -> Halt | None:
+    """The first gate that failed."""
+    for one in results:
+        if one.state is GateState.FAILED:
+            return Halt(now, one.probe.stage, one.failure, gate=one.evidence)
+    return None
+
+
+def controls(
+    nodes: Sequence[NodeProgress], kinds: Mapping[str, str], stage: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Touched nodes that run the target and as many untouched ones of the same kinds.
+
+    Of more touched nodes than untouched ones, those that are not proved come first; of the
+    untouched ones those of the same stage.
+    """
+    touched = [one for one in nodes if one.stage == stage and one.step in RUNNING]
+    touched.sort(key=lambda one: (one.step is NodeStep.PROVED, one.node))
+    untouched = [one for one in nodes if one.step is NodeStep.WAITING]
+    untouched.sort(key=lambda one: (one.stage != stage, one.node))
+    room = Counter(kinds.get(one.node, "") for one in untouched)
+    wanted = Counter(kinds.get(one.node, "") for one in touched)
+    counts = {kind: min(number, room[kind]) for kind, number in wanted.items()}
+    return _first(touched, kinds, counts), _first(untouched, kinds, counts)
+
+
+def _first(
+    nodes: Sequence[NodeProgress], kinds: Mapping[str, str], counts: Mapping[str, int]
+) -> tuple[str, ...]:
+    left, chosen = dict(counts), []
+    for one in nodes:
+        kind = kinds.get(one.node, "")
+        if left.get(kind, 0) > 0:
+            left[kind] -= 1
+            chosen.append(one.node)
+    return tuple(chosen)
+
+
+def kinds_of(fleet: StagedNodes) -> Mapping[str, str]:
+    """The operating system and the architecture of each node, as for the cause of failures."""
+    return kinds_by_labels({node.name: node.labels for node in fleet.layout.seen.nodes})
+
+
+def kinds_by_labels(labels: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """The operating system and the architecture of each node."""
+    return {
+        name: f"{own.get('kubernetes.io/os', '')}/{own.get('kubernetes.io/arch', '')}"
+        for name, own in labels.items()
+    }
+
+
+def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateResult:
+    gate = fleet.policy.gate(probe.gate)
+    kept = fleet.inputs.record.gates.get(probe.key)
+    if probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None:
+        nodes = tuple(fleet.nodes.values())
+        if not controls(nodes, kinds_of(fleet), probe.stage)[1]:
+            return _without_controls(fleet, probe, gate, kept)
+    reading = fleet.inputs.readings.get(probe)
+    if reading is None:
+        return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
+    found = gate_verdicts.assess(gate, probe.kind, reading)
+    record = _continued(kept, found, reading)
+    lasted = reading.at - record.since
+    if _fails(gate, record, reading) and lasted >= gate.for_:
+        lasting = f" for {duration.words(gate.for_)}" if gate.for_ else ""
+        failure = f"gate {probe.gate} failed: {_words(found)}{lasting}"
+        evidence = _evidence(probe, gate, found, reading)
+        return GateResult(probe, GateState.FAILED, record, None, failure, evidence)
+    if record.verdict is Verdict.MET and lasted >= gate.for_ and running <= reading.nodes:
+        return GateResult(probe, GateState.PASSED, record)
+    hold = _hold(fleet, probe, gate, record, unavailable=reading.unavailable)
+    return GateResult(probe, GateState.PENDING, record, hold)
+
+
+def _without_controls(
+    fleet: StagedNodes, probe: Probe, gate: Gate, kept: GateRecord | None
+) -> GateResult:
+    if kept is None:
+        text = "no untouched node of the same kind is left"
+        kept = GateRecord(Verdict.NO_DATA, fleet.now, text)
+    if kept.verdict is Verdict.MET and fleet.now - kept.since >= gate.for_:
+        return GateResult(probe, GateState.PASSED, kept)
+    return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
+
+
+def _continued(kept: GateRecord | None, found: Assessment, reading: Reading) -> GateRecord:
+    """The record with the time since when each reading has had this verdict."""
+    if kept is None or kept.verdict is not found.verdict:
+        return GateRecord(found.verdict, reading.at, found.text)
+    if found.verdict is Verdict.MET and kept.since < reading.first:
+        return GateRecord(found.verdict, reading.first, found.text)
+    return kept
+
+
+def _fails(gate: Gate, record: GateRecord, reading: Reading) -> bool:
+    """Whether the verdict is a failure once it has lasted for long enough."""
+    if record.verdict is Verdict.NO_DATA:
+        return gate.no_data == "fail" and not reading.unavailable
+    return record.verdict is Verdict.EXCEEDED
+
+
+def _hold(
+    fleet: StagedNodes,
+    probe: Probe,
+    gate: Gate,
+    record: GateRecord | None,
+    *,
+    unavailable: bool = False,
+) -> StageHold:
+    """Why a gate is pending, and until when. Without data that is `progress.deadline`, after which
+    it is overdue.
+    """
+    if record is None:
+        return StageHold(f"gate {probe.gate} is not measured yet")
+    until = record.since + gate.for_
+    match record.verdict:
+        case Verdict.MET if until > fleet.now:
+            return StageHold(f"gate {probe.gate} is within its bounds", until)
+        case Verdict.MET:
+            return StageHold(f"gate {probe.gate} is not measured on every node yet")
+        case Verdict.EXCEEDED:
+            reason = f"gate {probe.gate}: {record.text}"
+            return StageHold(reason, until if until > fleet.now else None)
+        case Verdict.NO_DATA:
+            reason = f"gate {probe.gate} has no data: {record.text}"
+            if gate.no_data == "hold" or unavailable:
+                until = record.since + fleet.policy.progress.deadline
+                reason += ", overdue" if until <= fleet.now else ""
+            return StageHold(reason, until if until > fleet.now else None)
+
+
+def _words(found: Assessment) -> str:
+    return f"no data ({found.text})" if found.verdict is Verdict.NO_DATA else found.text
+
+
+def _evidence(probe: Probe, gate: Gate, found: Assessment, reading: Reading) -> GateEvidence:
+    queries = {
+        ProbeKind.PROMETHEUS: gate.prometheus,
+        ProbeKind.WEBHOOK: address(gate.webhook.url) if gate.webhook else "",
+    }
+    nodes = sorted(reading.nodes)
+    value = found.value or _words(found)
+    return GateEvidence(
+        probe.gate,
+        line(queries.get(probe.kind, probe.kind.value), _LONGEST),
+        value,
+        found.bound,
+        tuple(nodes[:SHOWN]),
+        len(nodes),
+    )
+
+
+def address(url: str) -> str:
+    """A URL without its user and its query, which may contain secrets; empty for an invalid one."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"

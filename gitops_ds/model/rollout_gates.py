@@ -1,0 +1,170 @@
+"""The measured gates of a staged rollout: what is measured, the readings, and what is kept of them.
+
+All times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from gitops_ds.model.objects import CommitId, Key
+
+
+class ProbeKind(StrEnum):
+    """What a gate measures: the key of the gate in the policy."""
+
+    PROMETHEUS = "prometheus"
+    WEBHOOK = "webhook"
+    MEMORY = "memoryOfLimit"
+    NEIGHBOURS = "neighbours"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Probe:
+    """One measured key of a gate of a stage."""
+
+    stage: str
+    gate: str
+    kind: ProbeKind
+
+    @property
+    def key(self) -> str:
+        """Its key in the record of a rollout."""
+        return f"{self.stage}/{self.gate}.{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A measured number, which may be NaN or infinite. `labels` name what was measured, `bound` the
+    key of the policy that limits it where a probe has several; `before` is the value of the same
+    series before the first touch, None without one.
+    """
+
+    value: float
+    labels: str = ""
+    bound: str = ""
+    before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The result of one measurement.
+
+    `nodes` are the touched nodes that it covers. `control` are the values of untouched nodes.
+    `passes` is the result of a webhook, and `reason` its text; without data `reason` is the cause.
+    `unavailable`: the settings of the service are the cause, so `noData` does not apply. `first` is
+    the time of the first reading of this process: no reading of the gate is missing since then.
+    """
+
+    at: float
+    nodes: frozenset[str] = frozenset()
+    samples: tuple[Sample, ...] = ()
+    control: tuple[float, ...] = ()
+    passes: bool | None = None
+    reason: str = ""
+    unavailable: bool = False
+    first: float = 0.0
+
+
+class Verdict(StrEnum):
+    """What a reading shows: every bound is met, one is exceeded, or there is no data."""
+
+    MET = "met"
+    EXCEEDED = "exceeded"
+    NO_DATA = "no-data"
+
+
+class GateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last verdict about a probe, since when each reading has shown it, and the measured values
+    of the first of these readings in words.
+    """
+
+    verdict: Verdict
+    since: float
+    text: str = ""
+
+
+class GateEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a gate failed: the query (of a webhook its address), the value, its bound, and the nodes,
+    of which a few are kept.
+    """
+
+    gate: str
+    query: str
+    value: str
+    bound: str = ""
+    nodes: tuple[str, ...] = ()
+    count: int = 0
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The evidence for people, one fact a line."""
+        more = f" and {self.count - len(self.nodes)} more" if self.count > len(self.nodes) else ""
+        facts = {
+            "gate": self.gate,
+            "query": self.query,
+            "value": self.value,
+            "bound": self.bound,
+            "nodes": ", ".join(self.nodes) + more,
+        }
+        return tuple(f"{name}: {value}" for name, value in facts.items() if value)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a measurement is about: the rollout, the probe, and the touched nodes."""
+
+    daemonset: Key
+    uid: str
+    commit: CommitId
+    probe: Probe
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusRequest:
+    """A query about the touched nodes, the same before their first touch (at the time `before`),
+    and about untouched nodes; empty for none.
+    """
+
+    subject: Subject
+    query: str
+    before: float | None = None
+    control: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """A question to a webhook; `timeout` is in seconds."""
+
+    subject: Subject
+    url: str
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """The memory of the pods of the target, on the touched nodes. `limits` are those of the
+    containers, in bytes; `hash` is in the label of the pods.
+    """
+
+    subject: Subject
+    pods: Mapping[str, str] = field(default_factory=dict)  # the node of each pod, by its name
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NeighboursRequest:
+    """The other pods on the touched nodes; `touched` is when the pod of the target was created on
+    each.
+    """
+
+    subject: Subject
+    touched: Mapping[str, float] = field(default_factory=dict)
+
+
+GateRequest = PrometheusRequest | WebhookRequest | MemoryRequest | NeighboursRequest
