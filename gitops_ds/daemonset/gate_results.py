@@ -1,8 +1,8 @@
 """The results of the measured gates of a stage, from their last readings.
 
-1. `for`: a bound fails the gate when every reading of that time exceeds it, and the gate passes when
-   every reading of that time is within its bounds. Any other reading begins the time again. Readings
-   of an earlier process of the service count for a failure, not for a pass.
+1. `for`: a bound fails the gate when every reading of that time exceeds it, and the gate passes
+   when every reading of that time is within its bounds. Any other reading begins the time again.
+   Readings of an earlier process of the service count for a failure, not for a pass.
 2. While a bound is exceeded, and while there is no data, no further node is touched. With
    `noData: fail` that is a failure after the time of `for`, with `pass` it is no condition.
 3. A gate passes by a reading that covers every node of the stage that runs the target.

@@ -173,7 +173,7 @@ class GateWebhook(_Part, frozen=True):
     """An address that decides about a gate, and how many seconds it has to answer."""
 
     url: str
-    timeout: Seconds = Seconds(10)
+    timeout: Duration = Duration(10)
 
 
 class Gate(_Part, frozen=True):
