@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from gitops_ds.apimachinery import go_types, quantities
@@ -28,15 +29,18 @@ _ZERO: Mapping[str, Any] = {
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def defaulted(body: Body) -> dict[str, Any]:
+def defaulted(body: Body, old: Body | None = None) -> dict[str, Any]:
     """The object as it would be stored. `status` and the server's own metadata are left as they
     are, and not invented.
+
+    `old` is the stored object that it replaces: a part that the body shares with it (the same
+    Python object) has its defaults already and is not visited.
     """
     struct = go_types.struct_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if struct is None:
         return dict(body)
     rest = {key: value for key, value in body.items() if key != "status"}
-    stored = _struct(rest, struct)
+    stored = _struct(rest, struct, old or {})
     stored.pop("status", None)
     head = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
     return {**head, **stored, **({"status": body["status"]} if "status" in body else {})}
@@ -47,7 +51,12 @@ def defaulted_template(template: Mapping[str, Any]) -> dict[str, Any]:
     return _struct(template, "core/v1.PodTemplateSpec")
 
 
-def _struct(value: Mapping[str, Any], struct: str) -> dict[str, Any]:
+_NOTHING: Mapping[str, Any] = {}
+
+
+def _struct(
+    value: Mapping[str, Any], struct: str, old: Mapping[str, Any] = _NOTHING
+) -> dict[str, Any]:
     filled = dict(value)
     if fill := _DEFAULTS.get(struct):
         fill(filled)
@@ -58,15 +67,27 @@ def _struct(value: Mapping[str, Any], struct: str) -> dict[str, Any]:
         if field is None:
             if name not in ("apiVersion", "kind"):
                 stored[name] = field_value
+        elif name in old and field_value is old[name]:
+            stored[name] = field_value
         elif (kept := _field(field_value, field, struct)) is not _LEFT_OUT:
             stored[name] = kept
-    for name, field in known.items():
+    for name, field in _stored_when_absent(struct).items():
         if name not in filled and (kept := _field(None, field, struct)) is not _LEFT_OUT:
             stored[name] = kept
     return stored
 
 
 _LEFT_OUT = object()
+
+
+@cache
+def _stored_when_absent(struct: str) -> Mapping[str, go_types.Field]:
+    """The fields of a struct that are stored although a body omits them."""
+    return {
+        name: field
+        for name, field in go_types.fields(struct).items()
+        if _field(None, field, struct) is not _LEFT_OUT
+    }
 
 
 def _field(original: Any, field: go_types.Field, struct: str) -> Any:

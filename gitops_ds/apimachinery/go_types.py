@@ -50,6 +50,7 @@ def struct_of(api_version: str, kind: str) -> str | None:
     return found
 
 
+@cache
 def is_struct(type: str) -> bool:
     """Whether the type names a struct."""
     return "." in type and not type.startswith(("[]", "{}"))

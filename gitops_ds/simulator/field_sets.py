@@ -7,6 +7,7 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +42,9 @@ class FieldDifference:
     modified: FieldSet
 
 
-def encode(fields: FieldSet) -> dict[str, Any]:
-    """The `fieldsV1` of managedFields."""
+@functools.lru_cache(maxsize=4096)
+def encode(fields: FieldSet) -> Mapping[str, Any]:
+    """The `fieldsV1` of managedFields; equal sets may share one, which is never changed."""
     root: dict[str, Any] = {}
     inner = {path[:n] for path in fields for n in range(1, len(path))}
     for path in sorted(fields):

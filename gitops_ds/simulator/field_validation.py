@@ -94,11 +94,30 @@ def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str
             seen.add(step)
 
 
-def known_only(structures: Structures, type: Type, value: Any) -> Any:
-    """The value without fields that the kind doesn't have, which the API server drops (with a
-    warning) from other writes.
+def known_fields(
+    structures: Structures, type: Struct, body: Body, old: Body | None = None
+) -> dict[str, Any]:
+    """A copy of the object without fields that the kind doesn't have, which the API server drops
+    (with a warning) from other writes.
+
+    A part that the body shares with the stored object `old` (the same Python object) has none of
+    these, and no part of a stored object ever changes: it is not copied.
     """
+    known, kept = structures.fields(type), old or {}
+    return {
+        name: value
+        if name in kept and value is kept[name]
+        else known_only(structures, known[name], value)
+        for name, value in body.items()
+        if name in known
+    }
+
+
+def known_only(structures: Structures, type: Type, value: Any) -> Any:
+    """The value without fields that its type doesn't have."""
     match type:
+        case ScalarType():
+            return Schema.copy(value)
         case Struct() if isinstance(value, Mapping):
             known = structures.fields(type)
             return {k: known_only(structures, known[k], v) for k, v in value.items() if k in known}

@@ -90,7 +90,7 @@ def on_update(
         made.pop("status", None)
         if "status" in old:
             made["status"] = old["status"]
-    made = defaults.defaulted(made)
+    made = defaults.defaulted(made, old)
     if resource == NAMESPACE:
         made["spec"] = old.get("spec", {})
     if resource == DAEMONSET:

@@ -93,7 +93,7 @@ class Server:
         namespace).
         """
         self.require(resource)
-        made = field_validation.known_only(self.structures, self.structures.of(resource), body)
+        made = field_validation.known_fields(self.structures, self.structures.of(resource), body)
         made = self._new(resource, self._named(resource, made))
         write = self._write(resource, manager, "Update")
         made["metadata"]["managedFields"] = managed_fields.after_update(
@@ -176,7 +176,7 @@ class Server:
     def replace(self, resource: Resource, body: Body, manager: str, subresource: str = "") -> Body:
         """Puts the object in place of the one that is there. Raises NotFound, Conflict, Invalid."""
         self.require(resource)
-        made = self._shaped(resource, body)
+        made = self._shaped(resource, body, {})
         metadata = made["metadata"]
         old = self.get(resource, metadata.get("namespace", ""), metadata.get("name", ""))
         if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
@@ -185,8 +185,11 @@ class Server:
             resource, old, made, self._write(resource, manager, "Update", subresource)
         )
 
-    def _shaped(self, resource: Resource, body: Body) -> dict[str, Any]:
-        made = field_validation.known_only(self.structures, self.structures.of(resource), body)
+    def _shaped(self, resource: Resource, body: Body, old: Body) -> dict[str, Any]:
+        type = self.structures.of(resource)
+        made = field_validation.known_fields(
+            self.structures, type, body, None if self._is_custom(resource) else old
+        )
         metadata = dict(made.get("metadata") or {})
         return {
             **made,
@@ -208,7 +211,7 @@ class Server:
         """
         old = self.get(resource, *name)
         manager, subresource = write
-        made = self._shaped(resource, self._patched(resource, old, patch, how))
+        made = self._shaped(resource, self._patched(resource, old, patch, how), old)
         if (made["metadata"].get("namespace", ""), made["metadata"].get("name")) != (
             old["metadata"].get("namespace", ""),
             name[1],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -77,18 +77,19 @@ class Structures:
     """
 
     def __init__(
-        self, fields: Mapping[str, Mapping[str, Type]], served: Mapping[Resource, str]
+        self, fields: Mapping[str, Mapping[str, Type]], structs: Mapping[Resource, Struct]
     ) -> None:
-        self._fields, self._served = dict(fields), dict(served)
+        self._fields, self._structs = dict(fields), dict(structs)
+        self._served = _by_kind(self._structs)
 
     def copy(self) -> Structures:
         """Another table with the same content."""
-        return Structures(self._fields, self._served)
+        return Structures(self._fields, self._structs)
 
     @property
     def served(self) -> Mapping[tuple[str, str], Resource]:
         """Every kind, by (group, kind)."""
-        return {(r.group, r.kind): r for r in self._served}
+        return self._served
 
     def fields(self, struct: Struct) -> Mapping[str, Type]:
         """The fields of a struct and their types."""
@@ -96,7 +97,7 @@ class Structures:
 
     def of(self, resource: Resource) -> Struct:
         """The struct of a kind; KeyError where it is not served."""
-        return Struct(self._served[resource])
+        return self._structs[resource]
 
     def add(self, resource: Resource, fields: Mapping[str, Type]) -> None:
         """Serves one more kind."""
@@ -107,11 +108,17 @@ class Structures:
             "metadata": Struct("apis.meta.v1.ObjectMeta"),
             **fields,
         }
-        self._served[resource] = name
+        self._structs[resource] = Struct(name)
+        self._served = _by_kind(self._structs)
 
     def remove(self, resource: Resource) -> None:
         """Serves a kind no longer."""
-        self._served.pop(resource, None)
+        self._structs.pop(resource, None)
+        self._served = _by_kind(self._structs)
+
+
+def _by_kind(resources: Iterable[Resource]) -> Mapping[tuple[str, str], Resource]:
+    return {(resource.group, resource.kind): resource for resource in resources}
 
 
 @functools.cache
@@ -122,13 +129,13 @@ def builtin() -> Structures:
         name: {field: _type(encoded) for field, encoded in struct["fields"].items()}
         for name, struct in raw["types"].items()
     }
-    served = {
+    structs = {
         Resource(
             entry["group"], entry["version"], entry["kind"], entry["plural"], entry["namespaced"]
-        ): entry["type"]
+        ): Struct(entry["type"])
         for entry in raw["served"]
     }
-    return Structures(fields, served)
+    return Structures(fields, structs)
 
 
 def _type(encoded: Any) -> Type:
