@@ -23,6 +23,15 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollout_policy import RolloutPolicy, decode
 from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget
 
+# The annotations that the deployer gives a target revision.
+_APPLIED = (
+    names.COMMIT,
+    names.TEMPLATE_DIGEST,
+    names.PROVEN_REVISION,
+    names.SINCE,
+    names.CHANGE_CAUSE,
+)
+
 
 def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]:
     """The target revision for a template, which is the complete one of the API server with its
@@ -43,6 +52,19 @@ def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]
         "revision": 0,
         "data": revisions.data(template),
     }
+
+
+def renewed(daemonset: DaemonSet, known: Revision) -> dict[str, Any]:
+    """The target revision as it was applied, from the one in the cluster."""
+    annotations = (known.raw.get("metadata") or {}).get("annotations") or {}
+    kept = {name: annotations[name] for name in _APPLIED if name in annotations}
+    body = body_of(daemonset, known.template, "")
+    body["metadata"] |= {"name": known.name, "labels": _rollout_label(known), "annotations": kept}
+    return body
+
+
+def _rollout_label(known: Revision) -> dict[str, str]:
+    return {names.ROLLOUT: revisions.labels_of(known).get(names.ROLLOUT, "")}
 
 
 def target_of(

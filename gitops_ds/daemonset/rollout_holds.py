@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gitops_ds.apimachinery import rollout_windows
 from gitops_ds.daemonset import gate_results, node_steps
+from gitops_ds.daemonset.failure_cause import OVERDUE
 from gitops_ds.daemonset.gate_results import GateResult
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.plural import counted
@@ -67,6 +68,25 @@ def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
     if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in moving for n in fleet.risky):
         return None
     return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
+
+
+def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | None:
+    """The hold before a halt, while nodes that are touched already may still start; None where the
+    failure halts at once.
+    """
+    if failure is None or failure == fleet.inputs.record.halt:
+        return None
+    if fleet.policy.on_failure.halt != "after-batch":
+        return None
+    moving = [
+        one
+        for one in fleet.nodes.values()
+        if one.step in (NodeStep.REPLACING, NodeStep.STARTING) and one.reason != OVERDUE
+    ]
+    if not moving:
+        return None
+    until = max((one.until for one in moving if one.until is not None), default=None)
+    return StageHold(f"halts after this batch: {failure.message}", until)
 
 
 def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Halt | None:

@@ -157,6 +157,9 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     general = rollout_holds.hold(fleet)
     witness = node_selection.witness(fleet, stages.open) if general is None else ()
     halt = fleet.inputs.record.halt or rollout_holds.halt(fleet, stages.gates, waits=bool(witness))
+    ending = rollout_holds.halts_after_batch(fleet, halt)
+    if ending is not None:
+        return _SelectedNodes((), ending, None, times)
     if witness:
         return _SelectedNodes(witness, rollout_holds.suspicion(fleet), halt, times)
     take: tuple[str, ...] = ()

@@ -76,6 +76,11 @@ class SkipReason(StrEnum):
         SkipEffect("OwnedByOther", fails_commit=True, keeps_commit_good=True),
     )
     WAITS = "waits", SkipEffect(fails_commit=True, keeps_commit_good=True, notifies=False)
+    # an event of the target revision, not time, ends it
+    FINISH_FIRST = (
+        "finish-first",
+        SkipEffect(fails_commit=True, keeps_commit_good=True, notifies=False),
+    )
     NO_TEXT = "no-text", SkipEffect(_NOT_APPLIED, keeps_commit_good=True)
     HELD = "held", SkipEffect(keeps_commit_good=True, notifies=False)
     SUSPENDED = "suspended", SkipEffect(keeps_commit_good=True, notifies=False, suspended=True)

@@ -26,18 +26,17 @@ def revision_name(live: Body, own: Iterable[Revision], current: Revision | None)
     (`current` is its target revision), else the DaemonSet's latest one with the live template;
     empty where none is known.
     """
-    if current is not None and (name := _annotation(current)):
+    if name := noted(current):
         return name
     template = live["spec"]["template"]
     same = [one for one in own if revisions.same_template(one.template, template)]
     return max(same, key=lambda one: one.number).name if same else ""
 
 
-def of(live: Body, wanted: Body, own: Iterable[Revision], target: Revision | None) -> Body:
-    """The proven template, with the fields that are ours or in the template `wanted` of Git; the
-    live one where the proven revision is not known.
+def of(live: Body, wanted: Body, own: Iterable[Revision], name: str) -> Body:
+    """The template of the proven revision with this name, with the fields that are ours or in the
+    template `wanted` of Git; the live one where the revision is not known.
     """
-    name = _annotation(target) if target is not None else ""
     proven = next((one.template for one in own if one.name == name), None)
     if proven is None or revisions.same_template(proven, live["spec"]["template"]):
         part = ownership.owned_part(live, _PATH)
@@ -49,8 +48,9 @@ def of(live: Body, wanted: Body, own: Iterable[Revision], target: Revision | Non
     return template
 
 
-def _annotation(target: Revision) -> str:
-    annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+def noted(target: Revision | None) -> str:
+    """The name of the proven revision that a target revision states; empty without one."""
+    annotations = (target.raw.get("metadata") or {}).get("annotations") or {} if target else {}
     return str(annotations.get(names.PROVEN_REVISION) or "")
 
 

@@ -17,11 +17,13 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets, halted_templates, revisions, target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import content_hash, names, rollout_policy
 from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
-from gitops_ds.plan import ownership, proven_template
+from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.skipped import Skipped
+from gitops_ds.plan import first_rollout, ownership, proven_template
 from gitops_ds.plan.options import DryRunResult, PlanContext
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
@@ -49,11 +51,18 @@ def staged(
     """The bundle as it is written: DaemonSets with their policy, and the target revisions of
     rollouts.
     """
-    manifests = dict(bundle.manifests)
+    manifests, refusals = dict(bundle.manifests), list(bundle.refusals)
     for manifest in with_policy(bundle):
-        for one in _Staging(bundle, live, context, manifest).manifests(answers.get(manifest.key)):
-            manifests[one.key] = one
-    return replace(bundle, manifests=dict(sorted(manifests.items()))) if bundle.rollouts else bundle
+        staging = _Staging(bundle, live, context, manifest)
+        for one in staging.manifests(answers.get(manifest.key)):
+            match one:
+                case Manifest():
+                    manifests[one.key] = one
+                case Skipped():
+                    refusals.append(one)
+    if not bundle.rollouts:
+        return bundle
+    return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(refusals))
 
 
 def with_policy(bundle: Bundle) -> Iterator[Manifest]:
@@ -70,16 +79,23 @@ class _Staging:
     context: PlanContext
     manifest: Manifest
 
-    def manifests(self, answer: DryRunResult | None) -> Iterator[Manifest]:
-        """The DaemonSet, and its target revision while it has one."""
+    def manifests(self, answer: DryRunResult | None) -> Iterator[Manifest | Skipped]:
+        """The DaemonSet, its target revision while it has one, and why the template of Git waits
+        for the rollout before.
+        """
         old, known = (
             self.live.objects.get(self.manifest.key),
             known_target(self.manifest, self.live),
         )
-        if old is not None and known is not None and target_revisions.is_promoted(known):
+        if old is None:
+            yield self._daemonset("", self._template)
+            return
+        running = first_rollout.running(old, known, self._current(old), self._policy)
+        if known is not None and target_revisions.is_promoted(known) and running is None:
             yield self._daemonset(known.name, self._template_of_unproved(old, known))
             return
-        if old is None or _holds(old, self.manifest):
+        is_promoted = known is not None and target_revisions.is_promoted(known)
+        if _holds(old, self.manifest) and not is_promoted:
             yield self._daemonset("", self._template)
             return
         if known is not None:
@@ -94,9 +110,25 @@ class _Staging:
         if any(revisions.same_template(one.template, template) for one in proved):
             yield self._daemonset("", self._template)
             return
+        if running is not None:
+            yield from self._waiting(old, running)
+            return
         target = self._target(old, template, known)
         yield target
         yield self._daemonset(target.key.name, self._stable(old, known or self._current(old)))
+
+    def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
+        """The DaemonSet and the target revision of the rollout that ends first, as they are."""
+        if target_revisions.is_promoted(running):
+            yield self._daemonset(running.name, self._stable(old, None))
+        else:
+            yield self._of_revision(target_revisions.renewed(daemonsets.daemonset_of(old), running))
+            yield self._daemonset(running.name, self._stable(old, running))
+        yield first_rollout.skipped(self.manifest.key, running)
+
+    @property
+    def _policy(self) -> RolloutPolicy:
+        return rollout_policy.decode(self.bundle.rollouts[self.manifest.agent].document)
 
     def _template_of_unproved(self, old: Body, known: Revision) -> Body:
         """The template while the DaemonSet owns the target: that of Git, once most nodes have it;
@@ -109,7 +141,16 @@ class _Staging:
 
     def _stable(self, old: Body, target: Revision | None) -> Body:
         own = self.live.revisions.get(self.manifest.key, ())
-        return proven_template.of(old, self._template, own, target)
+        name = self._completed(old) or proven_template.noted(target)
+        return proven_template.of(old, self._template, own, name)
+
+    def _completed(self, old: Body) -> str:
+        """The name of the target whose rollout is complete, and whose template is not written
+        yet; empty where none is.
+        """
+        name, own = _target_of(old), self.live.revisions.get(self.manifest.key, ())
+        found = (one for one in own if one.name == name and not target_revisions.is_unproved(one))
+        return next((one.name for one in found), "")
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout that is under way."""
@@ -159,7 +200,8 @@ class _Staging:
         cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
         own = self.live.revisions.get(self.manifest.key, ())
-        proven = proven_template.revision_name(old, own, known or self._current(old))
+        proven = self._completed(old)
+        proven = proven or proven_template.revision_name(old, own, known or self._current(old))
         since = self._since(old, known, commit)
         body["metadata"]["annotations"] |= {
             names.TEMPLATE_DIGEST: template_digest(self.manifest),
@@ -167,6 +209,9 @@ class _Staging:
             **({names.SINCE: since} if since else {}),
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
+        return self._of_revision(body)
+
+    def _of_revision(self, body: dict[str, Any]) -> Manifest:
         key = Key(
             CONTROLLER_REVISION.group,
             CONTROLLER_REVISION.kind,

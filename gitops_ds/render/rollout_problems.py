@@ -45,12 +45,9 @@ UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
     (("gates", _ANY, "neighbours"), ()),
     (("gates", _ANY, "prometheus"), ()),
     (("gates", _ANY, "for"), ()),
-    (("onFailure", "halt"), ("at-once",)),
     (("onFailure", "scope"), ("agent",)),
     (("config", "rolls"), ("like-template",)),
-    (("supersede",), ("newest-from-canary",)),
     (("atRest",), ("OnDelete",)),
-    (("freeze", _ANY, "except", _ANY), ("revert",)),
 )
 
 

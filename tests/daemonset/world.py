@@ -101,6 +101,7 @@ class World:
         self.vanished: dict[str, str] = {}
         self.own_node = ""
         self.bad_images: set[str] = set()
+        self.slow_nodes: set[str] = set()
         self._made = 0
 
     # What the controller sees and does
@@ -199,7 +200,11 @@ class World:
             if "deletionTimestamp" in pod["metadata"]:
                 self.vanish(name)
                 moved = True
-            elif "phase" not in pod.get("status", {}) and not pod["spec"].get("schedulingGates"):
+            elif (
+                "phase" not in pod.get("status", {})
+                and not pod["spec"].get("schedulingGates")
+                and pods.pod_of(pod).node not in self.slow_nodes
+            ):
                 moved = True
                 image = pod["spec"]["containers"][0]["image"]
                 self.start(pod, ready=image not in self.bad_images)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+from typing import NoReturn
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions, target_revisions
@@ -177,6 +178,17 @@ class Scene:
             if holds():
                 return
             await asyncio.sleep(5)
+        self._fail()
+
+    async def until_exactly(self, holds: Callable[[], bool]) -> None:
+        """Waits, with a look each tenth of a second."""
+        for _ in range(600):
+            if holds():
+                return
+            await asyncio.sleep(0.1)
+        self._fail()
+
+    def _fail(self) -> NoReturn:
         raise AssertionError(
             [(node, tag, pod.trouble) for node, (tag, pod) in sorted(self.pods().items())]
         )

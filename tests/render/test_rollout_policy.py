@@ -173,16 +173,12 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
             "DS808 1:32 no value is below 1 and above 3",
         ),
         (
-            "supersede: finish-first\n",
-            ("DS807 1:1 supersede 'finish-first' is not implemented: only newest-from-canary is"),
+            "atRest: RollingUpdate\n",
+            "DS807 1:1 atRest 'RollingUpdate' is not implemented: only OnDelete is",
         ),
         (
             "limits: {api: {writesPerSecond: 5}}\n",
             "DS807 1:10 limits.api is not implemented: remove it",
-        ),
-        (
-            'freeze: [{from: "2027-12-20", to: "2027-12-21", except: [revert, s/critical]}]\n',
-            ("DS807 1:66 freeze[0].except[1] 's/critical' is not implemented: only revert is"),
         ),
     ],
 )
@@ -230,11 +226,11 @@ def test_a_pool_of_another_cluster_is_known() -> None:
 
 
 def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
-    found = bundle(environment="values: {}\nrollout:\n  supersede: finish-first\n")
+    found = bundle(environment="values: {}\nrollout:\n  onFailure: {scope: cluster}\n")
     assert findings(found) == [
         (
-            "DS807 environments/production.yaml:3:3 supersede 'finish-first' is not implemented: "
-            "only newest-from-canary is"
+            "DS807 environments/production.yaml:3:15 onFailure.scope 'cluster' is not implemented: "
+            "only agent is"
         )
     ]
     unused = bundle(None, cluster="rollout:\n  atRest: RollingUpdate\n")

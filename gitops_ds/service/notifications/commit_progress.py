@@ -31,6 +31,8 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.staged_rollout import StageState
 from gitops_ds.redaction import report
 
+_WAITING = (SkipReason.WAITS, SkipReason.FINISH_FIRST)
+
 
 class StageKind(IntEnum):
     """In this order. Only a failed commit may still become done."""
@@ -131,8 +133,8 @@ class CommitTracker:
 
     def _reconciled(self, event: Reconciled, commit: str) -> None:
         written, self._written = self._written, set()
-        waiting = [skip.message for skip in event.failed if skip.reason is SkipReason.WAITS]
-        failed = [skip.message for skip in event.failed if skip.reason is not SkipReason.WAITS]
+        waiting = [skip.message for skip in event.failed if skip.reason in _WAITING]
+        failed = [skip.message for skip in event.failed if skip.reason not in _WAITING]
         suspended = [f"suspended: {skip.message}" for skip in event.suspended]
         hold = next(iter([*waiting[:1], *suspended]), "")
         failure = next((f"not applied: {message}" for message in failed), "")

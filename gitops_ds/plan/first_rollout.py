@@ -1,0 +1,46 @@
+"""The rollout that ends before a newer template is the target (`supersede: finish-first`). Pure.
+
+A revert needs no target, so it never waits; and a rollout that can't end by itself, because it was
+halted or its template is on hold, is replaced.
+"""
+
+from __future__ import annotations
+
+from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
+from gitops_ds.model import names
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
+
+
+def running(
+    old: Body, target: Revision | None, current: Revision | None, policy: RolloutPolicy
+) -> Revision | None:
+    """The target revision of the rollout that ends first, None where none does.
+
+    `target` is the revision of the template in Git, if it is known, `current` that of the rollout
+    under way.
+    """
+    if policy.supersede != "finish-first" or current is None:
+        return None
+    if target is not None and target.name == current.name:
+        return None
+    if target_revisions.record_in(current).halt is not None:
+        return None
+    hash = revisions.labels_of(current).get(names.ROLLOUT, "")
+    annotations = (old.get("metadata") or {}).get("annotations") or {}
+    return None if halted_templates.hold_reason(annotations, hash) else current
+
+
+def skipped(daemonset: Key, running: Revision) -> Skipped:
+    """The message for a template that waits."""
+    annotations = (running.raw.get("metadata") or {}).get("annotations") or {}
+    commit = str(annotations.get(names.COMMIT) or "")[:12]
+    of = f" of commit {commit}" if commit else ""
+    message = (
+        f"the template of {daemonset} waits for the end of the rollout{of} "
+        "(supersede: finish-first)"
+    )
+    return Skipped(SkipReason.FINISH_FIRST, message, daemonset)
