@@ -185,6 +185,18 @@ def commit_files(
     return _commit(bare, _changed_tree(bare, parent, changes), parent, message, by)
 
 
+def commit_alone(
+    bare: BareRepository, name: str, content: bytes, message: str, by: Signature
+) -> CommitId:
+    """A commit without a parent, with one file."""
+    blob = bare.run(
+        "hash-object", "-w", "--no-filters", "--stdin", input=content, purpose="write to"
+    ).text
+    row = f"100644 blob {blob}\t{_file_name(name)}\n".encode()
+    tree_id = bare.run("mktree", input=row, purpose="write to").text
+    return _commit(bare, tree_id, None, message, by)
+
+
 def _file_name(path: str) -> str:
     if tree.plain_path(path.encode("utf-8", "surrogateescape")) is None:
         raise errors.UsageError(f"{path!r} is not a plain path inside the repository")
@@ -215,15 +227,16 @@ def _changed_tree(
 
 
 def _commit(
-    bare: BareRepository, made: str, parent: CommitId, message: str, by: Signature
+    bare: BareRepository, made: str, parent: CommitId | None, message: str, by: Signature
 ) -> CommitId:
+    parents = (parent,) if parent else ()
     text = message.rstrip() + "\n"
     if by.signoff:
         text += f"\nSigned-off-by: {by.name} <{by.email}>\n"
     if by.signing is None:
-        return _loose_commit(bare, made, (parent,), by, text)
+        return _loose_commit(bare, made, parents, by, text)
     with signing.prepared(by.signing) as (words, environment):
-        return _loose_commit(bare, made, (parent,), by, text, signed=(words, environment))
+        return _loose_commit(bare, made, parents, by, text, signed=(words, environment))
 
 
 def _loose_commit(

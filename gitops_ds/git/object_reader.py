@@ -111,6 +111,17 @@ def _blobs(
                 yield name, data
 
 
+def file(bare: BareRepository, commit: CommitId, name: str, longest: int) -> bytes | None:
+    """The file of a fetched commit; None where it is missing or has more than `longest` bytes."""
+    row = bare.run(
+        "cat-file", "--batch-check=%(objecttype) %(objectsize)", input=f"{commit}:{name}\n".encode()
+    ).text
+    kind, _, size = row.partition(" ")
+    if kind != "blob" or int(size) > longest:
+        return None
+    return bare.run("cat-file", "blob", f"{commit}:{name}").stdout
+
+
 def info(bare: BareRepository, commit: CommitId) -> CommitInfo:
     """The metadata of a fetched commit."""
     return _info(_commit(bare, commit))

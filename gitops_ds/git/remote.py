@@ -147,6 +147,11 @@ def fetch_tag(bare: BareRepository, name: str) -> None:
     _fetch(bare, f"+refs/tags/{name}:refs/gitops-ds/tags/{name}")
 
 
+def fetch_refs(bare: BareRepository, prefix: str) -> None:
+    """Fetches all refs below a prefix into refs of the same names; removed ones are removed."""
+    _fetch(bare, f"+{prefix}*:{prefix}*", prune=True)
+
+
 def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
     options = (
         "--quiet",
@@ -177,7 +182,14 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
             f"the commit {commit[:12]} is not a descendant of {expect[:12]}; only fast-forward "
             "pushes are allowed"
         )
-    ref = f"refs/heads/{branch}"
+    push_ref(bare, commit, f"refs/heads/{branch}", expect)
+
+
+def push_ref(bare: BareRepository, commit: CommitId, ref: str, expect: CommitId | None) -> None:
+    """Moves the server's ref from `expect` (None: it must not exist) to the commit, also to one
+    that is no descendant. Errors as of `push`.
+    """
+    branch = ref.removeprefix("refs/heads/")
     options = (
         "--porcelain",
         "--no-verify",
@@ -190,7 +202,7 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
         *options,
         "--end-of-options",
         bare.address.url,
-        f"{commit}:{ref}",
+        f"{commit}:{ref}",  # a `+` would override the lease
         purpose="push to",
         may_fail=True,
     )

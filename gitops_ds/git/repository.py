@@ -15,9 +15,17 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.git import branch_commits, commit_writer, object_reader, remote, signatures
+from gitops_ds.git import (
+    branch_commits,
+    cluster_refs,
+    commit_writer,
+    object_reader,
+    remote,
+    signatures,
+)
 from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
+from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.credentials import ANONYMOUS, Credentials, CredentialSource
 from gitops_ds.git.object_reader import BranchMovement
@@ -201,6 +209,19 @@ class Repository:
             else:
                 return commit
         raise errors.PushRejected(f"no push to {branch} was tried")
+
+    async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
+        """The reports of these clusters on the server; `path` is the followed folder."""
+        return await self._run_remote(cluster_refs.fetch, path, clusters)
+
+    async def publish_report(
+        self, path: str, report: ReportRef, expect: CommitId | None, by: Signature
+    ) -> CommitId:
+        """Replaces the report of a cluster; PushRejected if its ref does not hold `expect` (None:
+        it must not exist).
+        """
+        ref = cluster_refs.ref_of(report.cluster, path)
+        return await self._run_remote(cluster_refs.publish, ref, report, expect, by)
 
     async def close(self) -> None:
         """Kills the running command and git's helpers, and deletes the credentials from the disk,

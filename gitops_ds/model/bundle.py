@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
@@ -102,7 +103,7 @@ class ClusterFacts:
     without any.
 
     `namespace` is the default for objects without one: the command line's, else the cluster's, else
-    the repository's.
+    the repository's. `order` is its place among the clusters of the repository.
     """
 
     name: str = ""
@@ -112,6 +113,7 @@ class ClusterFacts:
     kubernetes: tuple[str, ...] = ()
     pools: tuple[Pool, ...] = ()
     ignore: tuple[Requirement, ...] = ()
+    order: ClusterOrder = NO_ORDER
 
 
 # Conditions that all must hold, and of several such sets one.

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.skip_reasons import SkipReason
@@ -111,7 +112,8 @@ class Plan:
     `hash` identifies the result: the objects of Git, the deleted objects and how they are deleted,
     and after a dash the maximum of nodes that may lose an agent. `drifted` are the objects that
     were changed in the cluster, regardless of the drift policy; `approved` those whose deletion a
-    person has approved; `held` the changes that a guard holds back until the hash is approved.
+    person has approved; `held` the changes that a guard holds back until the hash is approved;
+    `order` is the place of the cluster among those of the repository.
     """
 
     commit: CommitId | None
@@ -122,6 +124,7 @@ class Plan:
     drifted: Mapping[Key, Drifted] = field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     held: tuple[Change, ...] = ()
+    order: ClusterOrder = NO_ORDER
 
     @property
     def writes(self) -> tuple[Change, ...]:

@@ -98,6 +98,7 @@ def plan(
         drifted,
         deletes.agreed,
         tuple(change for change in in_order if change.key in spared & deletes.weighed),
+        bundle.cluster.order,
     )
 
 

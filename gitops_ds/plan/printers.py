@@ -16,7 +16,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import staged_printer
+from gitops_ds.plan import cluster_waves, staged_printer
 from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
@@ -39,6 +39,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         ],
         "nodes": nodes_json(total),
         "nodesKnown": plan.unknown_nodes is None,
+        **({"order": cluster_waves.as_json(plan.order)} if plan.order.exists else {}),
     }
 
 
@@ -133,6 +134,8 @@ def _text(plan: Plan) -> Iterator[str]:
     if plan.writes or plan.refusals:
         yield ""
     yield f"Source: {source(plan)}"
+    if plan.order.exists:
+        yield f"Cluster: {plan.cluster}, {cluster_waves.words(plan.order)}"
     yield f"Plan: {_summary(plan)}."
     yield f"Hash: {plan.hash}"
 

@@ -14,6 +14,7 @@ from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render import (
     charts,
+    cluster_order,
     defaults,
     ignore,
     layout,
@@ -156,6 +157,7 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
         or layout.texts(found.settings.value.get("kubernetes")),
         pools=layout.pools(file),
         ignore=layout.requirements(own_ignore.get("match")),
+        order=cluster_order.order_of(found, name),
     )
 
 
@@ -216,6 +218,7 @@ def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
             hint = layout.did_you_mean(name, found.agents)
             place = found.place(found.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
+    findings += cluster_order.problems(found, facts.name)
     if found.settings.name and not found.agents and not found.settings.value.get("manifests"):
         message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
         findings.append(

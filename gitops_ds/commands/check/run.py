@@ -16,11 +16,13 @@ from gitops_ds.apimachinery import node_groups, node_pools
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult, together
 from gitops_ds.errors import UsageError
+from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import cluster_waves
 from gitops_ds.render import bundle as rendering
 
 
@@ -137,7 +139,7 @@ def document(checked: CheckResult) -> dict[str, Any]:
     """What is known of nodes, what changes, and where clusters differ from the base, as parts of
     the report.
     """
-    document: dict[str, Any] = {"nodes": _nodes_json(checked)}
+    document: dict[str, Any] = {"nodes": _nodes_json(checked), **_waves_json(checked)}
     if checked.changed is None and checked.drift is None:
         return document
     from gitops_ds.commands.check import base_changes
@@ -175,7 +177,23 @@ def notes(checked: CheckResult) -> list[str]:
         )
         where = f" of {node_groups.listed(named)}" if (named := _names(unknown)) else ""
         notes.append(f"no nodes{where} are known ({why}): rules over nodes were skipped")
+    if order := cluster_waves.summary(_orders(checked)):
+        notes.append(order)
     return [*notes, *checked.unread]
+
+
+def _orders(checked: CheckResult) -> dict[str, ClusterOrder]:
+    return {one.bundle.cluster.name: one.bundle.cluster.order for one in checked.prepared}
+
+
+def _waves_json(checked: CheckResult) -> dict[str, Any]:
+    """The order of the clusters; empty without one."""
+    orders = {name: one for name, one in _orders(checked).items() if one.exists}
+    return (
+        {"waves": {name: cluster_waves.as_json(one) for name, one in orders.items()}}
+        if (orders)
+        else {}
+    )
 
 
 def _nodes_in(some: Sequence[Prepared]) -> str:

@@ -1,0 +1,85 @@
+"""The refs of cluster reports: one ref for each cluster, which holds one commit with one file.
+
+A ref below `refs/gitops-ds/` is neither a branch nor a tag: a clone does not contain it, and forges
+start no CI for it. The commit has no parent, so a replaced report leaves no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gitops_ds.git import commit_writer, object_reader, remote, revision
+from gitops_ds.git.bare_repository import BareRepository
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.model import content_hash
+from gitops_ds.model.cluster_report import LONGEST
+from gitops_ds.model.objects import CommitId
+
+FILE = "cluster.json"
+_PREFIX = "refs/gitops-ds/clusters"
+# Replaced reports stay in the local copy until that many objects are loose.
+_LOOSE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRef:
+    """The report of one cluster as it is in Git: the commit of its ref, and the file."""
+
+    cluster: str
+    commit: CommitId
+    data: bytes
+
+
+def ref_of(cluster: str, path: str) -> str:
+    """The ref of a cluster; `path` is the followed folder of the repository. Raises UsageError for
+    a name that no ref can have.
+    """
+    ref = f"{_folder(path)}{cluster}"
+    revision.check_ref_name(ref)
+    return ref
+
+
+def fetch(bare: BareRepository, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
+    """The reports of these clusters on the server, by one request; empty where the file is missing
+    or longer than LONGEST. Raises SourceError.
+    """
+    remote.fetch_refs(bare, _folder(path))
+    _prune(bare)
+    rows = bare.run("for-each-ref", "--format=%(objectname) %(refname)", _folder(path)).text
+    found = []
+    for row in rows.splitlines():
+        id, _, ref = row.partition(" ")
+        name = ref.removeprefix(_folder(path))
+        if name in clusters:
+            commit = revision.commit_id(id)
+            data = object_reader.file(bare, commit, FILE, LONGEST)
+            found.append(ReportRef(name, commit, data or b""))
+    return tuple(found)
+
+
+def publish(
+    bare: BareRepository, ref: str, report: ReportRef, expect: CommitId | None, by: Signature
+) -> CommitId:
+    """Replaces the report in a ref; the commit of the new one.
+
+    Raises PushRejected where the ref does not hold `expect` (None: it must not exist), and the
+    other SourceErrors.
+    """
+    message = f"Report of cluster {report.cluster}\n"
+    commit = commit_writer.commit_alone(bare, FILE, report.data, message, by)
+    if commit != expect:
+        remote.push_ref(bare, commit, ref, expect)
+    return commit
+
+
+def _folder(path: str) -> str:
+    """Several folders of one repository, each with its own clusters, have refs of their own."""
+    return f"{_PREFIX}.{content_hash.digest(path)[:8]}/" if path else f"{_PREFIX}/"
+
+
+def _prune(bare: BareRepository) -> None:
+    """Deletes the objects of earlier reports from the local copy, once there are many."""
+    loose = bare.run("count-objects").text.partition(" ")[0]
+    if loose.isdecimal() and int(loose) > _LOOSE:
+        bare.run("prune", "--expire=1.hour.ago", purpose="clean the copy of")

@@ -1,0 +1,43 @@
+"""The order in which a commit goes through the clusters of a repository: `after` of
+clusters/NAME.yaml.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WITHIN = 86_400.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBehind:
+    """A cluster that waits for another one, and the soak that it requires there, in seconds."""
+
+    name: str
+    soak: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOrder:
+    """The place of one cluster in the order.
+
+    `after` are the clusters before it; each has to stay well with a commit for `soak` seconds. A
+    commit that waits for more than `within` seconds is overdue. `wave` counts from 1, 0 in a cycle;
+    `waves` is the number of waves of the repository, 0 without an order. `behind` are the clusters
+    that wait for this one.
+    """
+
+    after: tuple[str, ...] = ()
+    soak: float = 0.0
+    within: float = WITHIN
+    wave: int = 0
+    waves: int = 0
+    behind: tuple[ClusterBehind, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether any cluster of the repository waits for another one."""
+        return self.waves > 0
+
+
+NO_ORDER = ClusterOrder()

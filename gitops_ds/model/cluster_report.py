@@ -1,0 +1,82 @@
+"""The report of one cluster: the commit that it has, and whether that commit is proved there.
+
+The service of the cluster publishes it; other clusters and people read it. All times are seconds
+since 1970 by the clock of the cluster.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from gitops_ds.model.objects import CommitId
+
+VERSION = 1
+LONGEST = 65_536  # bytes of a report
+KEPT = 10  # proved commits
+
+
+class ClusterState(StrEnum):
+    """PROVED: the applied commit is proved. FAILED: an agent failed, or a rollout is halted."""
+
+    PROVED = "Proved"
+    PROGRESSING = "Progressing"
+    FAILED = "Failed"
+
+
+class ProvedCommit(msgspec.Struct, frozen=True):
+    """A commit that was applied as a whole with every agent well, since a time."""
+
+    commit: CommitId
+    at: float
+
+
+class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What the service of a cluster reports.
+
+    `condition` is that of the repository, `newest` the newest commit of the branch that the service
+    knows, `applied` the last one that it applied as a whole. `since`: the start of the state.
+    `proved` are the last proved commits, oldest first; the cluster was well from then until `at`,
+    the time of the report. `agents` are the agents of the repository, `well` those that are well.
+    `url` is the page of the service, empty without one.
+    """
+
+    cluster: str
+    state: ClusterState
+    at: float
+    version: int = VERSION
+    condition: str = ""
+    message: str = ""
+    newest: CommitId = CommitId("")
+    applied: CommitId = CommitId("")
+    since: float = 0.0
+    proved: tuple[ProvedCommit, ...] = ()
+    agents: int = 0
+    well: int = 0
+    url: Annotated[str, msgspec.Meta(max_length=2048)] = ""
+
+    def passed(self, soak: float) -> frozenset[CommitId]:
+        """The commits that stayed well for `soak` seconds; none after a failure."""
+        if self.state is ClusterState.FAILED:
+            return frozenset()
+        return frozenset(one.commit for one in self.proved if one.at + soak <= self.at)
+
+
+def encode(report: ClusterReport) -> bytes:
+    """The file of a report."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def decode(data: bytes) -> ClusterReport:
+    """The report in a file. Raises ValueError for one that is not valid or of a later version."""
+    if len(data) > LONGEST:
+        raise ValueError(f"larger than {LONGEST} bytes")
+    try:
+        report = msgspec.json.decode(data, type=ClusterReport)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    if report.version != VERSION:
+        raise ValueError(f"of version {report.version}, which this version can't read")
+    return report

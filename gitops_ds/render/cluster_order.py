@@ -1,0 +1,106 @@
+"""The order of the clusters of a repository, from `after` of clusters/NAME.yaml."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.cluster_order import NO_ORDER, WITHIN, ClusterBehind, ClusterOrder
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.objects import Path
+from gitops_ds.render import layout
+from gitops_ds.render.layout import File, Layout
+
+_KEY = "after"
+
+
+def order_of(found: Layout, name: str) -> ClusterOrder:
+    """The place of a cluster in the order. Invalid values have their defaults: the schema refuses
+    them.
+    """
+    files = found.clusters
+    own = files.get(name, File(""))
+    before = {one: _before(file) for one, file in files.items()}
+    if not any(before.values()):
+        return NO_ORDER
+    waves = {one: _wave(one, before) for one in files}
+    behind = tuple(
+        ClusterBehind(one, _seconds(file, "soak", 0.0))
+        for one, file in files.items()
+        if name in before[one]
+    )
+    return ClusterOrder(
+        before.get(name, ()),
+        _seconds(own, "soak", 0.0),
+        _seconds(own, "within", WITHIN),
+        waves.get(name, 1),
+        max(waves.values()),
+        behind,
+    )
+
+
+def problems(found: Layout, name: str) -> Iterator[Finding]:
+    """The mistakes in `after` of one cluster: unknown names, and a cycle through the cluster."""
+    file = found.clusters.get(name)
+    if file is None:
+        return
+    for path, one in _names(file):
+        if one not in found.clusters:
+            hint = layout.did_you_mean(one, found.clusters)
+            place = found.place(file.at(*path))
+            yield refusal("DS802", f"no cluster {one} in clusters/{hint}", place, path=path)
+    cycle = _cycle(name, {one: _before(other) for one, other in found.clusters.items()})
+    if cycle:
+        path = next(path for path, one in _names(file) if one == cycle[1])
+        message = f"the clusters wait for each other: {' after '.join(cycle)}"
+        if len(cycle) == 2:
+            message = f"cluster {name} waits for itself"
+        yield refusal("DS808", message, found.place(file.at(*path)), path=path)
+
+
+def _names(file: File) -> Iterator[tuple[Path, str]]:
+    """The names in `after`, each with its path."""
+    value = file.value.get(_KEY)
+    path: Path = (_KEY,)
+    if isinstance(value, Mapping):
+        value, path = value.get("clusters"), (_KEY, "clusters")
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(one, str):
+            yield (*path, number), one
+
+
+def _before(file: File) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for _, one in _names(file)))
+
+
+def _seconds(file: File, key: str, default: float) -> float:
+    value: Any = file.section(_KEY).get(key)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return rollout_policy.seconds(value)
+    return default
+
+
+def _wave(name: str, before: Mapping[str, tuple[str, ...]], below: tuple[str, ...] = ()) -> int:
+    """One more than the last wave before it; 0 in a cycle, and after one."""
+    if name in below:
+        return 0
+    waves = [_wave(one, before, (*below, name)) for one in before.get(name, ())]
+    return 0 if 0 in waves else 1 + max(waves, default=0)
+
+
+def _cycle(name: str, before: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The clusters of a shortest cycle that begins and ends with this one; empty without one."""
+    paths: list[tuple[str, ...]] = [(name,)]
+    seen = set[str]()
+    while paths:
+        path = paths.pop(0)
+        for one in before.get(path[-1], ()):
+            if one == name:
+                return (*path, one)
+            if one not in seen:
+                seen.add(one)
+                paths.append((*path, one))
+    return ()
