@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,10 @@ def hold(args: HoldArgs) -> int:
 @service_options.service
 @arguments.typed(HoldArgs)
 def release(args: HoldArgs) -> int:
-    """Release a commit that is on hold, or whose rollout was halted. Exits 1 for any other."""
+    """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
+
+    Exits 1 for any other commit.
+    """
     return options.run(_release(args))
 
 
@@ -66,12 +70,15 @@ async def _release(args: HoldArgs) -> int:
         from gitops_ds.commands import template_release
 
         agents = await template_release.release(cluster, found.id, commit)
+        waits = await service.is_waiting(cluster, where, found.id, commit, time.time())
         try:
             body = await service.release(cluster, where, found.id, commit)
         except errors.Refused:
-            if not agents:
+            if not agents and not waits:
                 raise
             body = await service.annotate(cluster, where, found.id, lambda _: {})
+        if waits:
+            body = await service.release_waiting(cluster, where, found.id, commit)
         rollouts = f", rollout of {', '.join(map(str, agents))}" if agents else ""
         return body, f"{found.id}: commit {commit[:12]} released{rollouts}"
 

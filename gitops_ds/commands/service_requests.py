@@ -8,21 +8,24 @@ there.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds import errors
-from gitops_ds.deployer import requests, state_store
+from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
+from gitops_ds.model.source_status import Condition
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import ownership
 
 ASK_SECONDS = 0.25
+RELEASED = 10  # commits in the annotation
 _TRIES = 5
 
 # What becomes of the annotations: the new value of each that changes, None to take it away.
@@ -196,6 +199,25 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     return await annotate(cluster, where, id, change)
 
 
+async def is_waiting(cluster: Cluster, where: Where, id: str, commit: str, now: float) -> bool:
+    """Whether the commit waits for other clusters: it is the newest one of a Waiting repository."""
+    status = (await source_status_store.known(cluster, where.namespace, now)).get(id)
+    if status is None or status.condition is not Condition.WAITING:
+        return False
+    return (status.newest or "").startswith(commit)
+
+
+async def release_waiting(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Ends the wait of a commit for other clusters; the last RELEASED ones are kept."""
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        value = _annotations(before).get(names.RELEASE, "")
+        others = [one for one in re.split(r"[,\s]+", value) if one and one != commit]
+        return {names.RELEASE: ",".join([*others, commit][-RELEASED:])}
+
+    return await annotate(cluster, where, id, change)
+
+
 def as_json(found: StateObject, body: Body) -> dict[str, Any]:
     """The requests to a service and its answers (docs/command-line.md)."""
     annotations, pending = _annotations(body), requests.parse(body)
@@ -210,6 +232,7 @@ def as_json(found: StateObject, body: Body) -> dict[str, Any]:
         "suspended": pending.suspended,
         "approve": pending.approved,
         "hold": list(pending.held),
+        "release": list(pending.released),
     }
 
 

@@ -30,7 +30,7 @@ from gitops_ds.deployer.reconciler import Reconciler
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.bundle import Manifest, Pool
+from gitops_ds.model.bundle import ClusterFacts, Manifest, Pool
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.halted_rollout import AppliedRollouts
@@ -113,6 +113,12 @@ class Loop:
         """The node pools that the file of the cluster names."""
         prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
         return tuple(prepared.bundle.cluster.pools) if prepared else ()
+
+    @property
+    def cluster(self) -> ClusterFacts | None:
+        """The facts of the applied commit about the cluster; None before one is selected."""
+        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
+        return prepared.bundle.cluster if prepared else None
 
     @property
     def idle(self) -> bool:

@@ -205,7 +205,7 @@ class Reconciler:
             target = self.target
             stored = await state_store.load(target.cluster, target.namespace, target.owner)
             if self.selected is None or self.selected.tip != tip:
-                self.selected = await self._selector.select(tip, stored, "")
+                self.selected = await self._selector.select(tip, stored, Steering())
             if self.selected.prepared is not None:
                 bundle = self.selected.prepared.bundle
                 located = await live_state.locate(target.cluster, bundle, stored.inventory)
@@ -285,6 +285,9 @@ class Reconciler:
         tip = answer.tip or CommitId("")
         is_unknown = not answer.current and (selected is None or selected.kept)  # the tip
         is_open = selected is not None and selected.may_change(answered=answer.current)
+        if selected is not None and selected.waiting and answer.current and tip == selected.tip:
+            again = await self._recheck(selected, steering)
+            selected, is_open = again or selected, is_open or again is None
         if not (is_open and answer.received) and self._is_in_sync(tip):
             if answer.current:
                 self._emit(Unchanged(self._clock(), tip))
@@ -299,12 +302,24 @@ class Reconciler:
         held = revision_selector.hold_reason(tip, steering)
         if selected is None or (selected.tip, selected.held) != (tip, held) or is_open:
             select = self._selector.keep if is_unknown else self._selector.select
-            selected, error = await self._select(select, tip, stored, held)
+            selected, error = await self._select(select, tip, stored, steering)
         else:
             error = selected.blocked
         self.selected, self._tip = selected, selected.tip
         await self._plan_and_apply(selected, stored, steering, generation)
         return error
+
+    async def _recheck(
+        self, selected: SelectedRevision, steering: Steering
+    ) -> SelectedRevision | None:
+        """The selected revision with the present reason of its wait; None where another one is to
+        be selected. Raises SourceError.
+        """
+        known = self._stored or self.last_stored or DeployerState()
+        again = await self._selector.recheck(selected, known, steering)
+        if again is not None:
+            self.selected = again
+        return again
 
     def _is_in_sync(self, tip: CommitId) -> bool:
         """Whether nothing needs to be compared. Raises ClusterError where the watches are stale."""
@@ -315,13 +330,18 @@ class Reconciler:
         return not loop_state.comparison_is_due(state, self._clock())
 
     async def _select(
-        self, select: revision_selector.Select, tip: CommitId, stored: DeployerState, held: str
+        self,
+        select: revision_selector.Select,
+        tip: CommitId,
+        stored: DeployerState,
+        steering: Steering,
     ) -> tuple[SelectedRevision, errors.SourceError | None]:
         """The revision for a tip; the one before where Git does not give the files of the tip."""
         before = self.selected
         try:
-            selected = await select(tip, stored, held)
+            selected = await select(tip, stored, steering)
         except errors.SourceError as error:
+            held = revision_selector.hold_reason(tip, steering)
             if before is None or before.prepared is None or before.held != held:
                 raise
             self._schedule.feed(loop_inputs.GitFailed())
@@ -337,7 +357,8 @@ class Reconciler:
         if prepared is None or snapshot is None:
             self._options_now((), steering)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
-            why = "held" if selected.held else "not applied, and there is no earlier good one"
+            why = "not applied, and there is no earlier good one"
+            why = "held" if selected.held else "waiting" if selected.waiting else why
             self._outcome.message = f"failure: commit {tip[:12]} is {why}"
             return
         with spans.span("plan", commit=tip):

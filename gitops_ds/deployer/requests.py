@@ -27,14 +27,20 @@ def parse(body: Body) -> Steering:
     """The requests in the annotations of a ConfigMap; invalid values are ignored."""
     annotations: Mapping[str, str] = (body.get("metadata") or {}).get("annotations") or {}
     requested = annotations.get(names.REQUESTED_AT, "")
-    held = re.split(r"[,\s]+", annotations.get(names.HOLD, "").lower())
     return Steering(
         requested="" if requested == annotations.get(names.HANDLED_AT) else requested,
         suspended=annotations.get(names.SUSPEND, "").lower() == "true",
         approved=annotations.get(names.APPROVE, "").strip(),
-        held=tuple(sorted({commit for commit in held if _COMMIT.fullmatch(commit)})),
+        held=_commits(annotations.get(names.HOLD, "")),
         pushed=annotations.get(names.PUSHED, ""),
+        released=_commits(annotations.get(names.RELEASE, "")),
     )
+
+
+def _commits(value: str) -> tuple[str, ...]:
+    """The ids in an annotation, or their beginnings."""
+    found = re.split(r"[,\s]+", value.lower())
+    return tuple(sorted({commit for commit in found if _COMMIT.fullmatch(commit)}))
 
 
 class Requests:

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
+from gitops_ds.deployer.wave_gate import NO_WAVES, WaitingCommit, WaveGate, WaveSource
 from gitops_ds.git.object_reader import BranchMovement
+from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
@@ -57,7 +59,7 @@ class RevisionSource:
     signature; no file of an unverified commit is read or rendered. `verify_kept` verifies the last
     good commit alone. None: no signature is required. `follows_rewrites`: a rewritten branch is
     followed without approval. `watched`: the tip is known without a request. `branch`: the followed
-    branch or tag, for messages.
+    branch or tag, for messages. `waves`: the reports of other clusters.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -73,6 +75,7 @@ class RevisionSource:
     follows_rewrites: bool = True
     watched: bool = False
     branch: str = ""
+    waves: WaveSource = NO_WAVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ class SelectedRevision:
 
     A tip that is not `trusted` is verified again by the next reconciliation: its signer may have
     been added. `held` is the reason of a hold, `blocked` the error that only an approval resolves,
-    `rejected` the first blocking finding. `kept`: Git has not answered yet; `tip` is the commit
-    that was applied last, whatever the branch's tip is.
+    `rejected` the first blocking finding, `waiting` the clusters that the tip waits for. `kept`:
+    Git has not answered yet; `tip` is the commit that was applied last, whatever the branch's tip
+    is.
     """
 
     tip: CommitId
@@ -94,6 +98,7 @@ class SelectedRevision:
     blocked: errors.SourceError | None = None
     rejected: str = ""
     kept: bool = False
+    waiting: WaitingCommit | None = None
 
     def may_change(self, *, answered: bool) -> bool:
         """Whether the same tip may lead to another revision. `answered`: Git has just returned the
@@ -102,7 +107,7 @@ class SelectedRevision:
         return not self.trusted or self.blocked is not None or (self.kept and answered)
 
 
-Select = Callable[[CommitId, DeployerState, str], Awaitable[SelectedRevision]]
+Select = Callable[[CommitId, DeployerState, Steering], Awaitable[SelectedRevision]]
 
 
 class RevisionSelector:
@@ -112,18 +117,22 @@ class RevisionSelector:
 
     def __init__(self, source: RevisionSource, emit: Emit, clock: Callable[[], float]) -> None:
         self._source, self._emit, self._clock = source, emit, clock
+        self._gate = WaveGate(source.waves, source.movement, emit, clock)
         self.forget()
 
     def forget(self) -> None:
         """Publishes again: another replica may have published in between."""
         self._published: CommitId | None = None
         self._unverified: set[str] = set()
+        self._gate.forget()
 
-    async def select(self, tip: CommitId, known: DeployerState, held: str) -> SelectedRevision:
-        """The tip if it is deployable; else the last good commit, so that its drift is still
-        corrected; else nothing.
+    async def select(
+        self, tip: CommitId, known: DeployerState, steering: Steering
+    ) -> SelectedRevision:
+        """The tip if it is deployable and waits for no other cluster; else the newest commit that
+        may continue, or the last good one, so that its drift is still corrected; else nothing.
         """
-        if held:
+        if held := hold_reason(tip, steering):
             self._emit(CommitHeld(self._clock(), tip, held))
             return await self._last_good(SelectedRevision(tip, held=held), known)
         if not await self._verify(tip, known):
@@ -135,18 +144,52 @@ class RevisionSelector:
         prepared = await self._source.prepare(snapshot)
         self._report(snapshot, movement, known, prepared)
         if prepared.deployable:
-            return SelectedRevision(tip, prepared, snapshot)
+            order = prepared.bundle.cluster.order
+            waiting = await self._waiting(tip, order, known, steering)
+            if waiting is None:
+                return SelectedRevision(tip, prepared, snapshot)
+            return await self._instead(SelectedRevision(tip, waiting=waiting), known)
         found = next((finding for finding in prepared.findings if finding.refused), None)
         return await self._last_good(
             SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known
         )
 
-    async def keep(self, last: CommitId, known: DeployerState, held: str) -> SelectedRevision:
+    async def _waiting(
+        self, tip: CommitId, order: ClusterOrder, known: DeployerState, steering: Steering
+    ) -> WaitingCommit | None:
+        return None if steering.releases(tip) else await self._gate.waiting(tip, order, known)
+
+    async def recheck(
+        self, selected: SelectedRevision, known: DeployerState, steering: Steering
+    ) -> SelectedRevision | None:
+        """The same revision with the reason of its wait as of now; None where another one is to be
+        selected. Raises SourceError.
+        """
+        before = selected.waiting
+        if before is None or hold_reason(selected.tip, steering) != selected.held:
+            return None
+        now = await self._waiting(selected.tip, before.order, known, steering)
+        same = now is not None and now.instead == before.instead
+        return replace(selected, waiting=now) if same else None
+
+    async def _instead(self, choice: SelectedRevision, known: DeployerState) -> SelectedRevision:
+        """The newest commit that may continue, if it is still trusted and deployable."""
+        instead = choice.waiting.instead if choice.waiting else None
+        if instead is not None and instead != known.last_good:
+            found = await self._kept(instead, choice)
+            if found.prepared is not None:
+                return found
+        return await self._last_good(choice, known)
+
+    async def keep(
+        self, last: CommitId, known: DeployerState, steering: Steering
+    ) -> SelectedRevision:
         """The commit that was applied last, while the branch's tip is unknown; the last good one
         where it is on hold or not deployable.
 
         Raises SourceUnreachable for a commit that is not in the local copy.
         """
+        held = hold_reason(last, steering)
         unknown = SelectedRevision(last, held=held, kept=True)
         try:
             choice = unknown if held else await self._kept(last, unknown)

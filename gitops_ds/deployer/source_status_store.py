@@ -71,6 +71,8 @@ def judge(facts: Facts) -> tuple[Condition, str]:
         )
     if choice.held:
         return Condition.HELD, f"commit {tip} is on hold ({choice.held}); {stays}"
+    if choice.waiting is not None and facts.waiting is None:
+        return Condition.WAITING, f"commit {tip} {choice.waiting.hold.text}; {stays}"
     if facts.waiting is not None:
         return (
             Condition.SUSPENDED,

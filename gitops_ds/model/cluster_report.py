@@ -11,11 +11,13 @@ from typing import Annotated
 
 import msgspec
 
+from gitops_ds.model import plain_text
 from gitops_ds.model.objects import CommitId
 
 VERSION = 1
 LONGEST = 65_536  # bytes of a report
 KEPT = 10  # proved commits
+_MESSAGE = 500  # characters
 
 
 class ClusterState(StrEnum):
@@ -70,7 +72,9 @@ def encode(report: ClusterReport) -> bytes:
 
 
 def decode(data: bytes) -> ClusterReport:
-    """The report in a file. Raises ValueError for one that is not valid or of a later version."""
+    """The report in a file, its message as one line. Raises ValueError for one that is not valid or
+    of a later version.
+    """
     if len(data) > LONGEST:
         raise ValueError(f"larger than {LONGEST} bytes")
     try:
@@ -79,4 +83,5 @@ def decode(data: bytes) -> ClusterReport:
         raise ValueError(str(error)) from None
     if report.version != VERSION:
         raise ValueError(f"of version {report.version}, which this version can't read")
-    return report
+    message = plain_text.line(report.message, _MESSAGE)
+    return msgspec.structs.replace(report, message=message)

@@ -13,7 +13,7 @@ class Steering:
 
     `requested` is the value of a pending request; `held` are commits on hold, by their first seven
     or more digits; `approved` is the hash of a plan. `pushed` is the time at which another replica
-    received a push, and its commit.
+    received a push, and its commit. `released` are commits that wait for no other cluster.
     """
 
     requested: str = ""
@@ -21,6 +21,11 @@ class Steering:
     approved: str = ""
     held: tuple[str, ...] = ()
     pushed: str = ""
+    released: tuple[str, ...] = ()
+
+    def releases(self, commit: CommitId) -> bool:
+        """Whether the commit waits for no other cluster."""
+        return any(commit.startswith(released) for released in self.released)
 
     def holds(self, commit: CommitId) -> bool:
         """Whether the commit is on hold."""

@@ -18,6 +18,7 @@ DRIFT = f"{DOMAIN}/drift"
 PROBE = f"{DOMAIN}/probe"
 SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
+RELEASE = f"{DOMAIN}/release"  # commits that wait for no other cluster
 APPROVE = f"{DOMAIN}/approve"
 CLASS = f"{DOMAIN}/class"
 IGNORE = f"{DOMAIN}/ignore"

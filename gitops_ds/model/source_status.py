@@ -24,6 +24,7 @@ class Condition(StrEnum):
     REWOUND = "Rewound"
     PARTLY_APPLIED = "PartlyApplied"
     HELD = "Held"
+    WAITING = "Waiting"
     SUSPENDED = "Suspended"
 
 
@@ -86,5 +87,6 @@ EFFECTS: Mapping[Condition, Effect] = {
     Condition.REWOUND: Effect("OutOfSync", "bad", "error", "PassFailed"),
     Condition.PARTLY_APPLIED: Effect("OutOfSync", "bad", "warning", "PartlyApplied"),
     Condition.HELD: Effect("Held", "warn", "warning", "CommitHeld", ready=True),
+    Condition.WAITING: Effect("OutOfSync", "plain", "info", "CommitWaits", ready=True),
     Condition.SUSPENDED: Effect("Suspended", "warn", "warning", "Suspended", ready=True),
 }

@@ -1,7 +1,7 @@
-"""Whether a commit may go on to a cluster: the order, and the reports of the clusters before. Pure.
+"""Whether a commit may continue to a cluster, by the reports of the clusters before. Pure.
 
-A commit goes on when each cluster before has proved it, through its soak, and has not failed. An
-invalid, missing or late report never lets a commit go on.
+A commit continues when each cluster before has proved it, through its soak, and has not failed. An
+invalid, missing or late report never lets a commit continue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WaveHold:
 def hold(
     order: ClusterOrder, known: ClusterReports, commit: CommitId, now: float
 ) -> WaveHold | None:
-    """Why the commit waits, None where it may go on: for a failed cluster, else for the first one
+    """Why the commit waits, None where it may continue: for a failed cluster, else the first one
     of `after` that has not passed it.
     """
     holds = [

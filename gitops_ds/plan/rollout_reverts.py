@@ -22,6 +22,10 @@ TRAILER = "Gitops-Ds-Reverts"
 SHOWN = 20  # nodes in a message
 _TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
 
+# As `git revert` writes them: https://git-scm.com/docs/git-revert
+_GIT_REVERT = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
+_AGAIN = re.compile(r'(Revert "(Revert|Restore) |Reapply )')
+
 
 @dataclass(frozen=True, slots=True)
 class RevertCommits:
@@ -107,6 +111,29 @@ def choose(
 def reverted(message: str) -> tuple[CommitId, ...]:
     """The commits that a commit message names as reverted by gitops-ds."""
     return tuple(CommitId(found) for found in _TRAILER.findall(message))
+
+
+def only_reverts(commits: Sequence[BranchCommit]) -> bool:
+    """Whether the commits, newest first, only take changes back: each is a revert, was reverted by
+    a later one of them with all its files, or merges those. A revert of a revert is a change.
+    """
+    backs = [one for one in commits if _taken_back(one)]
+    undone = {one.info.id for one in commits if _is_undone(one, backs)}
+    rest = [one for one in commits if one not in backs and one.info.id not in undone]
+    files = frozenset(name for one in backs for name in one.files)
+    return bool(backs) and all(len(one.info.parents) > 1 and one.files <= files for one in rest)
+
+
+def _is_undone(commit: BranchCommit, backs: Sequence[BranchCommit]) -> bool:
+    return any(commit.info.id in _taken_back(one) and commit.files <= one.files for one in backs)
+
+
+def _taken_back(commit: BranchCommit) -> frozenset[CommitId]:
+    """The commits that a commit reverts; none for a revert of a revert."""
+    if _AGAIN.match(commit.message):
+        return frozenset()
+    found = (*reverted(commit.message), *map(CommitId, _GIT_REVERT.findall(commit.message)))
+    return frozenset(found)
 
 
 def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple[str, ...]:

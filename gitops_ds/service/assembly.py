@@ -75,6 +75,8 @@ def assemble(context: PartsContext) -> ServiceParts:
     )
     status = reporter.StatusReporter(target, controller, inputs, emit)
     events.subscribers.append(status.handle)
+    for deployer in deployers:
+        deployer.tracker = status.tracker
     if notifications is not None:
         of_repositories = deployers[len(deployers) - len(service.repositories) :]
         notifications.watch(status.tracker, of_repositories)

@@ -14,20 +14,23 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.deployer import NewCommit, Reconciled
+from gitops_ds.model.events.deployer import NewCommit, Reconciled, SourceChanged
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service import event_recorder, git_auth, git_schedule, git_source, runnable
 from gitops_ds.service.adaptive_poll import PollInterval
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git_source import GitSource
 from gitops_ds.service.git_startup import Startup
+from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.service.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.telemetry.kube_events import InvolvedObject
@@ -57,6 +60,7 @@ class GitDeployer(runnable.DeployerPart):
         self._forwards: set[asyncio.Task[None]] = set()
         self.repository: Repository | None = None
         self._reverts: RevertWriter | None = None
+        self._reports: ReportPublisher | None = None
 
     @property
     def unready(self) -> str:
@@ -166,11 +170,17 @@ class GitDeployer(runnable.DeployerPart):
             )
             loop.join(context.claims, Rank.GIT)
             reverts = self._reverts = self._revert_writer(source, loop, emit)
-            writing = Supervisor(emit, time.time).start("reverts", reverts.run)
+            reports = self._reports = self._report_publisher(source, loop, emit)
+            supervisor = Supervisor(emit, time.time)
+            tasks = [
+                supervisor.start("reverts", reverts.run),
+                supervisor.start("cluster reports", reports.run),
+                supervisor.start("agents of cluster reports", self._wake_reports),
+            ]
             try:
                 yield loop
             finally:
-                await ended(writing)
+                await ended(*tasks)
 
     def _revert_writer(
         self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
@@ -188,20 +198,64 @@ class GitDeployer(runnable.DeployerPart):
             )
         )
 
+    def _report_publisher(
+        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
+    ) -> ReportPublisher:
+        return ReportPublisher(
+            PublisherContext(
+                repository=source.repository,
+                settings=self._settings,
+                place=lambda: self._own_place(loop),
+                emit=emit,
+                clock=time.time,
+                chance=random.random,
+            )
+        )
+
+    def _own_place(self, loop: deployer_loop.Loop) -> OwnPlace | None:
+        """The place of this cluster in the order; None while that or its status is unknown."""
+        facts, status, state = loop.cluster, loop.status, loop.deployer_state
+        if facts is None or status is None or state is None or self.tracker is None:
+            return None
+        agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
+        own = [one for one in agents if fleet_agents.owner(one.seen) == loop.owner]
+        wanted = {key for key in loop.manifests if key.is_daemonset}
+        url = self._context.service.listen.page.url
+        inputs = ReportInput(facts.name, status, state, wanted, own, url)
+        return OwnPlace(facts.order, inputs)
+
+    async def _wake_reports(self) -> None:
+        """Wakes the publisher of reports after each change of an agent."""
+        if self.tracker is None:
+            return
+        async for _ in self.tracker.changed():
+            if self._reports is not None:
+                self._reports.wake()
+
     def _waking(self, emit: Emit) -> Emit:
-        """The same, which wakes the writer of reverts after each reconciliation."""
+        """The same, which wakes what follows a reconciliation: reverts, the report."""
 
         def emit_and_wake(event: Event) -> None:
             emit(event)
             if isinstance(event, Reconciled) and self._reverts is not None:
                 self._reverts.wake()
+            if isinstance(event, Reconciled | SourceChanged) and self._reports is not None:
+                self._reports.wake()
 
         return emit_and_wake
 
     def _tick(self) -> None:
         # Webhooks reduce the polls of an interval, but not those of a crontab.
-        if self.loop is not None and (self._settings.schedule or self._polling.due()):
+        if self.loop is not None and (
+            self._settings.schedule or self._polling.due() or self._waits
+        ):
             self.loop.request()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the tip waits for reports of other clusters, which no webhook announces."""
+        status = self.loop.status if self.loop else None
+        return status is not None and status.condition is Condition.WAITING
 
     def _emit(self, event: Event) -> None:
         match event:

@@ -11,17 +11,23 @@ from dataclasses import replace
 from gitops_ds import errors
 from gitops_ds.checks.engine import check
 from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.git import revision
 from gitops_ds.git.repository import Repository
+from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.signatures import Mode, Unverified, Verified
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.service import git_auth, prepare_process
+from gitops_ds.plan import rollout_reverts
+from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.service import git_auth, prepare_process, report_reader
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
+
+_MOST_REVERTS = 100  # commits that are read to see whether they only take changes back
 
 
 class GitSource:
@@ -55,6 +61,7 @@ class GitSource:
             self.verify_kept,
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=followed(self._settings),
+            waves=WaveSource(self._reports, self._is_revert),
         )
 
     async def newest(self) -> Prepared:
@@ -94,6 +101,21 @@ class GitSource:
             return None
         await self.repository.fetch(commit)
         return await self.repository.verify_kept(self._revision, commit, trust)
+
+    async def _reports(self, order: ClusterOrder) -> ClusterReports:
+        """The reports of the clusters before this one."""
+        trust = git_auth.trust_of(self._settings)
+        path = self._settings.path
+        return report_reader.of(await report_reader.read(self.repository, path, order.after, trust))
+
+    async def _is_revert(self, since: CommitId, tip: CommitId) -> bool:
+        """Whether the commits after `since` only take changes back."""
+        try:
+            await self.repository.fetch(since)
+        except errors.RevisionUnknown:
+            return False
+        commits = await self.repository.branch_commits(since, tip, _MOST_REVERTS)
+        return len(commits) < _MOST_REVERTS and rollout_reverts.only_reverts(commits)
 
     async def _verify(self, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
         """The verification of the tip; None if the settings require no signature. The keys are read

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges.access import ForgeAccess, ForgeToken
@@ -21,7 +20,6 @@ from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.git.signing import KeyFormat, SigningKey
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollout_reverts import (
@@ -35,13 +33,12 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import rollout_reverts, staging
 from gitops_ds.plan.rollout_reverts import BranchHistory, NoRevert, RevertCommits
-from gitops_ds.service import git_auth
+from gitops_ds.service import commit_author
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.settings.repository import RepositorySettings
 
 PATIENCE = 60.0  # seconds for the forge
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
-_SIGNING_KEY = "repository.author.signingKeyFile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +243,7 @@ class RevertWriter:
         """The author, and the time at which the revert was due: every replica makes the same
         commit.
         """
-        author = self._context.settings.author
-        key = (
-            SigningKey(
-                git_auth.read(_SIGNING_KEY, author.signing_key_file), KeyFormat(author.format)
-            )
-            if author.signing_key_file
-            else None
-        )
-        at = datetime.fromtimestamp(int(halted.due), UTC)
-        return Signature(author.name, author.email, at, key)
+        return commit_author.signature(self._context.settings, halted.due)
 
     def _forge(self) -> ForgeAccess:
         """Raises Refused without a forge, and SettingsError for a wrong one."""

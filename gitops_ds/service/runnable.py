@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.source_status import SourceStatus
 
 
@@ -41,8 +42,9 @@ class Runnable(Protocol):
 
 
 class DeployerPart:
-    """A part with one deployer loop, which may start later."""
+    """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
 
+    tracker: StatusTracker | None = None
     _loop: deployer_loop.Loop | None = None
     _leading = True
 

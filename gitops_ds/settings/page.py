@@ -38,6 +38,11 @@ class PageSettings(SettingsGroup, frozen=True):
         tuple[Annotated[str, describe("A network such as 10.0.0.0/8, or an address.")], ...],
         describe("The networks of trusted proxies."),
     ] = ()
+    url: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^(https?://[^\s]+)?$"),
+        describe("The address of the page for people, for links from the pages of other clusters."),
+    ] = ""
 
     def __post_init__(self) -> None:
         for network in self.trusted_proxies:

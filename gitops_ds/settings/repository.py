@@ -221,8 +221,8 @@ class RepositorySettings(SettingsGroup, frozen=True):
     push: Annotated[
         bool,
         describe(
-            "Whether the service may push to the repository: the reverts of halted rollouts. The "
-            "credentials need write access."
+            "Whether the service may push to the repository: the reverts of halted rollouts, and "
+            "the report of the cluster for those behind it. The credentials need write access."
         ),
     ] = False
     author: Annotated[AuthorSettings, describe("The author of commits of the service.")] = (

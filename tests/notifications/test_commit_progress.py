@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.model import names
@@ -30,7 +31,6 @@ from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.service.notifications import commit_progress
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles
 
@@ -277,7 +277,7 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
                     for agent in one
                     if agent.seen.daemonset.annotations[names.COMMIT] == commit
                 ]
-                assert stage.step is not StageKind.DONE or commit_progress.all_well(own)
+                assert stage.step is not StageKind.DONE or cluster_reports.all_well(own)
     for commit in (ONE, TWO, THREE):
         stages = [stage for one, stage in forge.said if one == commit]
         assert all(before < after for before, after in itertools.pairwise(stages))

@@ -10,11 +10,13 @@ from collections.abc import Sequence, Set
 from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
+from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.contract import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.cluster_waves import CommitWaits
 from gitops_ds.model.events.deployer import (
     Applied,
     CommitRejected,
@@ -120,6 +122,8 @@ class CommitTracker:
                 self._block(commit, failure=f"not applied: {message}")
             case CommitHeld(commit=commit, reason=reason):
                 self._block(commit, hold=f"held: {reason}")
+            case CommitWaits(commit=commit, reason=reason):
+                self._block(commit, hold=reason)
             case Suspended(commit=str(commit), changes=changes):
                 self._block(commit, hold=f"suspended: {counted(changes, 'change')} not applied")
             case ReconcileFailed(message=message, retry_in=None) if (
@@ -225,7 +229,7 @@ def _stage(
         sum(agent.health.tally.updated for agent in own),
         sum(sum(astuple(agent.health.tally)) for agent in own),
     )
-    if unseen or not all_well(own):
+    if unseen or not cluster_reports.all_well(own):
         return CommitStage(
             StageKind.ROLLING,
             (done * 10 // all if all else 0) + 11 * _passed(own),
@@ -255,16 +259,6 @@ def _rolling(agents: Sequence[Agent], nodes: str) -> str:
         if agent.rollout is not None
     ]
     return " ".join(("rolling out", "; ".join(parts) or nodes)).rstrip()
-
-
-def all_well(agents: Sequence[Agent]) -> bool:
-    """Whether the agents are up to date and available on every healthy node."""
-    over = (HealthState.HEALTHY, HealthState.DEGRADED)
-    tallies = [agent.health.tally for agent in agents]
-    if any(agent.rollout is not None and not agent.rollout.complete for agent in agents):
-        return False
-    open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
-    return not open and all(agent.health.state in over for agent in agents)
 
 
 def _well(agents: Sequence[Agent], nodes: int) -> str:

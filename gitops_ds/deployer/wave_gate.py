@@ -1,0 +1,130 @@
+"""Whether the tip of the branch may continue to this cluster, by the reports of those before.
+
+`plan.cluster_waves` decides; here the reports are read, and a wait is published: once for each
+commit and cluster that it waits for, and again each time that it is overdue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.git.object_reader import BranchMovement
+from gitops_ds.model.cluster_order import ClusterOrder
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
+from gitops_ds.model.objects import CommitId
+from gitops_ds.plan import cluster_waves
+from gitops_ds.plan.cluster_waves import ClusterReports, WaveHold
+
+
+async def no_reports(order: ClusterOrder) -> ClusterReports:
+    """For a source without reports: every cluster before is unknown."""
+    return ClusterReports({}, {})
+
+
+async def no_reverts(since: CommitId, tip: CommitId) -> bool:
+    """For a source that can't compare commits: none is a revert."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class WaveSource:
+    """The reports of the clusters of an order, and whether the commits after `since` up to a tip
+    only take commits back.
+    """
+
+    reports: Callable[[ClusterOrder], Awaitable[ClusterReports]] = no_reports
+    is_revert: Callable[[CommitId, CommitId], Awaitable[bool]] = no_reverts
+
+
+NO_WAVES = WaveSource()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCommit:
+    """A tip that waits: the place of the cluster, why, and the commit that is applied instead."""
+
+    order: ClusterOrder
+    hold: WaveHold
+    instead: CommitId | None = None
+
+
+Movement = Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
+
+
+class WaveGate:
+    """The gate of one repository; `clock` returns seconds since 1970."""
+
+    def __init__(
+        self, source: WaveSource, movement: Movement, emit: Emit, clock: Callable[[], float]
+    ) -> None:
+        self._source, self._movement, self._emit, self._clock = source, movement, emit, clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Publishes again: another replica may have published in between."""
+        self._published: tuple[CommitId, str, bool] | None = None
+        # The start of the wait, and the last applied commit at that time.
+        self._wait: tuple[float, CommitId | None] | None = None
+        self._overdue = 0
+
+    async def waiting(
+        self, tip: CommitId, order: ClusterOrder, known: DeployerState
+    ) -> WaitingCommit | None:
+        """Why the tip waits, None where it may continue. A commit that was begun here never waits.
+
+        Raises SourceError where the reports can't be read.
+        """
+        if not order.after or tip in (known.last_good, known.last_attempted):
+            self.forget()
+            return None
+        reports = await self._source.reports(order)
+        hold = cluster_waves.hold(order, reports, tip, self._clock())
+        if hold is None or await self._is_revert(known.last_good, tip):
+            self.forget()
+            return None
+        instead = await self._newest_passed(tip, order, known, reports)
+        self._publish(tip, order, hold, known)
+        return WaitingCommit(order, hold, instead or known.last_good)
+
+    async def _is_revert(self, since: CommitId | None, tip: CommitId) -> bool:
+        return since is not None and await self._source.is_revert(since, tip)
+
+    async def _newest_passed(
+        self, tip: CommitId, order: ClusterOrder, known: DeployerState, reports: ClusterReports
+    ) -> CommitId | None:
+        """The newest commit of the branch after the last attempted one that went through every
+        cluster before.
+        """
+        for commit in cluster_waves.passed(order, reports):
+            if await self._leads(known.last_attempted, commit) and await self._leads(commit, tip):
+                return commit
+        return None
+
+    async def _leads(self, earlier: CommitId | None, later: CommitId) -> bool:
+        if earlier is None or earlier == later:
+            return True
+        # A commit of another line of commits may not be in the local copy.
+        with contextlib.suppress(errors.RevisionUnknown):
+            return await self._movement(earlier, later) is BranchMovement.FORWARD
+        return False
+
+    def _publish(
+        self, tip: CommitId, order: ClusterOrder, hold: WaveHold, known: DeployerState
+    ) -> None:
+        now = self._clock()
+        mark = (tip, hold.cluster, hold.failed)
+        if self._published != mark:
+            self._published = mark
+            self._emit(CommitWaits(now, tip, hold.text))
+        # Progress of an earlier commit ends the wait: the branch moves on behind its tip.
+        if self._wait is None or self._wait[1] != known.last_good:
+            self._wait, self._overdue = (now, known.last_good), 0
+        waited = now - self._wait[0]
+        if order.within and int(waited / order.within) > self._overdue:
+            self._overdue = int(waited / order.within)
+            self._emit(CommitOverdue(now, tip, hold.text, waited))

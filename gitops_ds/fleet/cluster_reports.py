@@ -1,0 +1,134 @@
+"""The report of this cluster for others: what is applied, and whether it is proved. Pure.
+
+A commit is proved when all of it is applied and every agent is well on every healthy node. A proved
+commit stays so while later ones roll out; after a failure the proofs start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+
+import msgspec
+
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model import names
+from gitops_ds.model.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.health import HealthState
+from gitops_ds.model.objects import CommitId, Key, short
+from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.redaction import texts
+
+COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only
+_WELL = frozenset((HealthState.HEALTHY, HealthState.DEGRADED))
+# Conditions in which the watches are current and the applied commit is the selected one.
+_CURRENT = frozenset(
+    (
+        Condition.SYNCED,
+        Condition.WAITING,
+        Condition.HELD,
+        Condition.REJECTED,
+        Condition.UNVERIFIED,
+        Condition.REWOUND,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInput:
+    """What a report is made of: the status of the repository, the stored state, the DaemonSets in
+    Git, and the agents of the repository as the watches show them.
+    """
+
+    cluster: str
+    status: SourceStatus
+    state: DeployerState
+    wanted: Set[Key]
+    agents: Sequence[Agent]
+    url: str = ""
+
+
+def report(inputs: ReportInput, before: ClusterReport | None, now: float) -> ClusterReport:
+    """The report at this time; `before` is the last one of this cluster."""
+    status = inputs.status
+    applied = status.applied or CommitId("")
+    state, message = _judge(inputs)
+    proved = () if before is None or state is ClusterState.FAILED else before.proved
+    if state is ClusterState.PROVED and applied not in {one.commit for one in proved}:
+        proved = (*proved, ProvedCommit(applied, now))[-KEPT:]
+    same = before is not None and (before.state, before.applied) == (state, applied)
+    return ClusterReport(
+        inputs.cluster,
+        state,
+        now,
+        condition=status.condition.value,
+        message=message,
+        newest=status.newest or CommitId(""),
+        applied=applied,
+        since=before.since if before is not None and same else now,
+        proved=proved,
+        agents=len(inputs.agents),
+        well=sum(_is_well(inputs, agent) for agent in inputs.agents),
+        url=inputs.url,
+    )
+
+
+def due(
+    published: ClusterReport | None, current: ClusterReport, soaks: Iterable[float]
+) -> float | None:
+    """When the current report is to be published, None if the published one has the same content.
+
+    Changes are due at once, counts and messages after COUNTS_EVERY seconds. At the end of each soak
+    that a cluster behind requires, a report shows that this one stayed well.
+    """
+    if published is None or _essence(published) != _essence(current):
+        return current.at
+    same = msgspec.structs.replace(current, at=published.at) == published
+    times = [] if same else [published.at + COUNTS_EVERY]
+    if current.state is not ClusterState.FAILED:
+        ends = (one.at + soak for one in current.proved for soak in soaks)
+        times += [end for end in ends if end > published.at]
+    return min(times, default=None)
+
+
+def all_well(agents: Sequence[Agent]) -> bool:
+    """Whether the agents are up to date and available on every healthy node."""
+    tallies = [agent.health.tally for agent in agents]
+    if any(agent.rollout is not None and not agent.rollout.complete for agent in agents):
+        return False
+    open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
+    return not open and all(agent.health.state in _WELL for agent in agents)
+
+
+def _essence(one: ClusterReport) -> object:
+    """What other clusters decide by."""
+    return one.state, one.condition, one.newest, one.applied, one.proved
+
+
+def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
+    status, state = inputs.status, inputs.state
+    for agent in inputs.agents:
+        if agent.health.state is HealthState.FAILED:
+            return ClusterState.FAILED, texts.words(f"{agent.key}: {agent.health.message}")
+    applied = status.applied
+    whole = applied is not None and applied == state.last_good == state.last_attempted
+    if status.condition not in _CURRENT or not whole:
+        return ClusterState.PROGRESSING, texts.words(status.message)
+    waiting = sorted(inputs.wanted - {agent.key for agent in inputs.agents})
+    late = [*waiting, *(one.key for one in inputs.agents if not _is_well(inputs, one))]
+    if late:
+        rolling = next((a.rollout for a in inputs.agents if a.key == late[0]), None)
+        stage = f" {rolling.progress}" if rolling is not None else ""
+        return ClusterState.PROGRESSING, f"rolling out {late[0]}{stage}"
+    if status.condition is Condition.SYNCED:
+        return ClusterState.PROVED, f"commit {short(applied)} is proved"
+    return ClusterState.PROVED, texts.words(status.message)
+
+
+def _is_well(inputs: ReportInput, agent: Agent) -> bool:
+    """Whether the watches show the agent as it was applied, and it is well."""
+    known = inputs.state.generations.get(agent.key)
+    carried = agent.seen.daemonset.annotations.get(names.COMMIT)
+    shown = not agent.stale and known is not None and known.commit == carried
+    return shown and all_well((agent,))

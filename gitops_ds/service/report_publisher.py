@@ -1,0 +1,152 @@
+"""Publishes the report of this cluster in Git, while a cluster of the repository waits for another.
+
+`fleet.cluster_reports` decides what a report contains and when it is due. A push that fails is
+repeated with back-off; the clusters behind wait meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.fleet import cluster_reports
+from gitops_ds.fleet.cluster_reports import ReportInput
+from gitops_ds.git.cluster_refs import ReportRef
+from gitops_ds.model import cluster_report
+from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.cluster_order import ClusterOrder
+from gitops_ds.model.cluster_report import ClusterReport
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.cluster_waves import ReportFailed
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.service import commit_author, git_auth, report_reader
+from gitops_ds.service.report_reader import ReportRepository
+from gitops_ds.settings.repository import RepositorySettings
+
+BACKOFF = Backoff(5.0, 300.0, jitter=0.1)
+BURST, EVERY = 5, 10.0  # pushes at once; then one in so many seconds
+GATHER = 0.5  # seconds in which changes are combined
+_NO_PUSH = (
+    "other clusters wait for this one, and the service may not push: set repository.push, with "
+    "credentials that may write"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlace:
+    """The place of this cluster in the order, and what its report is made of."""
+
+    order: ClusterOrder
+    inputs: ReportInput
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherContext:
+    """What a publisher works with.
+
+    `place` returns None before the first reconciliation and while another replica leads. `clock`
+    returns seconds since 1970, `chance` a number in [0, 1).
+    """
+
+    repository: ReportRepository
+    settings: RepositorySettings
+    place: Callable[[], OwnPlace | None]
+    emit: Emit
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+
+
+class ReportPublisher:
+    """Publishes the reports of one repository while `run` runs."""
+
+    def __init__(self, context: PublisherContext) -> None:
+        self._context = context
+        self._wake = asyncio.Event()
+        self._bucket = TokenBucket(BURST, 1 / EVERY)
+        self._failure = ""
+        self._failures = 0
+        self._warned = False
+        self._blocked_for = 0.0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Reads the own report again: another replica may have replaced it."""
+        self._read = False
+        self._commit: CommitId | None = None
+        self._published: ClusterReport | None = None
+        self._current: ClusterReport | None = None
+
+    def wake(self) -> None:
+        """The status of the repository or of an agent changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publishes until it is cancelled."""
+        while True:
+            self._wake.clear()
+            wait = await self._attempt()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            await asyncio.sleep(max(GATHER, self._blocked_for))
+
+    async def _attempt(self) -> float | None:
+        """One attempt; the seconds until the next one, None where only a change leads to one. A
+        failure is published once for the same message.
+        """
+        try:
+            wait = await self._publish()
+        except errors.GitopsError as error:
+            self._read = False
+            if isinstance(error, errors.PushRejected):
+                return EVERY  # another replica published
+            if str(error) != self._failure:
+                self._context.emit(ReportFailed(self._context.clock(), str(error)))
+            self._failure, self._failures = str(error), self._failures + 1
+            await asyncio.sleep(BACKOFF.delay(self._failures, self._context.chance()))
+            return 0.0
+        self._failure, self._failures = "", 0
+        return wait
+
+    async def _publish(self) -> float | None:
+        context, place = self._context, self._context.place()
+        if place is None or not place.order.exists:
+            self._forget()
+            return None
+        if not context.settings.push:
+            if place.order.behind and not self._warned:
+                self._warned = True
+                context.emit(ReportFailed(context.clock(), _NO_PUSH))
+            return None
+        if not self._read:
+            await self._read_own(place.inputs.cluster)
+        now = context.clock()
+        current = cluster_reports.report(place.inputs, self._current, now)
+        self._current = current
+        soaks = [one.soak for one in place.order.behind]
+        due = cluster_reports.due(self._published, current, soaks)
+        if due is None or due > now:
+            return None if due is None else due - now
+        data = cluster_report.encode(current)
+        ref = ReportRef(current.cluster, CommitId(""), data)
+        by = commit_author.signature(context.settings, now)
+        path = context.settings.path
+        self._commit = await context.repository.publish_report(path, ref, self._commit, by)
+        self._published = current
+        self._blocked_for = self._bucket.borrow(asyncio.get_running_loop().time())
+        return 0.0
+
+    async def _read_own(self, cluster: str) -> None:
+        """The report that this service or an earlier one published; its proofs continue."""
+        settings = self._context.settings
+        trust = git_auth.trust_of(settings)
+        found = await report_reader.read(self._context.repository, settings.path, [cluster], trust)
+        own = next(iter(found), None)
+        self._commit = own.ref.commit if own else None
+        self._published = own.report if own else None
+        self._current = self._current or self._published
+        self._read = True

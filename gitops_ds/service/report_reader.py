@@ -1,0 +1,80 @@
+"""The reports of clusters, read from Git; verified where signatures are required."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gitops_ds.git.cluster_refs import ReportRef
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.git.revision import Head, RevisionSpec
+from gitops_ds.model import cluster_report
+from gitops_ds.model.cluster_report import ClusterReport
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.plan.cluster_waves import ClusterReports
+
+
+class ReportRepository(Protocol):
+    """Where reports are (`gitops_ds.git.repository.Repository`)."""
+
+    async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
+        """The reports of these clusters on the server."""
+        ...
+
+    async def publish_report(
+        self, path: str, report: ReportRef, expect: CommitId | None, by: Signature
+    ) -> CommitId:
+        """Replaces the report of a cluster; PushRejected if another one was published."""
+        ...
+
+    async def verify_kept(
+        self, revision: RevisionSpec, commit: CommitId, trust: Trust
+    ) -> Verified | Unverified:
+        """Whether a commit has a trusted signature."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """A report with its commit; `report` is None, and `problem` the reason, where it does not
+    count.
+    """
+
+    ref: ReportRef
+    report: ClusterReport | None
+    problem: str = ""
+
+
+async def read(
+    repository: ReportRepository, path: str, names: Iterable[str], trust: Trust
+) -> tuple[ReadReport, ...]:
+    """The published reports of these clusters. Raises SourceError."""
+    refs = await repository.cluster_reports(path, tuple(names))
+    return tuple([await _read(repository, one, trust) for one in refs])
+
+
+def of(found: Iterable[ReadReport]) -> ClusterReports:
+    """The reports that count, and the problems of the others."""
+    rows = tuple(found)
+    return ClusterReports(
+        {one.ref.cluster: one.report for one in rows if one.report is not None},
+        {one.ref.cluster: one.problem for one in rows if one.report is None},
+    )
+
+
+async def _read(repository: ReportRepository, ref: ReportRef, trust: Trust) -> ReadReport:
+    if trust.mode is not Mode.NONE:
+        # A report is one commit of its own: there is no tag, and no earlier commit to verify.
+        alone = replace(trust, mode=Mode.HEAD)
+        found = await repository.verify_kept(Head(), ref.commit, alone)
+        if isinstance(found, Unverified):
+            return ReadReport(ref, None, "its report is not signed by a trusted key")
+    try:
+        report = cluster_report.decode(ref.data)
+    except ValueError as error:
+        return ReadReport(ref, None, f"its report is not readable: {error}")
+    if report.cluster != ref.cluster:
+        return ReadReport(ref, None, f"its report is that of cluster {report.cluster}")
+    return ReadReport(ref, report)

@@ -1,0 +1,508 @@
+"""A commit goes through three simulated clusters in an order, in virtual time: deployer, DaemonSet
+controller, status and publisher of each cluster, and one repository that only keeps refs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import PurePosixPath
+
+from gitops_ds import errors, simulator
+from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.deployer import requests, revision_selector, state_store
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.wave_gate import WaveSource
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.cluster_reports import ReportInput
+from gitops_ds.fleet.tracker import StatusTracker
+from gitops_ds.git.cluster_refs import ReportRef
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.git.revision import RevisionSpec
+from gitops_ds.model import cluster_report, names
+from gitops_ds.model.cluster_order import ClusterOrder
+from gitops_ds.model.cluster_report import ClusterReport
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
+from gitops_ds.model.events.deployer import Reconciled, SourceChanged
+from gitops_ds.model.halted_rollout import BranchCommit
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
+from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.pipeline import prepare
+from gitops_ds.plan import rollout_reverts
+from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.service import report_reader
+from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
+from tests.deployer.test_loop import AGENT, History
+
+ORDER = {
+    "staging": "{}\n",
+    "eu-1": "after: {clusters: [staging], soak: 10m, within: 2h}\n",
+    "eu-2": "after: [eu-1]\n",
+}
+INTERVAL = 30.0
+BAD = "bad"
+
+
+@dataclass
+class Branch(History):
+    """The branch with the files of the clusters; messages by commit."""
+
+    order: dict[str, str] = field(default_factory=lambda: dict(ORDER))
+    messages: dict[CommitId, str] = field(default_factory=dict)
+
+    def change(self, tag: str, message: str = "A change") -> CommitId:
+        commit = self.push(AGENT.format(tag=tag))
+        self.messages[commit] = message
+        return commit
+
+    def id(self, index: int) -> CommitId:
+        """Ids whose first digits differ."""
+        return CommitId(f"{index + 1:08x}{0:032x}")
+
+    async def snapshot(self, commit: CommitId) -> SourceTree:
+        files = {
+            "gitops-ds.yaml": "version: v1\nname: fleet\n",
+            "agents/agent/agent-ds.yaml": self.commits[int(commit[:8], 16) - 1],
+            **{f"clusters/{name}.yaml": text for name, text in self.order.items()},
+        }
+        info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <a@example.com>", "")
+        return SourceTree(info, {PurePosixPath(k): v.encode() for k, v in files.items()})
+
+    async def is_revert(self, since: CommitId, tip: CommitId) -> bool:
+        return rollout_reverts.only_reverts(
+            [
+                BranchCommit(
+                    CommitInfo(id, (since,), datetime(2026, 1, 1, tzinfo=UTC), "", ""),
+                    self.messages[id],
+                    frozenset(["agents/agent/agent-ds.yaml"]),
+                )
+                for number in range(int(tip[:8], 16), int(since[:8], 16), -1)
+                if (id := self.id(number - 1))
+            ]
+        )
+
+
+@dataclass
+class Refs:
+    """The refs of reports; a push moves a ref only from the expected commit."""
+
+    refs: dict[str, ReportRef] = field(default_factory=dict)
+    pushes: dict[str, list[ClusterReport]] = field(default_factory=dict)
+    away: bool = False
+
+    async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
+        self._require()
+        return tuple(self.refs[name] for name in clusters if name in self.refs)
+
+    async def publish_report(
+        self, path: str, report: ReportRef, expect: CommitId | None, by: Signature
+    ) -> CommitId:
+        self._require()
+        before = self.refs.get(report.cluster)
+        if (before.commit if before else None) != expect:
+            raise errors.PushRejected("the ref has moved")
+        rows = self.pushes.setdefault(report.cluster, [])
+        commit = CommitId(f"{len(rows) + 1:040x}")
+        self.refs[report.cluster] = ReportRef(report.cluster, commit, report.data)
+        rows.append(cluster_report.decode(report.data))
+        return commit
+
+    async def verify_kept(
+        self, revision: RevisionSpec, commit: CommitId, trust: Trust
+    ) -> Verified | Unverified:
+        raise NotImplementedError
+
+    def _require(self) -> None:
+        if self.away:
+            raise errors.SourceUnreachable("the server gave no answer")
+
+
+@dataclass
+class Service:
+    """The service of one cluster; `kill` ends it at once."""
+
+    name: str
+    cluster: simulator.SimulatedCluster
+    branch: Branch
+    refs: Refs
+    push: bool = True
+    events: list[Event] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    loop: deployer_loop.Loop | None = None
+
+    def start(self) -> None:
+        client, clock = self.cluster.client("gitops-ds"), self.cluster.server.now
+        source = revision_selector.RevisionSource(
+            self.branch.tip,
+            self.branch.snapshot,
+            self.branch.movement,
+            revision_selector.prepare_directly(partial(prepare.prepare, cluster=self.name)),
+            waves=WaveSource(self._reports, self.branch.is_revert),
+        )
+        place = DeployTarget(client, "gitops-ds", f"fleet.{self.name}", "memory")
+        timing = deployer_loop.LoopTiming(5.0, clock, random.Random(1).random)
+        options = ApplyOptions(patience=0.0)
+        loop = self.loop = deployer_loop.Loop(source, place, options, self._emit, timing)
+        controller = Controller(
+            client, Powers.FULL, lambda _: None, clock=clock, chance=random.Random(2).random
+        )
+        self.tracker = StatusTracker(
+            controller,
+            lambda: {loop.owner: loop.deployer_state} if loop.deployer_state else {},
+            clock,
+            deadline=300.0,
+        )
+        settings = RepositorySettings(url="memory", push=self.push)
+        self.publisher = ReportPublisher(
+            PublisherContext(
+                self.refs, settings, self._place, self.events.append, clock, random.Random(3).random
+            )
+        )
+        runs = (
+            loop.run(),
+            controller.run(),
+            self.tracker.run(),
+            self.publisher.run(),
+            self._schedule(loop),
+            self._wake(),
+        )
+        self.tasks = [asyncio.ensure_future(run) for run in runs]
+
+    def kill(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+    def check(self) -> None:
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def _schedule(self, loop: deployer_loop.Loop) -> None:
+        while True:
+            loop.request()
+            await asyncio.sleep(INTERVAL)
+
+    async def _wake(self) -> None:
+        async for _ in self.tracker.changed():
+            self.publisher.wake()
+
+    def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Reconciled | SourceChanged):
+            self.tracker.handle(event)
+            self.publisher.wake()
+
+    async def _reports(self, order: ClusterOrder) -> ClusterReports:
+        return report_reader.of(
+            await report_reader.read(self.refs, "", order.after, Trust(Mode.NONE))
+        )
+
+    def _place(self) -> OwnPlace | None:
+        loop = self.loop
+        if loop is None or loop.cluster is None or loop.deployer_state is None:
+            return None
+        assert loop.status is not None
+        agents = [
+            one for one in self.tracker.agents() if fleet_agents.owner(one.seen) == loop.owner
+        ]
+        wanted = {key for key in loop.manifests if key.is_daemonset}
+        inputs = ReportInput(self.name, loop.status, loop.deployer_state, wanted, agents)
+        return OwnPlace(loop.cluster.order, inputs)
+
+    @property
+    def status(self) -> SourceStatus:
+        assert self.loop is not None
+        assert self.loop.status is not None
+        return self.loop.status
+
+    async def image(self) -> str:
+        try:
+            body = await self.cluster.get(DAEMONSET, "default", "agent")
+        except errors.NotFound:
+            return ""
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
+
+    def of(self, kind: type[Event]) -> list[str]:
+        return [event.text() for event in self.events if isinstance(event, kind)]
+
+
+@dataclass
+class Fleet:
+    """The clusters in their order, the branch, the refs."""
+
+    branch: Branch
+    refs: Refs
+    services: dict[str, Service]
+
+    async def images(self) -> list[str]:
+        return [await service.image() for service in self.services.values()]
+
+    async def until(self, images: list[str], minutes: float = 60) -> float:
+        """Returns the seconds until the clusters have these images."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while await self.images() != images:
+            for service in self.services.values():
+                service.check()
+            assert clock() - began < minutes * 60, (
+                await self.images(),
+                [service.status.message for service in self.services.values()],
+                {name: rows[-1] for name, rows in self.refs.pushes.items()},
+            )
+            await asyncio.sleep(1)
+        return clock() - began
+
+
+@contextlib.asynccontextmanager
+async def fleet(branch: Branch) -> AsyncIterator[Fleet]:
+    refs, services = Refs(), dict[str, Service]()
+    async with contextlib.AsyncExitStack() as stack:
+        for name in branch.order:
+            behaviour = Behaviour(faults=(PodFault(f"*:{BAD}", Trouble.NEVER_PULLED),))
+            cluster = await stack.enter_async_context(simulator.SimulatedCluster(behaviour))
+            cluster.add_nodes(NodeSpec(f"{name}-{n}") for n in range(3))
+            services[name] = Service(name, cluster, branch, refs)
+        for service in services.values():
+            service.start()
+        try:
+            yield Fleet(branch, refs, services)
+        finally:
+            for service in services.values():
+                service.kill()
+
+
+def play(script: Callable[[Fleet], Awaitable[None]], order: dict[str, str] | None = None) -> None:
+    """Runs a script on clusters that all have the first image."""
+
+    async def main() -> None:
+        branch = Branch(order=dict(order or ORDER))
+        branch.change("1")
+        async with fleet(branch) as found:
+            await found.until(["1"] * len(found.services))
+            await asyncio.sleep(900)
+            await script(found)
+            for service in found.services.values():
+                service.check()
+
+    virtual_time.run(main())
+
+
+def test_a_commit_goes_from_cluster_to_cluster_through_the_soak() -> None:
+    async def script(found: Fleet) -> None:
+        eu1, eu2 = found.services["eu-1"], found.services["eu-2"]
+        commit = found.branch.change("2")
+        await found.until(["2", "1", "1"], minutes=2)
+        await asyncio.sleep(120)
+        assert eu1.status.condition is Condition.WAITING
+        assert eu1.status.message.startswith(
+            f"commit {commit[:12]} waits for cluster staging: soak of 10 min until "
+        )
+        assert eu1.status.message.endswith("stays applied")
+        assert eu1.status.newest == commit
+        assert "waits for cluster eu-1: commit" in eu2.status.message
+        waited = await found.until(["2", "2", "1"])
+        assert 450 < waited < 560
+        assert await found.until(["2", "2", "2"]) < 120
+        await asyncio.sleep(120)
+        for service in found.services.values():
+            assert service.status.condition is Condition.SYNCED
+        for service, count in zip(found.services.values(), (0, 1, 1), strict=True):
+            waits = [text for text in service.of(CommitWaits) if commit[:12] in text]
+            assert len(waits) == count
+        assert not eu1.of(CommitOverdue)
+
+    play(script)
+
+
+def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
+    async def script(found: Fleet) -> None:
+        def pushes() -> dict[str, int]:
+            return {name: len(rows) for name, rows in found.refs.pushes.items()}
+
+        rest = pushes()
+        await asyncio.sleep(6 * 3600)
+        assert pushes() == rest
+        found.branch.change("2")
+        await found.until(["2", "2", "2"])
+        await asyncio.sleep(3600)
+        assert all(1 < more - rest[name] <= 8 for name, more in pushes().items()), pushes()
+
+    play(script)
+
+
+def test_a_failed_commit_never_goes_on_and_its_revert_goes_first() -> None:
+    async def script(found: Fleet) -> None:
+        eu1 = found.services["eu-1"]
+        bad = found.branch.change(BAD)
+        await found.until([BAD, "1", "1"], minutes=2)
+        await asyncio.sleep(2 * 3600)
+        assert await found.images() == [BAD, "1", "1"]
+        assert "waits for cluster staging: it failed: " in eu1.status.message
+        # Neither does a later commit, until the cluster is well again.
+        found.branch.change(f"{BAD}", "Another change of the same image")
+        await asyncio.sleep(3600)
+        assert await found.images() == [BAD, "1", "1"]
+        revert = found.branch.change("1", f'Revert "A change"\n\nThis reverts commit {bad}.')
+        await found.until(["1", "1", "1"], minutes=2)
+        await asyncio.sleep(3600)
+        assert eu1.status.applied == revert
+        assert eu1.status.condition is Condition.SYNCED
+
+    play(script)
+
+
+def test_a_revert_of_a_commit_that_went_on_does_not_soak() -> None:
+    async def script(found: Fleet) -> None:
+        commit = found.branch.change("2")
+        await found.until(["2", "2", "2"])
+        found.branch.change("1", f"Back\n\nGitops-Ds-Reverts: {commit}")
+        assert await found.until(["1", "1", "1"]) < 60
+        # A revert of the revert is a change, and waits.
+        again = found.branch.id(found.branch.at)
+        found.branch.change("2", f'Reapply "Back"\n\nThis reverts commit {again}.')
+        await found.until(["2", "1", "1"])
+        assert await found.until(["2", "2", "2"]) > 500
+
+    play(script)
+
+
+def test_commits_that_come_faster_than_the_soak_still_go_on() -> None:
+    async def script(found: Fleet) -> None:
+        behind = []
+        for number in range(2, 14):
+            found.branch.change(str(number))
+            await asyncio.sleep(180)
+            images = [int(image) for image in await found.images()]
+            assert images == sorted(images, reverse=True)
+            behind.append(images[1])
+        assert behind[-1] > 5
+        await found.until(["13", "13", "13"])
+
+    play(script)
+
+
+def test_a_person_releases_a_commit() -> None:
+    async def script(found: Fleet) -> None:
+        found.services["staging"].kill()
+        commit = found.branch.change("2")
+        await asyncio.sleep(600)
+        assert await found.images() == ["1", "1", "1"]
+        service = found.services["eu-1"]
+        person = service.cluster.client("kubectl-annotate")
+        name = state_store.config_map_name("fleet.eu-1")
+        change = {"metadata": {"annotations": {names.RELEASE: commit[:12]}}}
+        await person.patch(CONFIG_MAP, "gitops-ds", name, change)
+        await found.until(["1", "2", "2"], minutes=5)
+        body = await person.get(CONFIG_MAP, "gitops-ds", name)
+        assert requests.parse(body).releases(commit)
+        # The next commit waits as before.
+        found.branch.change("3")
+        await asyncio.sleep(600)
+        assert await found.images() == ["1", "2", "2"]
+
+    play(script)
+
+
+def test_a_service_that_is_away_holds_the_commit_and_alarms() -> None:
+    async def script(found: Fleet) -> None:
+        staging, eu1 = found.services["staging"], found.services["eu-1"]
+        staging.kill()
+        commit = found.branch.change("2")
+        await asyncio.sleep(1.9 * 3600)
+        assert not eu1.of(CommitOverdue)
+        assert "its last report is" in eu1.status.message
+        await asyncio.sleep(2.3 * 3600)
+        (one, two) = eu1.of(CommitOverdue)
+        assert f"commit {commit[:12]} is overdue after 2.0 h: waits for cluster staging" in one
+        assert two != one
+        assert await found.images() == ["1", "1", "1"]
+        staging.start()
+        await found.until(["2", "2", "2"])
+
+    play(script)
+
+
+def test_while_the_reports_cannot_be_read_the_last_commit_stays() -> None:
+    async def script(found: Fleet) -> None:
+        found.branch.change("2")
+        await found.until(["2", "1", "1"], minutes=2)
+        found.refs.away = True
+        await asyncio.sleep(3600)
+        assert await found.images() == ["2", "1", "1"]
+        assert found.services["eu-1"].status.condition is Condition.UNREACHABLE
+        assert len(found.services["staging"].of(ReportFailed)) == 1
+        found.refs.away = False
+        await found.until(["2", "2", "2"])
+
+    play(script)
+
+
+def test_a_cluster_that_may_not_publish_is_named_once() -> None:
+    async def script(found: Fleet) -> None:
+        staging = found.services["staging"]
+        staging.kill()
+        staging.push = False
+        staging.start()
+        found.branch.change("2")
+        await asyncio.sleep(3600)
+        assert await found.images() == ["2", "1", "1"]
+        (text,) = staging.of(ReportFailed)
+        assert "set repository.push" in text
+        # The last one of the order needs no push.
+        assert not found.services["eu-2"].of(ReportFailed)
+
+    play(script)
+
+
+def test_a_forged_copy_and_garbage_let_nothing_go_on() -> None:
+    async def script(found: Fleet) -> None:
+        staging, eu1 = found.services["staging"], found.services["eu-1"]
+        staging.kill()
+        commit = found.branch.change("2")
+        proof = ClusterReport(
+            "lab",
+            cluster_report.ClusterState.PROVED,
+            1e12,
+            proved=(cluster_report.ProvedCommit(commit, 0.0),),
+        )
+        for data, reason in (
+            (cluster_report.encode(proof), "its report is that of cluster lab"),
+            (b"{", "its report is not readable: "),
+            (b"", "its report is not readable: "),
+        ):
+            found.refs.refs["staging"] = ReportRef("staging", CommitId("f" * 40), data)
+            await asyncio.sleep(600)
+            assert reason in eu1.status.message
+            assert await found.images() == ["1", "1", "1"]
+
+    play(script)
+
+
+def test_services_that_are_killed_at_any_instant_keep_the_order() -> None:
+    async def script(found: Fleet) -> None:
+        chance = random.Random(7)
+        for number in range(2, 8):
+            found.branch.change(str(number))
+            for _ in range(4):
+                await asyncio.sleep(chance.uniform(1, 240))
+                service = chance.choice(list(found.services.values()))
+                service.kill()
+                await asyncio.sleep(chance.uniform(0, 60))
+                service.start()
+                images = [int(image) for image in await found.images()]
+                assert images == sorted(images, reverse=True)
+        await found.until(["7", "7", "7"])
+
+    play(script)
