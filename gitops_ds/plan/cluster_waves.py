@@ -78,7 +78,7 @@ def words(order: ClusterOrder) -> str:
     """`wave 2 of 3, after staging (soak 1.0 h)`; empty without an order."""
     if not order.exists:
         return ""
-    soak = f" (soak {duration.words(order.soak)})" if order.soak else ""
+    soak = f" (soak {duration.text(order.soak)})" if order.soak else ""
     after = f", after {', '.join(order.after)}{soak}" if order.after else ""
     return f"wave {order.wave} of {order.waves}{after}"
 
@@ -125,7 +125,7 @@ def _hold(
         return WaveHold(name, f"it failed: {report.message}{late}", failed=True)
     proof = next((one for one in report.proved if one.commit == commit), None)
     if proof is not None:
-        return WaveHold(name, f"soak of {duration.words(soak)}{late}", proof.at + soak)
+        return WaveHold(name, f"soak of {duration.text(soak)}{late}", proof.at + soak)
     return WaveHold(name, f"{_progress(report, commit)}{late}")
 
 

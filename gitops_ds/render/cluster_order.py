@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gitops_ds.model import rollout_policy
+from gitops_ds.model import duration
 from gitops_ds.model.cluster_order import NO_ORDER, WITHIN, ClusterBehind, ClusterOrder
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
@@ -79,7 +79,7 @@ def _seconds(file: File, key: str, default: float) -> float:
     value: Any = file.section(_KEY).get(key)
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
-            return rollout_policy.seconds(value)
+            return duration.seconds(value)
     return default
 
 

@@ -56,18 +56,18 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),), message=
     [
         (0.0, known(report()), ""),
         (600.0, known(report()), ""),
-        (601.0, known(report()), "soak of 10 min until 2026-01-01T00:00:01Z"),
-        (3600.0, known(report()), "soak of 60 min until 2026-01-01T00:50:00Z"),
+        (601.0, known(report()), "soak of 601s until 2026-01-01T00:00:01Z"),
+        (3600.0, known(report()), "soak of 1h until 2026-01-01T00:50:00Z"),
         (
             3600.0,
             known(report(at=NOW - 590)),
-            "soak of 60 min until 2026-01-01T00:50:00Z",
+            "soak of 1h until 2026-01-01T00:50:00Z",
         ),
         # The report, not the time here, shows that the cluster stayed well.
         (
             600.0,
             known(report(at=NOW - 590)),
-            "soak of 10 min until 2026-01-01T00:00:00Z",
+            "soak of 10m until 2026-01-01T00:00:00Z",
         ),
         (
             0.0,
@@ -181,7 +181,7 @@ def test_an_order_in_words() -> None:
         "eu-1": ClusterOrder(("staging",), 3600.0, wave=2, waves=2),
         "us-1": ClusterOrder(("staging",), wave=2, waves=2),
     }
-    assert cluster_waves.words(orders["eu-1"]) == "wave 2 of 2, after staging (soak 60 min)"
+    assert cluster_waves.words(orders["eu-1"]) == "wave 2 of 2, after staging (soak 1h)"
     assert cluster_waves.words(orders["staging"]) == "wave 1 of 2"
     assert cluster_waves.words(ClusterOrder()) == ""
     expected = "commits reach the clusters in 2 waves: staging; eu-1, us-1"

@@ -307,7 +307,7 @@ def test_a_commit_goes_from_cluster_to_cluster_through_the_soak() -> None:
         await asyncio.sleep(120)
         assert eu1.status.condition is Condition.WAITING
         assert eu1.status.message.startswith(
-            f"commit {commit[:12]} waits for cluster staging: soak of 10 min until "
+            f"commit {commit[:12]} waits for cluster staging: soak of 10m until "
         )
         assert eu1.status.message.endswith("stays applied")
         assert eu1.status.newest == commit
