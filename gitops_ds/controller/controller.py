@@ -75,7 +75,13 @@ class Controller:
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
-        self.rollouts = Rollouts(emit, clock, lambda: filter(None, map(self.observe, self.keys)))
+        self.rollouts = Rollouts(
+            emit,
+            clock,
+            lambda: filter(None, map(self.observe, self.keys)),
+            rollouts=lambda: self._cache.rollouts,
+            busy_nodes=lambda: self._cache.busy_nodes,
+        )
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.daemonset import earlier_agents, pinned_pods
-from gitops_ds.daemonset.pinned_pods import StagedDecision
+from gitops_ds.daemonset import earlier_agents, halted_elsewhere, pinned_pods
+from gitops_ds.daemonset.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -23,7 +23,9 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import POD, CommitId, Key
-from gitops_ds.model.staged_rollout import StageInputs, StagesDecision, StageState
+from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision, StageState
+from gitops_ds.model.token_bucket import TokenBucket
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 
@@ -36,9 +38,16 @@ class Rollouts:
         emit: Emit,
         clock: Callable[[], float],
         observations: Callable[[], Iterable[Observation]] = tuple,
+        *,
+        rollouts: Callable[[], Iterable[halted_elsewhere.Rollout]] = tuple,
+        busy_nodes: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """`observations` are those of all DaemonSets: an agent may wait for others."""
+        """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
+        all that are under way; `busy_nodes` those with pods of no DaemonSet.
+        """
         self._emit, self._clock, self._observations = emit, clock, observations
+        self._rollouts, self._busy_nodes = rollouts, busy_nodes
+        self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
@@ -74,7 +83,28 @@ class Rollouts:
             refused=refused[0],
             refused_until=refused[1],
             held=halted_templates.hold_reason(daemonset.annotations, target.hash),
+            busy=self._busy(policy, target),
+            halted_elsewhere=halted_elsewhere.reason(daemonset, self._rollouts())
+            if target.revision
+            else "",
+            at_once=self._at_once(daemonset.key, policy, seen.now),
         )
+
+    def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:
+        is_read = target.revision and any(stage.is_idle for stage in policy.stages)
+        return self._busy_nodes() if is_read else frozenset()
+
+    def _at_once(self, key: Key, policy: RolloutPolicy, now: float) -> int | None:
+        """The nodes that may be taken now, so that their writes stay below `limits.api`."""
+        writes = policy.limits.api.writes_per_second
+        if writes is None:
+            self._buckets.pop(key, None)
+            return None
+        rate = writes / WRITES_OF_A_NODE
+        bucket = self._buckets.get(key)
+        if bucket is None or bucket.rate != rate:
+            bucket = self._buckets[key] = TokenBucket(max(1.0, rate), rate)
+        return max(0, int(bucket.held(now)))
 
     async def admitted(
         self, cluster: Cluster, seen: Observation, inputs: StageInputs, take: Sequence[str]
@@ -97,6 +127,8 @@ class Rollouts:
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
         """Keeps a decision, and emits what is new in it."""
         key, now = seen.daemonset.key, staged.stages
+        if (bucket := self._buckets.get(key)) is not None:
+            bucket.borrow(seen.now, len(now.take))
         before = self._decided.get(key)
         self._decided[key] = now
         if before == now:
@@ -129,6 +161,7 @@ class Rollouts:
         self._decided.pop(key, None)
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
+        self._buckets.pop(key, None)
 
 
 def _state(decided: StagesDecision | None, stage: str) -> StageState | None:

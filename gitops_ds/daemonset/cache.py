@@ -6,7 +6,7 @@ are kept parsed, with only the fields that decisions need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
+# The kinds of owners whose pods a node runs even when it is idle; that of a static pod is its node.
+_OF_NODE = ("DaemonSet", "Node")
 
 
 class Cache:
@@ -190,6 +192,22 @@ class Cache:
             vanished=dict(memory.vanished),
             namesake=self._namesake(daemonset),
             unshown=self._unshown(daemonset, now),
+        )
+
+    @property
+    def rollouts(self) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
+        """The DaemonSets with a target, each with its revisions."""
+        for daemonset in self._daemonsets.values():
+            if daemonset.annotations.get(names.TARGET):
+                yield daemonset, self._candidate_revisions(daemonset)
+
+    @property
+    def busy_nodes(self) -> frozenset[str]:
+        """The nodes with pods that no DaemonSet and no file of the kubelet makes."""
+        return frozenset(
+            pod.node
+            for pod in self._pods
+            if pod.node and not pod.ended and (pod.owner is None or pod.owner.kind not in _OF_NODE)
         )
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:

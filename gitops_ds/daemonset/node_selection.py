@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gitops_ds.daemonset import newcomers
+from gitops_ds.daemonset import idle_nodes, newcomers
 from gitops_ds.daemonset.staged_nodes import StagedNodes
+from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
 from gitops_ds.model.staged_rollout import NodeStep
 
@@ -41,7 +42,7 @@ class _Room:
 
     def __init__(self, fleet: StagedNodes) -> None:
         self._fleet = fleet
-        self.nodes = fleet.cap - fleet.at_risk
+        self.nodes = min(fleet.cap - fleet.at_risk, _pulls_left(fleet), _at_once(fleet))
         self._zones = _zone_rooms(fleet)
 
     def admits(self, name: str) -> bool:
@@ -54,6 +55,30 @@ class _Room:
         if self._zones:
             self._zones[zone] = left - 1
         return True
+
+
+def _at_once(fleet: StagedNodes) -> float:
+    return math.inf if fleet.inputs.at_once is None else fleet.inputs.at_once
+
+
+def _pulls_left(fleet: StagedNodes) -> float:
+    """How many further nodes may pull the image: a node counts until its new pod is ready. A
+    template with the images of the proven one pulls none.
+    """
+    limit = fleet.policy.limits.registry.concurrent_pulls
+    target, proven = fleet.inputs.target, fleet.layout.seen.daemonset.template
+    if limit is None or not target.revision:
+        return math.inf
+    if proven != target.template and _images(proven) == _images(target.template):
+        return math.inf
+    moving = (NodeStep.REPLACING, NodeStep.STARTING)
+    return max(0, limit - sum(1 for one in fleet.nodes.values() if one.step in moving))
+
+
+def _images(template: Body) -> frozenset[str]:
+    spec = template.get("spec") or {}
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return frozenset(str(one.get("image")) for one in containers)
 
 
 def _is_able(fleet: StagedNodes, name: str) -> bool:
@@ -80,7 +105,7 @@ def _waits_for_others(fleet: StagedNodes, name: str) -> bool:
     """Whether `nodesWhen` or an agent that is updated first on the same node excludes it
     now.
     """
-    if name in fleet.inputs.busy:
+    if idle_nodes.waits(fleet, name):
         return True
     behind = (
         fleet.inputs.behind.get(after.agent, frozenset())

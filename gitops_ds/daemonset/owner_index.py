@@ -4,7 +4,7 @@ to look at, without a search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -33,6 +33,9 @@ class Owned(Generic[T]):
     def get(self, uid: str) -> T | None:
         """The object with that UID."""
         return self._all.get(uid)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._all.values())
 
     def drop(self, uid: str) -> T | None:
         """Forgets an object; returns what was there."""

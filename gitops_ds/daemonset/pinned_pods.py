@@ -49,7 +49,8 @@ from gitops_ds.model.staged_rollout import (
 )
 
 _REPLACED = RolloutRecord(unproved=True)
-LOOK_AGAIN = 15.0  # seconds until the agents that are updated first are observed again
+LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
+WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,11 @@ def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> I
     """The seconds after which time or other DaemonSets may change the decision."""
     if decided.wake_at is not None:
         yield max(0.0, decided.wake_at - seen.now)
-    if inputs.behind:
+    if inputs.behind or inputs.busy or inputs.halted_elsewhere:
         yield LOOK_AGAIN
+    writes = inputs.policy.limits.api.writes_per_second
+    if writes and inputs.at_once is not None and len(decided.take) >= inputs.at_once:
+        yield WRITES_OF_A_NODE / writes
 
 
 def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:

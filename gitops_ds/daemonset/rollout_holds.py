@@ -20,6 +20,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
         return StageHold("suspended")
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held)
+    if fleet.inputs.halted_elsewhere:
+        return StageHold(fleet.inputs.halted_elsewhere)
     if fleet.inputs.refused:
         reason = f"the API server refuses the pods: {fleet.inputs.refused}"
         return StageHold(reason, fleet.inputs.refused_until)

@@ -26,6 +26,7 @@ import msgspec
 
 from gitops_ds.daemonset import (
     gate_results,
+    idle_nodes,
     newcomers,
     node_selection,
     rollout_holds,
@@ -166,7 +167,8 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     pause = gate_results.pause(stages.gates)
     if halt is None and general is None and pause is None:
         take = tuple(node_selection.take(fleet, stages.open, stages.current, times))
-    hold = general or stages.hold or pause or rollout_holds.capped(fleet, take)
+    idle = idle_nodes.hold(fleet, stages.current, take)
+    hold = general or stages.hold or pause or idle or rollout_holds.capped(fleet, take)
     return _SelectedNodes(take, hold, halt, times)
 
 

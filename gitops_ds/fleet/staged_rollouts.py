@@ -221,4 +221,5 @@ def _time(at: float | None) -> str | None:
 def from_objects(observations: Iterable[Observation]) -> Assemble:
     """The inputs that the objects of a cluster contain, with all its DaemonSets."""
     known = tuple(observations)
-    return Rollouts(lambda _: None, lambda: 0.0, lambda: known).inputs
+    rollouts = [(one.daemonset, one.revisions) for one in known]
+    return Rollouts(lambda _: None, lambda: 0.0, lambda: known, rollouts=lambda: rollouts).inputs

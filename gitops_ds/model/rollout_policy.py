@@ -20,6 +20,7 @@ CANARY, REST = "canary", "rest"
 
 _CANARY: Body = {"nodes": {"count": 1}, "soak": "10m"}
 _SOAK = "1m"
+_IDLE_OR = "idle-or-"
 
 
 class PercentChange(float):
@@ -116,6 +117,20 @@ class Stage(_Part, frozen=True):
     until: Duration = Duration(86400)
     approval: Approval | None = None
 
+    @property
+    def idle_for(self) -> float:
+        """For how many seconds after it opens the stage takes idle nodes only: infinite with
+        `nodesWhen: idle`, 24 h with `idle-or-24h`, else 0.
+        """
+        if self.nodes_when == "idle":
+            return math.inf
+        return duration.seconds(self.nodes_when.removeprefix(_IDLE_OR)) if self.is_idle else 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether idle nodes are taken first."""
+        return self.nodes_when == "idle" or self.nodes_when.startswith(_IDLE_OR)
+
 
 class AtRiskLimits(_Part, frozen=True):
     """Hard caps on the nodes at risk at once; the smallest counts."""
@@ -129,14 +144,13 @@ class AtRiskLimits(_Part, frozen=True):
 class ApiLimits(_Part, frozen=True):
     """The load on the API server."""
 
-    writes_per_second: float = 20.0
+    writes_per_second: float | None = None
 
 
 class RegistryLimits(_Part, frozen=True):
     """The load on the image registry."""
 
-    concurrent_pulls: int = 50
-    pre_pull: bool = False
+    concurrent_pulls: int | None = None
 
 
 class Limits(_Part, frozen=True):
@@ -228,7 +242,7 @@ class NewNodes(_Part, frozen=True):
 class ConfigPolicy(_Part, frozen=True):
     """How a change of a ConfigMap reaches the pods."""
 
-    rolls: Literal["like-template", "at-once"] = "like-template"
+    rolls: Literal["like-template"] = "like-template"
 
 
 class TemplateCommit(_Part, frozen=True):

@@ -83,9 +83,11 @@ class StageInputs:
 
     `approved` names the stages that are approved; `readings` are the last measurements of
     gates; `behind` maps each agent of `after` to the nodes where it is not up to date
-    (None: anywhere in the cluster); `busy` are nodes that `nodesWhen` excludes now; `refused` is
-    the message of the API server that refuses the pods, else empty: they are tried again at
-    `refused_until`; `held` is why a person must release the rollout first, else empty.
+    (None: anywhere in the cluster); `busy` are the nodes with pods that belong to no DaemonSet;
+    `refused` is the message of the API server that refuses the pods, else empty: they are tried
+    again at `refused_until`; `held` is why a person must release the rollout first, else empty;
+    `halted_elsewhere` names the halted rollout that halts this one, else empty; `at_once` is the
+    most nodes that may be taken now by `limits.api`, None without a limit.
     """
 
     policy: RolloutPolicy
@@ -99,6 +101,8 @@ class StageInputs:
     refused: str = ""
     refused_until: float | None = None
     held: str = ""
+    halted_elsewhere: str = ""
+    at_once: int | None = None
 
 
 class NodeStep(StrEnum):

@@ -29,6 +29,11 @@ class TokenBucket:
         self._tokens -= amount
         return max(0.0, -self._tokens / self.rate)
 
+    def held(self, now: float) -> float:
+        """The tokens that it holds; below zero while borrowed ones are missing."""
+        self._refill(now)
+        return self._tokens
+
     def _refill(self, now: float) -> None:
         if self._tokens < self.burst:
             gained = max(0.0, now - self._at) * self.rate

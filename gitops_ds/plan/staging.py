@@ -178,9 +178,16 @@ class _Staging:
             {
                 **body,
                 "metadata": {**metadata, "annotations": annotations},
-                "spec": {**spec, "updateStrategy": {"type": "OnDelete"}, "template": template},
+                "spec": {**spec, "template": template, **self._strategy(target)},
             },
         )
+
+    def _strategy(self, target: str) -> Mapping[str, Any]:
+        """The update strategy: OnDelete, and that of Git at rest with `atRest: RollingUpdate`."""
+        spec = self.manifest.body["spec"]
+        if target or self._policy.at_rest == "OnDelete":
+            return {"updateStrategy": {"type": "OnDelete"}}
+        return {"updateStrategy": spec.get("updateStrategy") or {"type": "RollingUpdate"}}
 
     def _halted(self) -> Mapping[str, str]:
         """The annotation with the halted templates, which a later commit may bring back."""

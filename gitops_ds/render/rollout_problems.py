@@ -37,17 +37,10 @@ _ANY = "*"
 # same. A key leaves this table with the code that reads it (daemonset/stages.py,
 # daemonset/node_steps.py, controller/rollouts.py).
 UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
-    (("stages", _ANY, "nodesWhen"), ("any",)),
-    (("stages", _ANY, "until"), ()),
-    (("limits", "api"), ()),
-    (("limits", "registry"), ()),
     (("gates", _ANY, "memoryOfLimit"), ()),
     (("gates", _ANY, "neighbours"), ()),
     (("gates", _ANY, "prometheus"), ()),
     (("gates", _ANY, "for"), ()),
-    (("onFailure", "scope"), ("agent",)),
-    (("config", "rolls"), ("like-template",)),
-    (("atRest",), ("OnDelete",)),
 )
 
 
@@ -169,6 +162,9 @@ def _of_stage(
     if stage.where is not None and not unknown and _is_empty(stage, around):
         message = f"no declared node of any cluster is in stage {stage.name}: change or remove it"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "where"), message)
+    if stage.until != Stage("").until and stage.nodes_when != "idle":
+        message = "until has no effect without nodesWhen: idle: add it, or remove until"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "until"), message)
     if stage.soak_between and not stage.one_at_a_time:
         message = "soakBetween has no effect without oneAtATime: add it, or remove soakBetween"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "soakBetween"), message)

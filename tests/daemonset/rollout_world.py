@@ -42,6 +42,8 @@ class RolloutWorld(World):
         self.now += 10_000.0
         self.most_at_risk = 0
         self.last: StagedDecision | None = None
+        self.busy: frozenset[str] = frozenset()
+        self.halted_elsewhere = ""
 
     def commit(self, image: str) -> None:
         """What the deployer writes for a commit with another image: the target revision and its
@@ -85,7 +87,9 @@ class RolloutWorld(World):
         if target is None:
             return None
         record = target_revisions.record_of(seen.revisions, target)
-        return StageInputs(self.policy, target, record)
+        return StageInputs(
+            self.policy, target, record, busy=self.busy, halted_elsewhere=self.halted_elsewhere
+        )
 
     def staged_turn(self, at_most: int | None = None) -> StagedDecision | None:
         """One turn of the rollout; with `at_most` only so many writes are performed."""

@@ -173,12 +173,12 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
             "DS808 1:32 no value is below 1 and above 3",
         ),
         (
-            "atRest: RollingUpdate\n",
-            "DS807 1:1 atRest 'RollingUpdate' is not implemented: only OnDelete is",
+            "gates: {pods: {memoryOfLimit: 90%}}\n",
+            "DS807 1:16 gates.pods.memoryOfLimit is not implemented: remove it",
         ),
         (
-            "limits: {api: {writesPerSecond: 5}}\n",
-            "DS807 1:10 limits.api is not implemented: remove it",
+            "stages: [{name: canary, until: 3h}]\n",
+            "DS808 1:25 until has no effect without nodesWhen: idle: add it, or remove until",
         ),
     ],
 )
@@ -226,16 +226,16 @@ def test_a_pool_of_another_cluster_is_known() -> None:
 
 
 def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
-    found = bundle(environment="values: {}\nrollout:\n  onFailure: {scope: cluster}\n")
+    found = bundle(environment="values: {}\nrollout:\n  gates: {pods: {memoryOfLimit: 90%}}\n")
     assert findings(found) == [
         (
-            "DS807 environments/production.yaml:3:15 onFailure.scope 'cluster' is not implemented: "
-            "only agent is"
+            "DS807 environments/production.yaml:3:18 gates.pods.memoryOfLimit is not implemented: "
+            "remove it"
         )
     ]
-    unused = bundle(None, cluster="rollout:\n  atRest: RollingUpdate\n")
+    unused = bundle(None, cluster="rollout:\n  gates: {pods: {memoryOfLimit: 90%}}\n")
     assert findings(unused) == [
-        "DS807 clusters/one.yaml:3:3 atRest 'RollingUpdate' is not implemented: only OnDelete is"
+        "DS807 clusters/one.yaml:3:18 gates.pods.memoryOfLimit is not implemented: remove it"
     ]
 
 

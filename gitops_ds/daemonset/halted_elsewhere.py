@@ -1,0 +1,43 @@
+"""Halts that reach other rollouts (`onFailure.scope: cluster`): those of the same repository take
+no further node until the halted one is reverted, replaced or released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gitops_ds.apimachinery import target_revisions
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.live import Revision
+
+Rollout = tuple[DaemonSet, Sequence[Revision]]
+
+
+def reason(daemonset: DaemonSet, others: Iterable[Rollout]) -> str:
+    """Why the rollout of a DaemonSet is halted by another one; empty where none halts it."""
+    for other, revisions in others:
+        if other.uid == daemonset.uid or _repository(other) != _repository(daemonset):
+            continue
+        if (message := _halt(other, revisions)) is not None:
+            return f"the rollout of {other.key} is halted (onFailure.scope: cluster): {message}"
+    return ""
+
+
+def _repository(daemonset: DaemonSet) -> str:
+    return daemonset.annotations.get(names.REPOSITORY, "")
+
+
+def _halt(daemonset: DaemonSet, revisions: Sequence[Revision]) -> str | None:
+    """The message of a halt that reaches others, None without one."""
+    if not daemonset.annotations.get(names.TARGET):
+        return None
+    try:
+        found = target_revisions.policy_of(daemonset)
+    except ValueError:
+        return None
+    target = target_revisions.target_of(daemonset, revisions)
+    if found is None or target is None or found[0].on_failure.scope != "cluster":
+        return None
+    halt = target_revisions.record_of(revisions, target).halt
+    return None if halt is None else halt.message

@@ -1,0 +1,200 @@
+"""Limits of a rollout beside nodes at risk: idle nodes, writes, pulls, halts of other rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import target_revisions
+from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.daemonset import halted_elsewhere
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.model.staged_rollout import Halt, RolloutRecord
+from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from tests.daemonset.world import daemonset, node
+
+OTHER = "DaemonSet logging/other"
+both = pytest.mark.parametrize(
+    "owned", [False, True], ids=["beside the controller", "as the controller"]
+)
+
+
+def policy(when: str = "any", **more: Any) -> dict[str, Any]:
+    stage = {"name": "all", "nodes": {"count": 10}, "nodesWhen": when, "soak": "1s", **more}
+    stage["pace"] = {"start": 10, "max": 10}
+    return {"stages": [stage, "rest"], "limits": {"atRisk": {"cluster": "100%"}}}
+
+
+@both
+def test_idle_nodes_are_taken_first_and_after_the_time_any(owned: bool) -> None:
+    world = RolloutWorld(policy("idle-or-10m"), 10, owned=owned)
+    world.busy = frozenset(f"node-{i:03}" for i in range(6))
+    world.commit(SECOND)
+    began = world.now
+    while world.now < began + 590:
+        world.pass_time()
+        assert not world.on(SECOND) & world.busy
+    assert len(world.on(SECOND)) == 4
+    assert world.last is not None
+    hold = world.last.stages.hold
+    assert hold is not None
+    assert hold.reason == "6 nodes with other pods (nodesWhen: idle-or-10m)"
+    assert hold.until == pytest.approx(began + 600, abs=10)
+    world.run()
+    assert len(world.on(SECOND)) == 10
+
+
+@both
+def test_a_node_is_taken_when_it_is_idle_and_the_wait_is_overdue_after_its_time(
+    owned: bool,
+) -> None:
+    world = RolloutWorld(policy("idle", until="5m"), 10, owned=owned)
+    world.busy = frozenset({"node-003"})
+    world.commit(SECOND)
+    for _ in range(200):
+        world.pass_time()
+    assert world.on("agent:1") == {"node-003"}
+    assert world.last is not None
+    assert world.last.stages.hold is not None
+    assert world.last.stages.hold.reason == "1 node with other pods (nodesWhen: idle), overdue"
+    assert world.last.stages.hold.until is None
+    world.busy = frozenset()
+    world.run()
+    assert len(world.on(SECOND)) == 10
+
+
+@both
+def test_a_revert_does_not_wait_for_idle_nodes(owned: bool) -> None:
+    world = RolloutWorld(policy("idle"), 10, owned=owned)
+    world.commit(SECOND)
+    world.pass_time()
+    world.busy = frozenset(f"node-{i:03}" for i in range(10))
+    world.commit("agent:1")
+    world.run()
+    assert len(world.on("agent:1")) == 10
+
+
+def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
+    cache = Cache()
+    cache.replace(DAEMONSET, [daemonset()], "1")
+    cache.replace(NODE, [node("a")], "1")
+    bodies = [
+        _pod("worker", "a", "ReplicaSet"),
+        _pod("agent", "b", "DaemonSet"),
+        _pod("static", "c", "Node"),
+        _pod("alone", "d", ""),
+        _pod("job", "e", "Job", phase="Succeeded"),
+        _pod("unbound", "", "ReplicaSet"),
+    ]
+    cache.replace(POD, bodies, "1")
+    assert cache.busy_nodes == {"a", "d"}
+
+
+def _pod(name: str, on: str, owner: str, phase: str = "Running") -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "kind": owner, "name": "x", "uid": "u", "controller": True}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "ownerReferences": [reference] if owner else [],
+        },
+        "spec": {"nodeName": on} if on else {},
+        "status": {"phase": phase},
+    }
+
+
+@both
+def test_no_more_nodes_pull_a_new_image_than_the_limit(owned: bool) -> None:
+    document = policy()
+    document["limits"]["registry"] = {"concurrentPulls": 3}
+    world = RolloutWorld(document, 10, owned=owned)
+    world.slow_nodes = {f"node-{i:03}" for i in range(10)}
+    world.commit(SECOND)
+    for _ in range(10):
+        world.pass_time()
+    assert len(world.on(SECOND)) == 3
+    world.slow_nodes.clear()
+    world.run()
+    assert len(world.on(SECOND)) == 10
+
+
+@both
+def test_writes_are_bounded_by_the_rate(owned: bool) -> None:
+    document = policy()
+    document["limits"]["api"] = {"writesPerSecond": 3}  # a node in a second
+    world = RolloutWorld(document, 10, owned=owned)
+    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
+        document, ()
+    )
+    rollouts = Rollouts(lambda _: None, lambda: world.now)
+    world.commit(SECOND)
+    taken = []
+    for _ in range(12):
+        seen = world.observe()
+        inputs = rollouts.inputs(seen)
+        assert inputs is not None
+        staged = world.decide(seen, inputs)
+        rollouts.decided(seen, inputs, staged)
+        taken.append(len(staged.stages.take))
+        if inputs.at_once == 0:
+            assert staged.decision.wake_after is not None
+            assert staged.decision.wake_after <= 1
+        for action in staged.decision.actions:
+            world.perform(action)
+        world.now += 0.5
+    assert sum(taken) == 6
+    assert max(taken) == 1
+
+
+@both
+def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owned: bool) -> None:
+    other = RolloutWorld(policy(), 4)
+    metadata = other.body["metadata"]
+    metadata |= {"name": "other", "uid": "other-uid"}
+    for scope, repository, expected in (
+        ("agent", "one", ""),
+        ("cluster", "two", ""),
+        (
+            "cluster",
+            "one",
+            f"the rollout of {OTHER} is halted (onFailure.scope: cluster): it crashes",
+        ),
+    ):
+        document = {"onFailure": {"scope": scope}}
+        metadata["annotations"] |= {
+            names.ROLLOUT_POLICY: target_revisions.policy_text(document, ()),
+            names.REPOSITORY: repository,
+        }
+        other.commit(SECOND)
+        name = other.body["metadata"]["annotations"][names.TARGET]
+        record = RolloutRecord(1.0, halt=Halt(2.0, "canary", "it crashes"))
+        other.revisions[name]["metadata"]["annotations"][names.ROLLOUT_RECORD] = (
+            target_revisions.encoded(record)
+        )
+        metadata = other.body["metadata"]
+        seen = other.observe()
+        world = RolloutWorld(policy(), 4, owned=owned)
+        world.body["metadata"]["annotations"][names.REPOSITORY] = "one"
+        daemonset = world.observe().daemonset
+        reason = halted_elsewhere.reason(daemonset, [(seen.daemonset, seen.revisions)])
+        assert reason == expected
+        world.commit(SECOND)
+        world.halted_elsewhere = reason
+        world.pass_time()
+        world.pass_time()
+        assert bool(world.on(SECOND)) is not bool(expected)
+        world.halted_elsewhere = ""
+        world.run()
+        assert len(world.on(SECOND)) == 4
+    own = halted_elsewhere.reason(seen.daemonset, [(seen.daemonset, seen.revisions)])
+    assert own == ""
+
+
+def test_the_default_limits_are_none() -> None:
+    limits = rollout_policy.decode({}).limits
+    assert limits.api.writes_per_second is None
+    assert limits.registry.concurrent_pulls is None
