@@ -12,6 +12,7 @@ from benchmarks import (
     page,
     rollouts,
     service,
+    staged_rollouts,
     stages,
     start,
     validate,
@@ -26,6 +27,7 @@ PARTS = {
     "rollouts": rollouts.main,
     "decide": decide.main,
     "stages": stages.main,
+    "staged_rollouts": staged_rollouts.main,
     "page": page.main,
     "service": service.main,
 }
