@@ -1,6 +1,6 @@
 """A template reaches all nodes of a DaemonSet: our staged rollout beside the built-in controller
-against its own RollingUpdate, at the same concurrency (10 % of the nodes), without soak, in turns on
-one control plane with lifted limits.
+against its own RollingUpdate with maxUnavailable 10 %, at the same concurrency (at most 10 % at
+risk), without soak, in turns on one control plane with lifted limits.
 
 python -m benchmarks staged_rollouts; GITOPS_DS_BENCH_NODES (500), GITOPS_DS_BENCH_RUNS (5).
 """
@@ -22,7 +22,7 @@ from tests.gitservers import Upstream
 NODES = rollouts.NODES[0]
 DELETE, READY = 1000, 500  # milliseconds, as a small container needs
 POLICY = {
-    "stages": [{"name": "rest", "soak": "0s", "pace": {"start": "10%", "max": "10%"}}],
+    "stages": [{"name": "rest", "soak": "0s", "pace": {"start": "100%", "max": "100%"}}],
     "limits": {"atRisk": {"cluster": "10%"}},
     "onFailure": {"revert": {"how": "none"}},
 }

@@ -25,6 +25,7 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     LabelRevision,
     Release,
+    ReleasePod,
     RenumberRevision,
     StatusUpdate,
 )
@@ -98,17 +99,20 @@ class _Execution:
         self.refused: list[Action] = []
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Creates of pods, then deletes, by slow start; everything else in order, up to the first
-        error.
+        """Creates of pods, then deletes, replacements and releases, by slow start; everything else
+        in order, up to the first error.
         """
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
-        errors = await self._slowly(creates) + await self._slowly(deletes)
+        releases = [action for action in actions if isinstance(action, ReleasePod)]
+        errors = []
+        for units in (*_by_node(creates, deletes), [(action,) for action in releases]):
+            errors += await self._slowly(units)
         for action in actions:
             if errors:
                 break
-            if not isinstance(action, CreatePod | DeletePod):
-                errors = await self._together([action])
+            if not isinstance(action, CreatePod | DeletePod | ReleasePod):
+                errors = await self._together([(action,)])
         return errors
 
     async def write_status(self, status: StatusUpdate) -> list[ClusterError]:
@@ -129,15 +133,13 @@ class _Execution:
         self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key, status))
         return []
 
-    async def _slowly(self, actions: Sequence[CreatePod | DeletePod]) -> list[ClusterError]:
+    async def _slowly(self, units: Sequence[tuple[Action, ...]]) -> list[ClusterError]:
         """Batches of 1, 2, 4 and so on: when every create is refused (a quota, a webhook), few are
-        tried.
+        tried. The actions of a unit follow each other at once.
         """
         done, batch = 0, 1
         ordered = (
-            sorted(actions, key=lambda action: target(action) in self.last)
-            if self.last
-            else actions
+            sorted(units, key=lambda unit: target(unit[-1]) in self.last) if self.last else units
         )
         while done < len(ordered):
             errors = await self._together(ordered[done : done + batch])
@@ -146,12 +148,18 @@ class _Execution:
             done, batch = done + batch, batch * 2
         return []
 
-    async def _together(self, actions: Iterable[Action]) -> list[ClusterError]:
+    async def _together(self, units: Iterable[tuple[Action, ...]]) -> list[ClusterError]:
         return [
             error
-            for error in await _gather(self._one(action) for action in actions)
+            for error in await _gather(self._unit(unit) for unit in units)
             if error is not None
         ]
+
+    async def _unit(self, unit: tuple[Action, ...]) -> ClusterError | None:
+        for action in unit:
+            if (error := await self._one(action)) is not None:
+                return error
+        return None
 
     async def _one(self, action: Action) -> ClusterError | None:
         stage, key = self.stage, self.daemonset.key
@@ -181,6 +189,27 @@ def _is_final(action: Action, error: ClusterError) -> bool:
     """
     return isinstance(error, Invalid) and isinstance(
         action, Release | LabelRevision | RenumberRevision
+    )
+
+
+Units = list[tuple[Action, ...]]
+
+
+def _by_node(
+    creates: Sequence[CreatePod], deletes: Sequence[DeletePod]
+) -> tuple[Units, Units, Units]:
+    """The creates alone, the deletes alone, and the replacements: the deletes of a node with the
+    create that follows at once, before the built-in controller finds the node without a pod.
+    """
+    nodes, created = {one.node for one in deletes}, {one.node for one in creates}
+    return (
+        [(action,) for action in creates if action.node not in nodes],
+        [(action,) for action in deletes if action.node not in created],
+        [
+            (*(action for action in deletes if action.node == create.node), create)
+            for create in creates
+            if create.node in nodes
+        ],
     )
 
 

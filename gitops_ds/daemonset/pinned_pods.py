@@ -71,8 +71,7 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     steps: tuple[tuple[Action, ...], ...] = (
         tuple(writes.record()),
         (*writes.relabels(), *writes.releases()),
-        tuple(writes.deletes())[:BURST],
-        tuple(writes.creates())[:BURST],
+        tuple(writes.replacements()),
         tuple(writes.promotion()),
     )
     wake_after = min(_waits(seen, inputs, decided), default=None)
@@ -183,6 +182,15 @@ class _Writes:
                 elif self._is_left_over(pod):
                     why = "it belongs to another rollout and is not ready"
                     yield pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, why)
+
+    def replacements(self) -> Iterator[DeletePod | CreatePod]:
+        """The first BURST deletes, and creates for their nodes and for those whose earlier pod is
+        already ending.
+        """
+        deletes = tuple(self.deletes())[:BURST]
+        yield from deletes
+        later = self.taken - {action.node for action in deletes}
+        yield from [action for action in self.creates() if action.node not in later][:BURST]
 
     def creates(self) -> Iterator[CreatePod]:
         """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already

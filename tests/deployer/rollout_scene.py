@@ -32,6 +32,7 @@ from gitops_ds.model.staged_rollout import (
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import Faults, NodeSpec, virtual_time
 from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator.client import Habits
 from tests.deployer.test_loop import AGENT, History, loop_on
 
 NODES = 10
@@ -201,13 +202,15 @@ def play(
     nodes: Iterable[NodeSpec] = (),
     policy: str = POLICY,
     faults: Faults = simulator_faults.none,
+    latency: float = 0.0,
 ) -> None:
     """Runs a script on a cluster in which every node has the first image. `faults` are those of the
-    rollouts' client.
+    rollouts' client; `latency` is that of every request, in seconds.
     """
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
+            cluster.habits = Habits(latency=latency)
             specs = tuple(nodes) or tuple(NodeSpec(f"node-{n}") for n in range(NODES))
             cluster.add_nodes(specs)
             scene = Scene(cluster, FileHistory(), powers, faults)

@@ -1,0 +1,60 @@
+"""The writes of a staged rollout to the pods of one node: the pinned pod follows the delete of the
+earlier pod at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model.decision import CreatePod, DeletePod, ReleasePod
+from gitops_ds.model.events.base import ActionFailed, Performed
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
+from tests.deployer.rollout_scene import NODES, Scene, play
+
+ALL_AT_ONCE = """\
+stages: [{name: rest, soak: 1s, pace: {start: 100%, max: 100%}}]
+limits: {atRisk: {cluster: 100%}}
+onFailure: {revert: {how: none}}
+"""
+
+
+def test_a_slow_api_server_does_not_let_the_builtin_controller_create_a_pod_in_between() -> None:
+    async def script(scene: Scene) -> None:
+        before = len(scene.events)
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == NODES)
+        await asyncio.sleep(60)
+        writes = Counter(
+            type(event.action) for event in scene.events[before:] if isinstance(event, Performed)
+        )
+        assert [writes[of] for of in (DeletePod, CreatePod, ReleasePod)] == [NODES] * 3
+
+    # a pod ends within a second of its delete; one batch after the other takes longer
+    play(Powers.PACE, script, policy=ALL_AT_ONCE, latency=0.3)
+
+
+def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> None:
+    refuses = False
+
+    def refused(request: SimulatedRequest) -> RequestFault | None:
+        is_create = (request.verb, request.dry_run) == ("create", False)
+        of_pods = request.resource is not None and request.resource.kind == "Pod"
+        return failure(403, "quota") if refuses and is_create and of_pods else None
+
+    async def script(scene: Scene) -> None:
+        nonlocal refuses
+        refuses, before = True, len(scene.events)
+        scene.push("2")
+        await scene.until(lambda: any(isinstance(one, ActionFailed) for one in scene.events))
+        deleted = {
+            event.action.node
+            for event in scene.events[before:]
+            if isinstance(event, Performed) and isinstance(event.action, DeletePod)
+        }
+        assert len(deleted) == 1
+        refuses = False
+        await scene.until(lambda: len(scene.on("2")) == NODES)
+
+    play(Powers.PACE, script, policy=ALL_AT_ONCE, faults=refused)
