@@ -109,6 +109,7 @@ def rollout(one: StagedRollout) -> str:
         text += f"On hold: {stages.hold.text}\n"
     if halt is not None:
         text += f"Halted at {timestamps.text(halt.at)} in stage {halt.stage}: {halt.message}\n"
+        text += "".join(f"  {fact}\n" for fact in (halt.gate.lines if halt.gate else ()))
     head = ["STAGE", "STATE", "PROVED", "WAITS FOR", "UNTIL"]
     text += columns(head, (_stage(one, stage) for stage in stages.stages))
     if one.parked:

@@ -17,6 +17,8 @@ from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
+from gitops_ds.controller.gate_pods import PodGates
+from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide, pinned_pods
 from gitops_ds.daemonset.cache import WATCHED, Cache
@@ -75,12 +77,14 @@ class Controller:
         self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
+        self._gates = GatePoller(PodGates(cluster, clock), lambda key: self._wake({key}))
         self.rollouts = Rollouts(
             emit,
             clock,
             lambda: filter(None, map(self.observe, self.keys)),
             rollouts=lambda: self._cache.rollouts,
             busy_nodes=lambda: self._cache.busy_nodes,
+            gates=self._gates,
         )
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
@@ -101,6 +105,10 @@ class Controller:
     def runs_on(self, node: str) -> None:
         """Sets our own node, whose pods are replaced last. Before `run`."""
         self._own_node = node
+
+    def measure_with(self, meter: GateMeter) -> None:
+        """Sets what measures the gates of rollouts. Before `run`."""
+        self._gates.meter = meter
 
     def observe(self, key: Key) -> Observation | None:
         """The observation of a DaemonSet; None if it does not exist, or the lists were not read
@@ -156,6 +164,7 @@ class Controller:
         continue.
         """
         self._leading = False
+        self._gates.clear()
         for turn in self._turns:
             turn.cancel()
 
@@ -175,6 +184,7 @@ class Controller:
         """
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
+            watches.append(group.create_task(self._gates.run()))
             await self._start_reconciliations()
             for task in watches:
                 task.cancel()

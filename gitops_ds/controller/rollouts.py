@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.daemonset import earlier_agents, halted_elsewhere, pinned_pods
+from gitops_ds.controller.gate_poller import GatePoller
+from gitops_ds.daemonset import earlier_agents, gate_requests, halted_elsewhere, pinned_pods
 from gitops_ds.daemonset.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
@@ -41,13 +42,16 @@ class Rollouts:
         *,
         rollouts: Callable[[], Iterable[halted_elsewhere.Rollout]] = tuple,
         busy_nodes: Callable[[], frozenset[str]] = frozenset,
+        gates: GatePoller | None = None,
     ) -> None:
         """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
-        all that are under way; `busy_nodes` those with pods of no DaemonSet.
+        all that are under way; `busy_nodes` those with pods of no DaemonSet. Without `gates`
+        nothing is measured.
         """
         self._emit, self._clock, self._observations = emit, clock, observations
         self._rollouts, self._busy_nodes = rollouts, busy_nodes
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
+        self._gates = gates
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
@@ -82,6 +86,7 @@ class Rollouts:
             else {},
             refused=refused[0],
             refused_until=refused[1],
+            readings=self._gates.readings(daemonset.key) if self._gates else {},
             held=halted_templates.hold_reason(daemonset.annotations, target.hash),
             busy=self._busy(policy, target),
             halted_elsewhere=halted_elsewhere.reason(daemonset, self._rollouts())
@@ -129,6 +134,9 @@ class Rollouts:
         key, now = seen.daemonset.key, staged.stages
         if (bucket := self._buckets.get(key)) is not None:
             bucket.borrow(seen.now, len(now.take))
+        if self._gates is not None:
+            requests = gate_requests.requests(seen, inputs, now)
+            self._gates.follow(key, inputs.target.hash, requests)
         before = self._decided.get(key)
         self._decided[key] = now
         if before == now:
@@ -162,6 +170,8 @@ class Rollouts:
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
         self._buckets.pop(key, None)
+        if self._gates is not None:
+            self._gates.forget(key)
 
 
 def _state(decided: StagesDecision | None, stage: str) -> StageState | None:

@@ -22,6 +22,7 @@ from gitops_ds.daemonset.gate_verdicts import Assessment
 from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model import duration
 from gitops_ds.model.plain_text import line
+from gitops_ds.model.plural import counted
 from gitops_ds.model.rollout_gates import (
     GateEvidence,
     GateRecord,
@@ -162,7 +163,7 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
     lasted = reading.at - record.since
     if _fails(gate, record, reading) and lasted >= gate.for_:
         lasting = f" for {duration.words(gate.for_)}" if gate.for_ else ""
-        failure = f"gate {probe.gate} failed: {_words(found)}{lasting}"
+        failure = f"gate {probe.gate} failed: {_words(found)}{lasting}{_on(reading.nodes)}"
         evidence = _evidence(probe, gate, found, reading)
         return GateResult(probe, GateState.FAILED, record, None, failure, evidence)
     if record.verdict is Verdict.MET and lasted >= gate.for_ and running <= reading.nodes:
@@ -216,7 +217,7 @@ def _hold(
         case Verdict.MET if until > fleet.now:
             return StageHold(f"gate {probe.gate} is within its bounds", until)
         case Verdict.MET:
-            return StageHold(f"gate {probe.gate} is not measured on every node yet")
+            return StageHold(f"gate {probe.gate} is within its bounds, and measured again")
         case Verdict.EXCEEDED:
             reason = f"gate {probe.gate}: {record.text}"
             return StageHold(reason, until if until > fleet.now else None)
@@ -226,6 +227,13 @@ def _hold(
                 until = record.since + fleet.policy.progress.deadline
                 reason += ", overdue" if until <= fleet.now else ""
             return StageHold(reason, until if until > fleet.now else None)
+
+
+def _on(nodes: frozenset[str]) -> str:
+    if not nodes:
+        return ""
+    others = f" and {counted(len(nodes) - 1, 'other node')}" if len(nodes) > 1 else ""
+    return f", on {min(nodes)}{others}"
 
 
 def _words(found: Assessment) -> str:

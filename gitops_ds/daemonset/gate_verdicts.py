@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model.plain_text import line
-from gitops_ds.model.rollout_gates import ProbeKind, Reading, Sample, Verdict
+from gitops_ds.model.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollout_policy import Gate, PercentChange
 
 _LONGEST = 200  # characters of a text about a reading
@@ -118,7 +118,7 @@ def _comparisons(gate: Gate, kind: ProbeKind, reading: Reading) -> Iterator[_Com
             pass
 
 
-def _fixed(gate: Gate, sample: Sample) -> Iterator[_Compared]:
+def _fixed(gate: Gate, sample: GateSample) -> Iterator[_Compared]:
     if gate.below is not None:
         bound = f"below {gate.below:g}"
         yield _Compared(sample.value, gate.below, True, True, sample.labels, bound)
@@ -127,7 +127,7 @@ def _fixed(gate: Gate, sample: Sample) -> Iterator[_Compared]:
         yield _Compared(sample.value, gate.above, False, True, sample.labels, bound)
 
 
-def _before(gate: Gate, sample: Sample) -> Iterator[_Compared | _Missing]:
+def _before(gate: Gate, sample: GateSample) -> Iterator[_Compared | _Missing]:
     if gate.compare.before is None:
         return
     if sample.before is None or not math.isfinite(sample.before):

@@ -16,6 +16,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollout_gates import GateEvidence
 from gitops_ds.model.staged_rollout import (
     Halt,
     NodeProgress,
@@ -184,6 +185,7 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
                 }
                 for one in halt.nodes
             ],
+            "gate": _gate_json(halt.gate),
         }
         if halt
         else None,
@@ -208,6 +210,13 @@ def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
         "proved": stage.proved,
         "waitsFor": _hold_json(rollout.waits_for(stage)),
     }
+
+
+def _gate_json(gate: GateEvidence | None) -> dict[str, Any] | None:
+    if gate is None:
+        return None
+    facts = {"name": gate.gate, "query": gate.query, "value": gate.value, "bound": gate.bound}
+    return {**facts, "nodes": list(gate.nodes)}
 
 
 def _hold_json(hold: StageHold | None) -> dict[str, Any] | None:

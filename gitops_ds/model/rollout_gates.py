@@ -38,7 +38,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class GateSample:
     """A measured number, which may be NaN or infinite. `labels` name what was measured, `bound` the
     key of the policy that limits it where a probe has several; `before` is the value of the same
     series before the first touch, None without one.
@@ -62,7 +62,7 @@ class Reading:
 
     at: float
     nodes: frozenset[str] = frozenset()
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[GateSample, ...] = ()
     control: tuple[float, ...] = ()
     passes: bool | None = None
     reason: str = ""
@@ -149,10 +149,11 @@ class WebhookRequest:
 @dataclass(frozen=True, slots=True)
 class MemoryRequest:
     """The memory of the pods of the target, on the touched nodes. `limits` are those of the
-    containers, in bytes; `hash` is in the label of the pods.
+    containers, in bytes; `label` is the value of the rollout's label of the pods.
     """
 
     subject: Subject
+    label: str
     pods: Mapping[str, str] = field(default_factory=dict)  # the node of each pod, by its name
     limits: Mapping[str, int] = field(default_factory=dict)
 

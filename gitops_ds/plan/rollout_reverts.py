@@ -143,7 +143,9 @@ def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple
 
 
 def reason(halted: HaltedRollout) -> str:
-    """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes."""
+    """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes, and
+    of a gate the query, the value and its bound.
+    """
     at = datetime.fromtimestamp(halted.halt.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = f" on cluster {halted.cluster}" if halted.cluster else ""
     first = (
@@ -159,9 +161,10 @@ def command(halted: HaltedRollout, branch: str) -> str:
 
 
 def _nodes(halted: HaltedRollout) -> Iterator[str]:
-    nodes = halted.halt.nodes
-    if nodes:
+    nodes, gate = halted.halt.nodes, halted.halt.gate
+    if nodes or gate is not None:
         yield ""
+    yield from (line(f"- {fact}", 1000) for fact in (gate.lines if gate is not None else ()))
     for one in nodes[:SHOWN]:
         yield line(f"- {one.node}: {': '.join(filter(None, (one.reason, one.message)))}", 300)
     if len(nodes) > SHOWN:

@@ -41,7 +41,8 @@ def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[F
             sources[name] = RolloutSource(document, layers[0].at())
     if defaults and not sources and not findings:
         # Defaults that no agent has yet: their keys are read with the default stages.
-        problems = list(rollout_problems.unsupported(merged([file.value for file in defaults])))
+        document = merged([file.value for file in defaults])
+        problems = list(rollout_problems.problems(document, "", read))
         findings += [_finding(problem, defaults, around) for problem in problems]
     return sources, findings
 

@@ -16,7 +16,7 @@ from gitops_ds.apimachinery import node_pools, node_scope, rollout_windows
 from gitops_ds.model import rollout_policy
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.live import Node
-from gitops_ds.model.objects import Path, show_path
+from gitops_ds.model.objects import Path
 from gitops_ds.model.rollout_policy import (
     REST,
     Freeze,
@@ -29,19 +29,11 @@ from gitops_ds.model.rollout_policy import (
 from gitops_ds.render import layout
 from gitops_ds.render.agent import RenderContext
 
-_UNKNOWN, _IMPOSSIBLE, _NO_EFFECT = "DS802", "DS808", "DS807"
+_UNKNOWN, _IMPOSSIBLE = "DS802", "DS808"
 _BUILT_IN = ("pods", "nodes")
-_ANY = "*"
-
-# The keys of the schema that nothing reads yet, with the values that describe what happens all the
-# same. A key leaves this table with the code that reads it (daemonset/stages.py,
-# daemonset/node_steps.py, controller/rollouts.py).
-UNSUPPORTED: tuple[tuple[Path, tuple[Any, ...]], ...] = (
-    (("gates", _ANY, "memoryOfLimit"), ()),
-    (("gates", _ANY, "neighbours"), ()),
-    (("gates", _ANY, "prometheus"), ()),
-    (("gates", _ANY, "for"), ()),
-)
+_MEASURED = ("prometheus", "webhook", "memoryOfLimit", "neighbours")
+_NODES = "$nodes"
+_MOST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +81,7 @@ class PolicySurroundings:
 def problems(
     document: Mapping[str, Any], agent: str, around: PolicySurroundings
 ) -> Iterator[PolicyProblem]:
-    """The problems of the policy of one agent; first the keys without an effect."""
-    yield from unsupported(document)
+    """The problems of the policy of one agent."""
     try:
         policy = rollout_policy.decode(document)
     except ValueError as error:
@@ -112,33 +103,6 @@ def problems(
         elif after.agent not in around.agents:
             hint = layout.did_you_mean(after.agent, around.agents)
             yield PolicyProblem(_UNKNOWN, path, f"there is no agents/{after.agent}/{hint}")
-
-
-def unsupported(document: Mapping[str, Any]) -> Iterator[PolicyProblem]:
-    """The keys that have no effect yet, each at its path."""
-    for pattern, same in UNSUPPORTED:
-        for path, value in _found(document, pattern, ()):
-            if value in same:
-                continue
-            only = f": only {same[0]} is" if same else ": remove it"
-            text = f" {value!r}" if same else ""
-            message = f"{show_path(path)}{text} is not implemented{only}"
-            yield PolicyProblem(_NO_EFFECT, path, message)
-
-
-def _found(value: Any, pattern: Sequence[str | int], path: Path) -> Iterator[tuple[Path, Any]]:
-    """The values at a pattern of a path."""
-    if not pattern:
-        yield path, value
-        return
-    step, rest = pattern[0], pattern[1:]
-    if isinstance(value, Mapping):
-        for key in value if step == _ANY else [step]:
-            if key in value:
-                yield from _found(value[key], rest, (*path, key))
-    elif isinstance(value, list) and step == _ANY:
-        for number, one in enumerate(value):
-            yield from _found(one, rest, (*path, number))
 
 
 def _of_stage(
@@ -204,6 +168,7 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     """The contradictions of one gate: a query needs a bound, and a bound needs a query."""
     path: Path = ("gates", name)
     bounds = [key for key in ("below", "above", "compare") if key in document]
+    measured = [key for key in _MEASURED if key in document]
     if gate.prometheus and not bounds:
         message = "the query has no bound: set below, above or compare"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "prometheus"), message)
@@ -213,15 +178,37 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     elif not gate.prometheus and bounds:
         message = f"{bounds[0]} has no effect without a query: set prometheus"
         yield PolicyProblem(_IMPOSSIBLE, (*path, bounds[0]), message)
-    elif name not in _BUILT_IN and not gate.prometheus and "webhook" not in document:
+    elif name not in _BUILT_IN and not measured:
         message = f"gate {name} measures nothing: set prometheus or webhook"
         yield PolicyProblem(_IMPOSSIBLE, path, message)
+    if gate.compare.control is not None and _NODES not in gate.prometheus:
+        message = (
+            f"control has no effect: the query is the same for untouched nodes without {_NODES}"
+        )
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "compare"), message)
     if name != "nodes" and "conditions" in document:
         message = "conditions has no effect outside of the gate nodes: move it there"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "conditions"), message)
     if gate.below is not None and gate.above is not None and gate.below <= gate.above:
         message = f"no value is below {gate.below:g} and above {gate.above:g}"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "below"), message)
+    yield from _of_measurement(path, gate, document, measured)
+
+
+def _of_measurement(
+    path: Path, gate: Gate, document: Mapping[str, Any], measured: Sequence[str]
+) -> Iterator[PolicyProblem]:
+    """The keys about measurements where nothing is measured, and a failure by the first one."""
+    for key in ("for", "noData"):
+        if key in document and not measured and path[-1] in _BUILT_IN:
+            message = f"{key} has no effect without a measurement: set {' or '.join(_MEASURED)}"
+            yield PolicyProblem(_IMPOSSIBLE, (*path, key), message)
+    if gate.webhook is not None and gate.webhook.timeout > _MOST_SECONDS:
+        message = f"a webhook has at most {_MOST_SECONDS:g} seconds to answer"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "webhook", "timeout"), message)
+    if gate.no_data == "fail" and measured and not gate.for_:
+        message = "a new pod has no data before its first scrape: set for, longer than that"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "noData"), message)
 
 
 def _of_windows(policy: RolloutPolicy) -> Iterator[PolicyProblem]:

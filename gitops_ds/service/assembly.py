@@ -14,6 +14,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.service.gate_meter import HttpGateMeter
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
@@ -160,6 +161,9 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     """The controller, which runs with any powers, for the page and the metrics."""
     controller = Controller(
         cluster, service.controller.powers, emit, clock=time.time, chance=random.random
+    )
+    controller.measure_with(
+        HttpGateMeter(service.metrics, cluster, service.cluster.name, time.time)
     )
     if service.direct:
         controller.place_directly()

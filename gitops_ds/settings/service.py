@@ -25,6 +25,7 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe
 from gitops_ds.settings.election import ElectionSettings
+from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.page import PageSettings, Readiness
 from gitops_ds.settings.repository import RepositorySettings
@@ -192,6 +193,9 @@ class SettingsFile(SettingsGroup, frozen=True):
     )
     health: Annotated[HealthSettings, describe("When an agent is unhealthy.")] = msgspec.field(
         default_factory=HealthSettings
+    )
+    metrics: Annotated[MetricsSettings, describe("The measured gates of rollouts.")] = (
+        msgspec.field(default_factory=MetricsSettings)
     )
     log: Annotated[LogSettings, describe("The log.")] = msgspec.field(default_factory=LogSettings)
 

@@ -1,4 +1,4 @@
-"""docs/rollouts.md: every key of the policy has a row, and keys without effect are listed."""
+"""docs/rollouts.md: every key of the policy has a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.render import rollout_problems
 from tests.docs.pages import ROOT
 from tests.docs.test_promises import names_in
 
@@ -39,24 +38,6 @@ def test_every_key_of_the_policy_has_a_row_and_no_other() -> None:
     rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGE, re.MULTILINE)
     named = {re.sub(r"gates\.\w+\.", "gates.NAME.", row) for row in rows}
     assert named - {"stages"} == set(keys(SCHEMA))
-
-
-def test_the_keys_without_effect_are_listed() -> None:
-    listed = PAGE.partition("refused by rule DS807")[2].partition("\n## ")[0]
-    shown = set(re.findall(r"`([\w.\[\]]+)`(?=[, \n])(?! is)", listed))
-    patterns = []
-    for path, _ in rollout_problems.UNSUPPORTED:
-        text = "".join(
-            ("[]" if before in ("stages", "freeze", "after", "except") else ".NAME")
-            if step == "*"
-            else f".{step}"
-            for before, step in zip(("", *path), path, strict=False)
-        )
-        patterns.append(text.removeprefix(".").removesuffix("except[]") or text)
-    for pattern in patterns:
-        assert any(one.startswith(pattern.rstrip("[]")) for one in shown), pattern
-    for one in shown & set(keys(SCHEMA)):
-        assert any(one.startswith(pattern.rstrip("[]")) for pattern in patterns), one
 
 
 def test_each_row_of_the_comparison_names_a_test() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gitops_ds import render
-from gitops_ds.model import rollout_policy
 from gitops_ds.model.bundle import Bundle
-from gitops_ds.render import rollout_problems
 from tests.render import snapshots
 
 FILE = "agents/a/rollout.yaml"
@@ -173,8 +169,26 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
             "DS808 1:32 no value is below 1 and above 3",
         ),
         (
-            "gates: {pods: {memoryOfLimit: 90%}}\n",
-            "DS807 1:16 gates.pods.memoryOfLimit is not implemented: remove it",
+            'gates: {flow: {prometheus: "up", compare: {control: -20%}}}\n',
+            (
+                "DS808 1:34 control has no effect: the query is the same for untouched nodes "
+                "without $nodes"
+            ),
+        ),
+        (
+            "gates: {flow: {prometheus: up, below: 1, noData: fail}}\n",
+            ("DS808 1:42 a new pod has no data before its first scrape: set for, longer than that"),
+        ),
+        (
+            "gates: {pods: {for: 3s}}\n",
+            (
+                "DS808 1:16 for has no effect without a measurement: set prometheus or webhook or "
+                "memoryOfLimit or neighbours"
+            ),
+        ),
+        (
+            "gates: {ask: {webhook: {url: 'https://gates.example.com/x', timeout: 2m}}}\n",
+            "DS808 1:61 a webhook has at most 60 seconds to answer",
         ),
         (
             "stages: [{name: canary, until: 3h}]\n",
@@ -186,7 +200,6 @@ def test_a_policy_that_cannot_be_carried_out_is_refused_at_its_key(
     policy: str, expected: str
 ) -> None:
     found = bundle(policy, cluster=POOLS % 2)
-    # Keys of measured gates are not implemented, which is a finding of its own.
     shown = [one for one in findings(found) if one[:5] == expected[:5]]
     assert [one.replace(f"{FILE}:", "") for one in shown] == [expected]
     assert all(one.refused for one in found.findings)
@@ -226,34 +239,14 @@ def test_a_pool_of_another_cluster_is_known() -> None:
 
 
 def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
-    found = bundle(environment="values: {}\nrollout:\n  gates: {pods: {memoryOfLimit: 90%}}\n")
-    assert findings(found) == [
-        (
-            "DS807 environments/production.yaml:3:18 gates.pods.memoryOfLimit is not implemented: "
-            "remove it"
-        )
-    ]
-    unused = bundle(None, cluster="rollout:\n  gates: {pods: {memoryOfLimit: 90%}}\n")
-    assert findings(unused) == [
-        "DS807 clusters/one.yaml:3:18 gates.pods.memoryOfLimit is not implemented: remove it"
-    ]
+    found = bundle(environment="values: {}\nrollout:\n  gates: {pods: {below: 3}}\n")
+    message = "below has no effect without a query: set prometheus"
+    assert findings(found) == [f"DS808 environments/production.yaml:3:18 {message}"]
+    unused = bundle(None, cluster="rollout:\n  gates: {pods: {below: 3}}\n")
+    assert findings(unused) == [f"DS808 clusters/one.yaml:3:18 {message}"]
 
 
 def test_a_monthly_window_in_any_time_zone_is_no_problem() -> None:
     for zone in ("UTC", "Europe/Berlin", "Pacific/Kiritimati"):
         policy = f'windows: {{w: {{cron: "0 0 1 * *", length: 1h, timezone: {zone}}}}}\n'
         assert findings(bundle(policy)) == []
-
-
-def test_the_values_that_are_accepted_are_the_defaults() -> None:
-    """A policy that states a default differs in nothing from one without the key."""
-    policy = rollout_policy.decode({})
-    assert policy.supersede == "newest-from-canary"
-    for path, same in rollout_problems.UNSUPPORTED:
-        if same and "*" not in path:
-            document: dict[str, Any] = {}
-            inner = document
-            for step in path[:-1]:
-                inner = inner.setdefault(str(step), {})
-            inner[str(path[-1])] = same[0]
-            assert rollout_policy.decode(document) == policy, path

@@ -42,7 +42,6 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     SAME_TWICE,
     refused("DS806", "environment not found", no_violations),
     _HAS_A_CLUSTER,
-    refused("DS807", "field is not implemented", no_violations),
     refused("DS808", "rollout policy cannot be carried out", no_violations),
     advice("DS016", Severity.WARNING, "object has no apiVersion and kind", no_violations),
 )

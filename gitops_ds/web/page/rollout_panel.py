@@ -58,6 +58,7 @@ class RolloutPanel:
     stages: tuple[StageRow, ...]
     hold: str
     halt: str
+    evidence: tuple[str, ...]
     parked: tuple[NodeProgress, ...]
     more: int
 
@@ -80,6 +81,7 @@ def panel(rollout: StagedRollout) -> RolloutPanel:
         tuple(_row(rollout, one, steps[one.name]) for one in rollout.stages.stages),
         texts.words(hold.text) if hold is not None and halt is None else "",
         texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
+        tuple(texts.words(one) for one in halt.gate.lines) if halt and halt.gate else (),
         parked[:PARKED],
         max(0, len(parked) - PARKED),
     )

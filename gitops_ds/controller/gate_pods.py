@@ -1,0 +1,178 @@
+"""Readings of the cluster for measured gates: the memory of the new pods, and the other pods on
+touched nodes.
+
+The memory is that of the metrics API, which `kubectl top` shows: it needs no further server, and a
+pod without a result there is no data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.apimachinery import pods, quantities
+from gitops_ds.errors import ClusterError
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.objects import POD, Body, Key, Resource
+from gitops_ds.model.rollout_gates import (
+    GateRequest,
+    GateSample,
+    MemoryRequest,
+    NeighboursRequest,
+    PrometheusRequest,
+    Reading,
+    WebhookRequest,
+)
+
+# https://github.com/kubernetes/metrics/blob/master/pkg/apis/metrics/v1beta1/types.go
+POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", namespaced=True)
+SECONDS = 10.0  # for one measurement
+LISTS_AT_ONCE = 4
+NODES_AT_ONCE = 100  # whose pods are listed in one measurement; the others are next
+SHOWN = 3  # pods in the label of a sample
+
+
+@dataclass(slots=True)
+class _Neighbours:
+    """The last look at the other pods of one node."""
+
+    touched: float
+    unready: tuple[str, ...] = ()
+    restarted: Mapping[str, int] = field(default_factory=dict)  # since the touch, by pod
+    first: Mapping[str, int] = field(default_factory=dict)  # all restarts before it, by UID
+
+
+class PodGates:
+    """Measures what the cluster itself shows. It reads pods of touched nodes only."""
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._looks: dict[Key, dict[str, _Neighbours]] = {}
+
+    interval = 15.0  # seconds
+
+    async def measure(self, request: GateRequest) -> Reading:
+        """One measurement, where no settings name a Prometheus server and webhooks."""
+        match request:
+            case MemoryRequest():
+                return await self.memory(request)
+            case NeighboursRequest():
+                return await self.neighbours(request)
+            case PrometheusRequest() | WebhookRequest():
+                reason = "this process has no settings for metrics"
+                return Reading(self._clock(), reason=reason, unavailable=True)
+
+    async def memory(self, request: MemoryRequest) -> Reading:
+        """The largest share of a memory limit, in per cent, of each pod."""
+        now = self._clock()
+        if not request.limits:
+            return Reading(now, reason="no container of the template has a memory limit")
+        labels = f"{names.ROLLOUT}={request.label}"
+        which = Selection(request.subject.daemonset.namespace, labels)
+        try:
+            async with asyncio.timeout(SECONDS):
+                listed = await self._cluster.list(POD_METRICS, which)
+        except ClusterError as error:
+            return Reading(now, reason=f"metrics API: {error}")
+        except TimeoutError:
+            return Reading(now, reason="metrics API: no response in time")
+        found = dict(_shares(request, listed.items))
+        missing = sorted(request.pods.keys() - found.keys())
+        return Reading(
+            now,
+            frozenset(request.pods[name] for name in found),
+            tuple(found.values()),
+            reason=f"metrics API: no memory of pod {missing[0]}" if missing else "",
+        )
+
+    async def neighbours(self, request: NeighboursRequest) -> Reading:
+        """For each touched node the other pods that got unready, and the restarts of other pods."""
+        now, subject = self._clock(), request.subject
+        known = self._looks.get(subject.daemonset, {})
+        kept = {
+            node: look for node, look in known.items() if request.touched.get(node) == look.touched
+        }
+        order = [*sorted(request.touched.keys() - kept.keys()), *kept]
+        room, reason = asyncio.Semaphore(LISTS_AT_ONCE), ""
+        try:
+            async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
+                for node in order[:NODES_AT_ONCE]:
+                    group.create_task(self._look(request, node, kept, room))
+        except* ClusterError as errors:
+            reason = f"pods of a touched node: {errors.exceptions[0]}"
+        except* TimeoutError:
+            reason = "pods of a touched node: no response in time"
+        # The nodes that were listed now are the last ones of the next measurement.
+        self._looks[subject.daemonset] = {
+            node: kept[node] for node in (*order[NODES_AT_ONCE:], *order) if node in kept
+        }
+        samples = tuple(one for node, look in kept.items() for one in _samples(node, look))
+        return Reading(now, frozenset(kept), samples, reason=reason)
+
+    def forget(self, key: Key) -> None:
+        """The DaemonSet has no rollout."""
+        self._looks.pop(key, None)
+
+    async def _look(
+        self,
+        request: NeighboursRequest,
+        node: str,
+        kept: dict[str, _Neighbours],
+        room: asyncio.Semaphore,
+    ) -> None:
+        which = Selection(fields=f"spec.nodeName={node}", brief=True)
+        async with room:
+            listed = await self._cluster.list(POD, which)
+        touched, before = request.touched[node], kept.get(node)
+        first = dict(before.first) if before is not None else {}
+        found = [pods.pod_of(body) for body in listed.items]
+        others = [pod for pod in found if pod.owner is None or pod.owner.uid != request.subject.uid]
+        for pod in others:
+            crashed = pod.crashed_at is not None and pod.crashed_at >= touched
+            first.setdefault(pod.uid, pod.restarts - int(crashed and pod.restarts > 0))
+        kept[node] = _Neighbours(
+            touched,
+            tuple(sorted(_name(pod) for pod in others if _got_unready(pod, touched))),
+            {_name(pod): pod.restarts - first[pod.uid] for pod in others},
+            {pod.uid: first[pod.uid] for pod in others},
+        )
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _got_unready(pod: Pod, touched: float) -> bool:
+    """Whether a pod that is older than the touch lost its readiness since then."""
+    lost = not pod.ready and pod.ready_since is not None and pod.ready_since >= touched
+    return lost and pod.created < touched and not (pod.ended or pod.terminating)
+
+
+def _samples(node: str, look: _Neighbours) -> Iterator[GateSample]:
+    unready = ", ".join(look.unready[:SHOWN])
+    yield GateSample(len(look.unready), f"{node}: {unready}" if unready else node, "newlyUnready")
+    restarted = [name for name, count in look.restarted.items() if count > 0]
+    total = sum(count for count in look.restarted.values() if count > 0)
+    names_of = ", ".join(sorted(restarted)[:SHOWN])
+    yield GateSample(total, f"{node}: {names_of}" if names_of else node, "newRestarts")
+
+
+def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[tuple[str, GateSample]]:
+    """The container of each pod with the largest share of its limit, by the pod."""
+    for body in items:
+        name = str((body.get("metadata") or {}).get("name"))
+        shares = []
+        for container in body.get("containers") or ():
+            limit = request.limits.get(str(container.get("name")))
+            try:
+                used = quantities.parse((container.get("usage") or {})["memory"])
+            except (KeyError, ValueError):
+                continue
+            if limit:
+                shares.append((float(100 * used / limit), str(container.get("name"))))
+        if shares and name in request.pods:
+            share, container = max(shares)
+            yield name, GateSample(share, f"container {container} on {request.pods[name]}")

@@ -1,0 +1,277 @@
+"""Measures the gates of rollouts: queries of Prometheus, webhooks, and what the cluster shows.
+
+No method raises: without a result a reading has the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+import ssl
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from gitops_ds import errors
+from gitops_ds.controller.gate_pods import PodGates
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.plain_text import line
+from gitops_ds.model.rollout_gates import (
+    GateRequest,
+    GateSample,
+    MemoryRequest,
+    NeighboursRequest,
+    PrometheusRequest,
+    Reading,
+    WebhookRequest,
+)
+from gitops_ds.service import gate_http, git_auth
+from gitops_ds.service.gate_http import GateCall, NoData
+from gitops_ds.settings.metrics import MetricsSettings, PrometheusSettings
+
+_LONGEST_REASON = 200  # characters
+_NAME = ("__name__",)
+_OF_SCRAPE = (*_NAME, "instance", "job")  # labels that a new pod changes
+_TOKEN, _CA = "metrics.prometheus.tokenFile", "metrics.prometheus.caFile"
+_WEBHOOK_TOKEN = "metrics.webhooks.tokenFile"  # noqa: S105
+
+
+class _NotConfigured(Exception):
+    """The settings of the service do not permit the measurement."""
+
+
+class HttpGateMeter:
+    """Measures with the settings of the service; `cluster_name` is that of the repository."""
+
+    def __init__(
+        self,
+        settings: MetricsSettings,
+        cluster: Cluster,
+        cluster_name: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings, self._cluster_name, self._clock = settings, cluster_name, clock
+        self._pods = PodGates(cluster, clock)
+
+    @property
+    def interval(self) -> float:
+        """The seconds between two measurements."""
+        return self._settings.interval
+
+    async def measure(self, request: GateRequest) -> Reading:
+        """One measurement."""
+        at, nodes = self._clock(), frozenset(request.subject.nodes)
+        try:
+            match request:
+                case PrometheusRequest():
+                    return await self._query(at, nodes, request)
+                case WebhookRequest():
+                    return await self._ask(at, nodes, request)
+                case MemoryRequest():
+                    return await self._pods.memory(request)
+                case NeighboursRequest():
+                    return await self._pods.neighbours(request)
+        except _NotConfigured as error:
+            return Reading(at, nodes, reason=str(error), unavailable=True)
+        except errors.SettingsError as error:
+            return Reading(at, nodes, reason=str(error), unavailable=True)
+        except NoData as error:
+            return Reading(at, nodes, reason=f"{_NAMES[type(request)]}: {error}")
+
+    async def _query(self, at: float, nodes: frozenset[str], request: PrometheusRequest) -> Reading:
+        """The series now, before the first touch, and of untouched nodes. Raises NoData."""
+        server = self._settings.prometheus
+        if server is None:
+            raise _NotConfigured(
+                "no Prometheus server: set metrics.prometheus.url in the settings of the service"
+            )
+        queries = [self._series(server, request.query)]
+        if request.before is not None:
+            queries.append(self._series(server, request.query, request.before))
+        if request.control:
+            queries.append(self._series(server, request.control))
+        results = list(await asyncio.gather(*queries))
+        now = results.pop(0)
+        before = results.pop(0) if request.before is not None else None
+        control = results.pop(0) if request.control else {}
+        samples = tuple(
+            GateSample(value, name, before=None if before is None else before.get(name))
+            for name, value in now.items()
+        )
+        reason = "" if now else "the query has no result"
+        if gone := sorted(name for name in before or {} if name not in now):
+            series = line(gone[0], _LONGEST_REASON // 2)
+            reason = f"the series {series} of before is gone: sum by labels that stay, as node"
+        return Reading(at, nodes, samples, tuple(control.values()), reason=reason)
+
+    async def _series(
+        self, server: PrometheusSettings, query: str, at: float | None = None
+    ) -> Mapping[str, float]:
+        """The values of an instant query, by their labels; now by the clock of the server without a
+        time. Raises NoData.
+
+        https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
+        """
+        headers = _authorization(server)
+        call = GateCall(
+            f"{server.url.rstrip('/')}/api/v1/query",
+            self._settings.timeout,
+            {"query": query} | ({} if at is None else {"time": f"{at:.3f}"}),
+            headers=headers,
+            trust=_trust(server.ca_file),
+        )
+        status, body = await gate_http.send(call)
+        return series_of(status, body)
+
+    async def _ask(self, at: float, nodes: frozenset[str], request: WebhookRequest) -> Reading:
+        """The result of a webhook. Raises NoData."""
+        settings, subject = self._settings.webhooks, request.subject
+        host = _host(request.url)
+        if host not in settings.allow and host.rpartition(":")[0] not in settings.allow:
+            raise _NotConfigured(
+                f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
+            )
+        headers = {"Content-Type": "application/json"}
+        if settings.token_file:
+            headers["Authorization"] = f"Bearer {_secret(_WEBHOOK_TOKEN, settings.token_file)}"
+        document = {
+            "agent": subject.daemonset.name,
+            "namespace": subject.daemonset.namespace,
+            "cluster": self._cluster_name,
+            "commit": subject.commit,
+            "stage": subject.probe.stage,
+            "gate": subject.probe.gate,
+            "nodes": list(subject.nodes),
+        }
+        seconds = min(request.timeout, _MOST_SECONDS)
+        call = GateCall(request.url, seconds, body=orjson.dumps(document), headers=headers)
+        status, body = await gate_http.send(call)
+        passes, reason = verdict_of(status, body)
+        return Reading(at, nodes, passes=passes, reason=reason)
+
+
+_MOST_SECONDS = 60.0  # for a webhook
+_NAMES = {
+    PrometheusRequest: "Prometheus",
+    WebhookRequest: "webhook",
+    MemoryRequest: "metrics API",
+    NeighboursRequest: "pods",
+}
+
+
+def series_of(status: int, body: bytes) -> Mapping[str, float]:
+    """The values of a response of Prometheus, by their labels. Raises NoData for any other
+    response.
+    """
+    document = _object(status, body)
+    if document.get("status") != "success":
+        message = document.get("error")
+        text = line(message, _LONGEST_REASON) if isinstance(message, str) else "no success"
+        raise NoData(text if status < 500 else f"HTTP {status}: {text}")
+    data = document.get("data")
+    kind = data.get("resultType") if isinstance(data, dict) else None
+    result = data.get("result") if isinstance(data, dict) else None
+    if kind == "scalar":
+        return {"": _number(result)}
+    if kind != "vector" or not isinstance(result, list):
+        raise NoData(f"the query returns {kind!r}: an instant vector or a scalar is needed")
+    if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
+        raise NoData("the response is no result of a query")
+    alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
+    found: dict[str, float] = {}
+    for one in result:
+        name = _labels(one["metric"], _OF_SCRAPE)
+        if alike[name] > 1:
+            name = _labels(one["metric"], _NAME)
+        found[name] = _number(one.get("value"))
+    return found
+
+
+def verdict_of(status: int, body: bytes) -> tuple[bool, str]:
+    """Whether a webhook passes the gate, and its reason. Raises NoData for any other response."""
+    if status != 200:
+        raise NoData(f"HTTP {status}")
+    document = _object(status, body)
+    passes, reason = document.get("pass"), document.get("reason", "")
+    if not isinstance(passes, bool) or not isinstance(reason, str):
+        raise NoData('the response is not {"pass": true|false, "reason": "..."}')
+    return passes, line(reason, _LONGEST_REASON)
+
+
+def _object(status: int, body: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise NoData(f"HTTP {status}: the response is no JSON object")
+    return document
+
+
+def _number(pair: Any) -> float:
+    """The value of a pair of time and text; NaN of a native histogram."""
+    if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str):
+        try:
+            return float(pair[1])
+        except ValueError:
+            pass
+    return math.nan
+
+
+def _labels(metric: Mapping[Any, Any], hidden: Collection[str]) -> str:
+    """The labels of a series as PromQL writes them; they are the key of the series."""
+    shown = sorted((str(name), str(value)) for name, value in metric.items() if name not in hidden)
+    return line("{" + ", ".join(f'{name}="{value}"' for name, value in shown) + "}", 10**6)
+
+
+def _authorization(server: PrometheusSettings) -> dict[str, str]:
+    """Raises SettingsError, and _NotConfigured for a token that would be readable in the
+    network.
+    """
+    if not server.token_file:
+        return {}
+    if server.url.startswith("http://") and not server.allow_http:
+        raise _NotConfigured("the token is not sent over http: set metrics.prometheus.allowHttp")
+    secret = _secret(_TOKEN, server.token_file)
+    if server.user:
+        pair = base64.b64encode(f"{server.user}:{secret}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def _secret(name: str, file: str) -> str:
+    """The token in a file. Raises SettingsError."""
+    try:
+        found = git_auth.read(name, file).decode("ascii").strip()
+    except UnicodeDecodeError:
+        found = ""
+    if not found or not found.isprintable() or " " in found:
+        raise errors.SettingsError(f"{name}: {file} contains no token")
+    return found
+
+
+def _trust(file: str) -> ssl.SSLContext | None:
+    """Raises SettingsError for a file without certificates."""
+    if not file:
+        return None
+    data = git_auth.read(_CA, file)
+    try:
+        return ssl.create_default_context(cadata=data.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise errors.SettingsError(f"{_CA}: {file} contains no certificates") from None
+
+
+def _host(url: str) -> str:
+    """HOST:PORT of an address. Raises NoData for one that is no http address."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        raise NoData("its address is no http or https address") from None
+    if not parts.hostname or parts.username is not None or not url.isprintable() or " " in url:
+        raise NoData("its address is no http or https address")
+    return f"{parts.hostname}:{port}"

@@ -1,0 +1,248 @@
+"""Measured gates in rollouts: passes, holds, halts, and the way back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gitops_ds.daemonset import gate_requests
+from gitops_ds.model.rollout_gates import (
+    GateRequest,
+    GateSample,
+    MemoryRequest,
+    NeighboursRequest,
+    Reading,
+    WebhookRequest,
+)
+from gitops_ds.model.staged_rollout import StageState
+from tests.daemonset.rollout_world import SECOND
+from tests.gates.gated_world import GatedWorld, every, no_data, policy, values
+from tests.profiles import examples
+
+QUERY = 'errors{node=~"$nodes"}'
+NODES = 5
+FLOW = {"prometheus": QUERY, "below": 5}
+
+
+def world(gate: dict[str, Any], measure: Any, number: int = NODES, **keys: Any) -> GatedWorld:
+    made = GatedWorld(policy(gate, **keys), number, measure)
+    made.commit(SECOND)
+    return made
+
+
+def test_a_gate_within_its_bounds_passes_and_names_the_touched_nodes_only() -> None:
+    rollout = world(FLOW, values(1))
+    rollout.finish(SECOND)
+    queries = {one.query for one in rollout.queries}
+    assert queries <= {'errors{node=~"node-000"}', 'errors{node=~"node-000|node-001"}'}
+    assert all(one.before is None and not one.control for one in rollout.queries)
+
+
+def test_an_exceeded_bound_halts_with_the_evidence_and_the_revert_ignores_gates() -> None:
+    rollout = world(FLOW, values(7))
+    rollout.until(lambda: rollout.halt is not None)
+    halt = rollout.halt
+    assert halt is not None
+    assert halt.gate is not None
+    assert halt.stage == "canary"
+    assert halt.message == 'gate flow failed: 7 ({node="0"}) is not below 5, on node-000'
+    assert halt.gate.lines == (
+        "gate: flow",
+        f"query: {QUERY}",
+        'value: 7 ({node="0"})',
+        "bound: below 5",
+        "nodes: node-000",
+    )
+    rollout.measure = values(1)
+    rollout.quiet(600, SECOND)
+    asked = len(rollout.asked)
+    rollout.commit("agent:1")
+    rollout.run()
+    assert rollout.on(SECOND) == set()
+    assert len(rollout.asked) == asked
+
+
+def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the_deadline() -> None:
+    rollout = world(FLOW, no_data, progress={"deadline": "10m"})
+    rollout.until(lambda: "no data" in rollout.hold)
+    assert rollout.ends is not None
+    assert len(rollout.on(SECOND)) == 1
+    rollout.quiet(900, SECOND)
+    assert rollout.hold == ("gate flow has no data: Prometheus: no response in time, overdue")
+    rollout.measure = values(1)
+    rollout.finish(SECOND)
+
+
+def test_no_data_passes_or_fails_by_the_policy() -> None:
+    rollout = world({**FLOW, "noData": "pass"}, no_data)
+    rollout.finish(SECOND)
+    rollout = world({**FLOW, "noData": "fail", "for": "2m"}, no_data)
+    rollout.until(lambda: rollout.halt is not None)
+    halt = rollout.halt
+    assert halt is not None
+    assert "no data (Prometheus: no response in time) for 2 min" in halt.message
+    assert len(rollout.on(SECOND)) == 1
+
+
+@pytest.mark.parametrize("rule", ["hold", "fail", "pass"])
+def test_without_settings_the_rollout_holds_whatever_no_data_means(rule: str) -> None:
+    def unavailable(request: GateRequest, now: float) -> Reading:
+        return Reading(now, reason="no Prometheus server", unavailable=True)
+
+    rollout = world({**FLOW, "noData": rule, "for": "30s"}, unavailable)
+    rollout.until(lambda: "no Prometheus server" in rollout.hold)
+    rollout.quiet(900, SECOND)
+
+
+def test_a_failure_counts_after_the_whole_time_of_for_and_any_other_reading_begins_again() -> None:
+    bad, good = Reading(0.0, samples=(GateSample(7),)), Reading(0.0, samples=(GateSample(1),))
+    gate = {**FLOW, "for": "60s"}
+    rollout = world(gate, every([bad, bad, bad, good, bad, bad, bad, good]))
+    rollout.finish(SECOND)
+    rollout = world(gate, every([good, bad]))
+    rollout.until(lambda: "is not below 5" in rollout.hold)
+    began = rollout.now
+    rollout.until(lambda: rollout.halt is not None)
+    assert 45 <= rollout.now - began <= 90
+
+
+def test_a_stage_passes_after_the_whole_time_of_for_within_the_bounds() -> None:
+    rollout = world({**FLOW, "for": "30m"}, values(1))
+    began = rollout.now
+    rollout.until(lambda: len(rollout.on(SECOND)) > 2)
+    assert rollout.now - began >= 1800
+
+
+def test_a_restart_of_the_service_begins_the_time_of_a_pass_again_not_that_of_a_failure() -> None:
+    rollout = world({**FLOW, "for": "30m"}, values(1))
+    began = rollout.now
+    while rollout.now - began < 1700:
+        rollout.pass_time()
+    rollout.restart()
+    rollout.until(lambda: len(rollout.on(SECOND)) > 2, 1000)
+    assert rollout.now - began >= 1700 + 1800
+    rollout = world({**FLOW, "for": "30m"}, values(7))
+    rollout.until(lambda: "is not below 5" in rollout.hold)
+    began = rollout.now
+    while rollout.now - began < 1700:
+        rollout.pass_time()
+    rollout.restart()
+    rollout.until(lambda: rollout.halt is not None)
+    assert rollout.now - began < 2000
+
+
+def test_before_is_the_time_of_the_first_touch_also_after_a_restart() -> None:
+    rollout = world({"prometheus": QUERY, "compare": {"before": "+30%"}}, values(1, before=1))
+    began = rollout.now
+    rollout.until(lambda: len(rollout.asked) > 2)
+    rollout.restart()
+    rollout.until(lambda: len(rollout.asked) > 4)
+    assert {one.before for one in rollout.queries} == {began}
+    rollout.finish(SECOND)
+
+
+def test_control_are_as_many_untouched_nodes_and_the_last_result_counts_without_any() -> None:
+    def measure(request: GateRequest, now: float) -> Reading:
+        return Reading(now, frozenset(request.subject.nodes), (GateSample(9),), (10.0,))
+
+    gate = {"prometheus": QUERY, "compare": {"control": "-20%"}}
+    document = policy(gate)
+    document["stages"][1]["gates"] = ["pods", "nodes", "flow"]
+    rollout = GatedWorld(document, NODES, measure)
+    rollout.commit(SECOND)
+    rollout.finish(SECOND)
+    assert rollout.queries
+    for one in rollout.queries:
+        touched, untouched = (set(text[14:-2].split("|")) for text in (one.query, one.control))
+        assert len(touched) == len(untouched)
+        assert not touched & untouched
+
+
+def test_each_probe_of_a_gate_has_its_own_request() -> None:
+    gate = {
+        "webhook": {"url": "https://gates.example.com/", "timeout": "5s"},
+        "memoryOfLimit": "90%",
+        "neighbours": {"newlyUnready": 0},
+    }
+
+    def measure(request: GateRequest, now: float) -> Reading:
+        samples = (GateSample(0, bound="newlyUnready"),)
+        return Reading(now, frozenset(request.subject.nodes), samples, passes=True)
+
+    rollout = world(gate, measure)
+    rollout.finish(SECOND)
+    kinds = {type(one) for one in rollout.asked}
+    assert kinds == {WebhookRequest, MemoryRequest, NeighboursRequest}
+    touched = next(one for one in rollout.asked if isinstance(one, NeighboursRequest)).touched
+    assert all(time > 0 for time in touched.values())
+
+
+def test_the_limits_of_memory_are_those_of_the_template() -> None:
+    template = {
+        "spec": {
+            "containers": [
+                {"name": "a", "resources": {"limits": {"memory": "64Mi"}}},
+                {"name": "b", "resources": {"limits": {"memory": "no number"}}},
+                {"name": "c"},
+            ]
+        }
+    }
+    assert gate_requests.limits_of(template) == {"a": 64 << 20}
+
+
+def test_the_record_is_bounded_and_written_at_changes_only() -> None:
+    rollout = world({**FLOW, "for": "30m"}, values(1))
+    records = []
+    for _ in range(300):
+        rollout.pass_time()
+        assert rollout.last is not None
+        records.append(rollout.last.stages.record)
+    changes = sum(1 for one, two in itertools.pairwise(records) if one != two)
+    assert changes <= 3
+    assert len(records[-1].gates) == 1
+    rollout.until(lambda: len(rollout.on(SECOND)) > 2)
+    assert rollout.last is not None
+    assert rollout.last.stages.record.gates == {}
+
+
+readings = st.sampled_from(
+    [
+        Reading(0.0, samples=(GateSample(1),)),
+        Reading(0.0, samples=(GateSample(7),)),
+        Reading(0.0, samples=(GateSample(math.nan),)),
+        Reading(0.0, samples=(GateSample(math.inf),)),
+        Reading(0.0, reason="no response in time"),
+    ]
+)
+
+
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    sequence=st.lists(readings, min_size=1, max_size=12),
+    lasting=st.sampled_from(["0s", "30s", "2m"]),
+    rule=st.sampled_from(["hold", "fail", "pass"]),
+    restarts=st.sets(st.integers(0, 45), max_size=3),
+)
+def test_no_node_beyond_the_canary_without_good_data_and_no_halt_is_undone(
+    sequence: list[Reading], lasting: str, rule: str, restarts: set[int]
+) -> None:
+    rollout = world({**FLOW, "for": lasting, "noData": rule}, every(sequence))
+    good = 0
+    for turn in range(50):
+        if turn in restarts:
+            rollout.restart()
+        rollout.pass_time()
+        assert rollout.last is not None
+        stages = rollout.last.stages
+        good += any(one.samples and one.samples[0].value == 1 for one in rollout.readings.values())
+        if len(rollout.on(SECOND)) > 2:
+            assert stages.stages[0].state is StageState.PASSED
+            assert good or rule == "pass"
+        if stages.halt is not None:
+            rollout.quiet(60, SECOND)
+            return

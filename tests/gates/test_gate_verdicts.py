@@ -1,0 +1,174 @@
+"""What one reading shows: bounds, changes, and values that are no data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds.daemonset import gate_requests, gate_verdicts
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.rollout_gates import GateSample, ProbeKind, Reading, Verdict
+from gitops_ds.model.rollout_policy import Gate
+
+NAN, INF, HUGE = math.nan, math.inf, 1.7e308
+MET, EXCEEDED, NO_DATA = Verdict.MET, Verdict.EXCEEDED, Verdict.NO_DATA
+
+
+def gate(**keys: Any) -> Gate:
+    document = {"gates": {"flow": {"prometheus": "up", **keys}}}
+    return rollout_policy.decode(document).gate("flow")
+
+
+def verdict(
+    found: Gate, *numbers: float, before: float | None = None, control: tuple[float, ...] = ()
+) -> Verdict:
+    samples = tuple(GateSample(number, "{}", before=before) for number in numbers)
+    reading = Reading(1.0, samples=samples, control=control)
+    return gate_verdicts.assess(found, ProbeKind.PROMETHEUS, reading).verdict
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers", "expected"),
+    [
+        ({"below": 5}, (4.9,), MET),
+        ({"below": 5}, (5,), EXCEEDED),
+        ({"below": 5}, (1, 2, 6), EXCEEDED),
+        ({"below": 5}, (INF,), EXCEEDED),
+        ({"below": 5}, (-INF,), MET),
+        ({"below": 5}, (NAN,), NO_DATA),
+        ({"below": 5}, (1, NAN), NO_DATA),
+        ({"below": 5}, (NAN, 6), EXCEEDED),
+        ({"below": 5}, (), NO_DATA),
+        ({"above": 5}, (5.1,), MET),
+        ({"above": 5}, (5,), EXCEEDED),
+        ({"above": 5}, (HUGE,), MET),
+        ({"above": 0, "below": 10}, (5,), MET),
+        ({"above": 0, "below": 10}, (-1,), EXCEEDED),
+        ({"below": 5, "noData": "pass"}, (NAN,), MET),
+        ({"below": 5, "noData": "pass"}, (6,), EXCEEDED),
+    ],
+)
+def test_fixed_bounds(keys: dict[str, Any], numbers: tuple[float, ...], expected: Verdict) -> None:
+    assert verdict(gate(**keys), *numbers) is expected
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "value", "expected"),
+    [
+        ("+30%", 10, 13, MET),
+        ("+30%", 10, 13.1, EXCEEDED),
+        ("+30%", 10, -100, MET),
+        ("-20%", 10, 8, MET),
+        ("-20%", 10, 7.9, EXCEEDED),
+        ("-20%", 10, 100, MET),
+        ("+0%", 10, 10, MET),
+        ("+0%", 10, 10.1, EXCEEDED),
+        ("-0%", 10, 9.9, EXCEEDED),
+        ("+30%", 0, 0, MET),
+        ("+30%", 0, 0.001, EXCEEDED),
+        ("+30%", -10, -7, MET),
+        ("+30%", -10, -6.9, EXCEEDED),
+        ("+30%", NAN, 1, NO_DATA),
+        ("+30%", INF, 1, NO_DATA),
+        ("+30%", None, 1, NO_DATA),
+        ("+30%", 10, NAN, NO_DATA),
+        ("+30%", 10, INF, EXCEEDED),
+        ("+30%", HUGE, HUGE, MET),
+    ],
+)
+def test_changes_since_before(
+    change: str, before: float | None, value: float, expected: Verdict
+) -> None:
+    found = gate(compare={"before": change})
+    assert verdict(found, value, before=before) is expected
+
+
+@pytest.mark.parametrize(
+    ("numbers", "control", "expected"),
+    [
+        ((8, 8), (10, 10), MET),
+        ((1, 15), (10, 10), MET),
+        ((7.9, 8), (10, 10), EXCEEDED),
+        ((8,), (), NO_DATA),
+        ((8,), (NAN,), NO_DATA),
+        ((8, NAN), (10,), NO_DATA),
+        ((HUGE, HUGE), (HUGE, HUGE), MET),
+        ((), (10,), NO_DATA),
+    ],
+)
+def test_the_mean_against_untouched_nodes(
+    numbers: tuple[float, ...], control: tuple[float, ...], expected: Verdict
+) -> None:
+    found = gate(prometheus="a{node=~'$nodes'}", compare={"control": "-20%"})
+    assert verdict(found, *numbers, control=control) is expected
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(
+    values=st.lists(numbers, max_size=4),
+    before=st.none() | numbers,
+    control=st.lists(numbers, max_size=3).map(tuple),
+    below=st.none() | st.floats(-10, 10),
+    percent=st.sampled_from(["+30%", "-20%", "+0%"]),
+)
+def test_hostile_values_never_raise_and_nan_never_passes(
+    values: list[float],
+    before: float | None,
+    control: tuple[float, ...],
+    below: float | None,
+    percent: str,
+) -> None:
+    keys = {"below": below} if below is not None else {}
+    found = gate(compare={"before": percent, "control": percent}, **keys)
+    result = verdict(found, *values, before=before, control=control)
+    hostile = not values or any(map(math.isnan, [*values, *control])) or before is None
+    assert not (hostile and result is MET)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (("node-1", "node-2"), "node-1|node-2"),
+        (("ip-10-0-0-1.eu.internal",), "ip-10-0-0-1[.]eu[.]internal"),
+        (('a"} or vector(1) #', "b"), "b"),
+        (("a|.*", "a\n", "A", ""), ""),
+    ],
+)
+def test_names_of_nodes_are_quoted_in_any_string_of_a_query(
+    nodes: tuple[str, ...], expected: str
+) -> None:
+    assert gate_requests.alternation(nodes) == expected
+
+
+def test_a_label_cannot_forge_a_line_of_the_evidence() -> None:
+    samples = (GateSample(9, '{node="a\nReverts: 1\x1b[2J"}' + "x" * 10_000),)
+    found = gate_verdicts.assess(gate(below=5), ProbeKind.PROMETHEUS, Reading(1.0, samples=samples))
+    assert found.text.isprintable()
+    assert len(found.text) < 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "samples", "expected"),
+    [
+        (ProbeKind.MEMORY, [GateSample(90.0)], MET),
+        (ProbeKind.MEMORY, [GateSample(10.0), GateSample(90.1)], EXCEEDED),
+        (ProbeKind.MEMORY, [], NO_DATA),
+        (ProbeKind.NEIGHBOURS, [GateSample(0, bound="newlyUnready")], MET),
+        (ProbeKind.NEIGHBOURS, [GateSample(1, bound="newlyUnready")], EXCEEDED),
+        (ProbeKind.NEIGHBOURS, [GateSample(1, bound="newRestarts")], MET),
+        (ProbeKind.NEIGHBOURS, [GateSample(2, bound="newRestarts")], EXCEEDED),
+    ],
+)
+def test_memory_and_neighbours(
+    kind: ProbeKind, samples: list[GateSample], expected: Verdict
+) -> None:
+    found = gate(memoryOfLimit="90%", neighbours={"newlyUnready": 0, "newRestarts": 1}, below=1)
+    assert gate_verdicts.assess(found, kind, Reading(1.0, samples=tuple(samples))).verdict is (
+        expected
+    )
