@@ -21,6 +21,9 @@ class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     resource: str
     namespace: str
     output: str
+    all_clusters: bool
+    directory: str | None
+    path: str
 
 
 @click.command()
@@ -28,13 +31,36 @@ class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "resource", required=False, default="ds", type=click.Choice(["ds", "daemonset", "daemonsets"])
 )
 @options.in_namespace
+@options.option(
+    "--all-clusters",
+    is_flag=True,
+    help="The clusters of the repository in their order, by their reports in Git.",
+)
+@options.directory
+@options.inside
 @options.connection
 @options.output("text", "wide", "json", "yaml")
 @options.common
 @arguments.typed(GetArgs)
 def get(args: GetArgs) -> int:
-    """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH."""
-    return options.run(_get(args))
+    """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters."""
+    return options.run(_all_clusters(args) if args.all_clusters else _get(args))
+
+
+async def _all_clusters(args: GetArgs) -> int:
+    from gitops_ds.commands import all_clusters
+    from gitops_ds.fleet import cluster_overview
+    from gitops_ds.model import names
+    from gitops_ds.pipeline import open_repository
+
+    rows = await all_clusters.look(open_repository.named(args.directory, args.path))
+    if args.output in ("json", "yaml"):
+        items = [cluster_overview.as_json(row) for row in rows]
+        document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+        return 0
+    click.echo(table.clusters(rows, time.time(), wide=args.output == "wide"), nl=False)
+    return 0
 
 
 async def _get(args: GetArgs) -> int:

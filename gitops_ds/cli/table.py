@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
@@ -29,6 +30,8 @@ HEAD = [
 ]
 
 
+CLUSTERS = ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"]
+
 # sync states other than in sync
 _APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
@@ -50,6 +53,45 @@ def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
         return "No DaemonSets found.\n"
     head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
     return columns(head, (_row(agent, now, wide) for agent in agents))
+
+
+def clusters(rows: Sequence[ClusterRow], now: float, *, wide: bool = False) -> str:
+    """The table of clusters, then the messages of those that are not proved; `wide` has all of them
+    as a column.
+    """
+    if not rows:
+        return "No clusters found: the repository has no file in clusters/.\n"
+    head = [*CLUSTERS, "NEWEST", "CONDITION", "MESSAGE"] if wide else CLUSTERS
+    text = columns(head, (_cluster(row, now, wide) for row in rows))
+    waiting = (row for row in rows if row.message and (row.state != "Proved" or _waits(row)))
+    lines = [f"{row.name}: {plain_text.line(row.message)}\n" for row in waiting]
+    return text + ("\n" + "".join(lines) if lines and not wide else "")
+
+
+def _waits(row: ClusterRow) -> bool:
+    """Whether the newest commit is not the applied one."""
+    return row.report is not None and row.report.newest != row.report.applied
+
+
+def _cluster(row: ClusterRow, now: float, wide: bool) -> list[str]:
+    report = row.report
+    cells = [
+        row.name,
+        str(row.order.wave or "-"),
+        row.state,
+        short(report.applied) if report else "",
+        timestamps.elapsed(now - report.since) if report else "",
+        row.agents(),
+        f"{timestamps.elapsed(now - report.at)} ago" if report else "",
+    ]
+    if not wide:
+        return cells
+    return [
+        *cells,
+        short(report.newest) if report else "",
+        report.condition if report else "",
+        row.message,
+    ]
 
 
 def apart(agents: Sequence[Agent]) -> list[str]:

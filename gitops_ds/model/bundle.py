@@ -157,7 +157,7 @@ class Bundle:
     conditions), and those that must get none. `drift` is the drift policy of agents with one.
     `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
     (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` holds
-    the rollout policies by agent.
+    the rollout policies by agent, `orders` the places of all clusters in their order.
     """
 
     commit: CommitId | None
@@ -175,3 +175,4 @@ class Bundle:
     refusals: tuple[Skipped, ...] = ()
     kept: frozenset[str] = frozenset()
     rollouts: Mapping[str, RolloutSource] = field(default_factory=dict)
+    orders: Mapping[str, ClusterOrder] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds.errors import UsageError
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Pointer
+from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import agent as one_agent
@@ -64,6 +65,7 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
         manifests=manifests,
         findings=tuple(sorted(unique, key=_order)),
         skipped=tuple(gathered.skipped),
+        orders=cluster_order.orders(found),
         owner_hint=found.settings.text("name"),
         held=rendered.held,
         drift=rendered.drift,
@@ -92,6 +94,11 @@ def objects(snapshot: SourceTree) -> Mapping[PurePosixPath, Objects]:
 def facts(snapshot: SourceTree, cluster: str) -> ClusterFacts:
     """The facts of one of the repository's clusters. Raises UsageError for an unknown one."""
     return facts_of(layout.read(snapshot), cluster)
+
+
+def cluster_orders(snapshot: SourceTree) -> Mapping[str, ClusterOrder]:
+    """The place of each cluster in their order; empty where none waits for another."""
+    return cluster_order.orders(layout.read(snapshot))
 
 
 def is_ours(snapshot: SourceTree) -> bool:
@@ -157,7 +164,7 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
         or layout.texts(found.settings.value.get("kubernetes")),
         pools=layout.pools(file),
         ignore=layout.requirements(own_ignore.get("match")),
-        order=cluster_order.order_of(found, name),
+        order=cluster_order.orders(found).get(name, NO_ORDER),
     )
 
 

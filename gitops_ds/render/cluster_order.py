@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitops_ds.model import duration
-from gitops_ds.model.cluster_order import NO_ORDER, WITHIN, ClusterBehind, ClusterOrder
+from gitops_ds.model.cluster_order import WITHIN, ClusterBehind, ClusterOrder
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.render import layout
@@ -16,29 +16,31 @@ from gitops_ds.render.layout import File, Layout
 _KEY = "after"
 
 
-def order_of(found: Layout, name: str) -> ClusterOrder:
-    """The place of a cluster in the order. Invalid values have their defaults: the schema refuses
-    them.
+def orders(found: Layout) -> dict[str, ClusterOrder]:
+    """The place of each cluster; empty where none waits for another. Invalid values have their
+    defaults: the schema refuses them.
     """
     files = found.clusters
-    own = files.get(name, File(""))
-    before = {one: _before(file) for one, file in files.items()}
+    before = {name: _before(file) for name, file in files.items()}
     if not any(before.values()):
-        return NO_ORDER
-    waves = {one: _wave(one, before) for one in files}
-    behind = tuple(
-        ClusterBehind(one, _seconds(file, "soak", 0.0))
-        for one, file in files.items()
-        if name in before[one]
-    )
-    return ClusterOrder(
-        before.get(name, ()),
-        _seconds(own, "soak", 0.0),
-        _seconds(own, "within", WITHIN),
-        waves.get(name, 1),
-        max(waves.values()),
-        behind,
-    )
+        return {}
+    waves = _waves(before)
+    behind: dict[str, list[ClusterBehind]] = {name: [] for name in files}
+    for name, file in files.items():
+        for one in before[name]:
+            if one in behind:
+                behind[one].append(ClusterBehind(name, _seconds(file, "soak", 0.0)))
+    return {
+        name: ClusterOrder(
+            before[name],
+            _seconds(file, "soak", 0.0),
+            _seconds(file, "within", WITHIN),
+            waves.get(name, 0),
+            max(waves.values(), default=1),
+            tuple(behind[name]),
+        )
+        for name, file in files.items()
+    }
 
 
 def problems(found: Layout, name: str) -> Iterator[Finding]:
@@ -79,16 +81,22 @@ def _seconds(file: File, key: str, default: float) -> float:
     value: Any = file.section(_KEY).get(key)
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
-            return duration.seconds(value)
+            return float(duration.seconds(value))
     return default
 
 
-def _wave(name: str, before: Mapping[str, tuple[str, ...]], below: tuple[str, ...] = ()) -> int:
-    """One more than the last wave before it; 0 in a cycle, and after one."""
-    if name in below:
-        return 0
-    waves = [_wave(one, before, (*below, name)) for one in before.get(name, ())]
-    return 0 if 0 in waves else 1 + max(waves, default=0)
+def _waves(before: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
+    """The wave of each cluster, one more than the last wave before it; without those in a cycle and
+    after one.
+    """
+    waves: dict[str, int] = {}
+    rest = {name: {one for one in names if one in before} for name, names in before.items()}
+    wave = 0
+    while ready := [name for name, names in rest.items() if not names - waves.keys()]:
+        wave += 1
+        waves |= dict.fromkeys(ready, wave)
+        rest = {name: names for name, names in rest.items() if name not in waves}
+    return waves
 
 
 def _cycle(name: str, before: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

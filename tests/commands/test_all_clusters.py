@@ -1,0 +1,171 @@
+"""`gitops-ds get --all-clusters`: the clusters in their order, by their reports in Git."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gitops_ds import cli
+from gitops_ds.model import cluster_report
+from gitops_ds.model.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.objects import CommitId
+from tests.gitservers import GIT_ENVIRONMENT, Upstream
+
+FILES = {
+    "gitops-ds.yaml": "version: v1\nname: fleet\n",
+    "clusters/staging.yaml": "environment: production\n",
+    "clusters/eu-1.yaml": "environment: production\nafter: {clusters: [staging], soak: 1h}\n",
+    "clusters/au-1.yaml": "environment: production\nafter: [staging]\n",
+    "environments/production.yaml": "values: {}\n",
+    "agents/agent/daemonset.yaml": "metadata: {name: agent}\n",
+}
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    found = Upstream(tmp_path / "fleet")
+    found.commit(FILES)
+    return found
+
+
+def publish(upstream: Upstream, report: ClusterReport, name: str = "") -> None:
+    """A report as a service publishes it."""
+    blob = upstream.git("hash-object", "-w", "--stdin", input=cluster_report.encode(report))
+    tree = upstream.git("mktree", input=f"100644 blob {blob}\tcluster.json\n".encode())
+    commit = upstream.git("commit-tree", tree, "-m", "report")
+    upstream.git("update-ref", f"refs/gitops-ds/clusters/{name or report.cluster}", commit)
+
+
+def get(*words: str) -> Result:
+    result = CliRunner().invoke(cli.cli, ["get", "--all-clusters", *words], standalone_mode=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def reports(upstream: Upstream, now: float) -> tuple[CommitId, CommitId]:
+    old = CommitId(upstream.git("rev-parse", "main"))
+    new = CommitId(upstream.commit(FILES, "a change"))
+    proved = (ProvedCommit(old, now - 9000), ProvedCommit(new, now - 600))
+    staging = ClusterReport(
+        "staging",
+        ClusterState.PROVED,
+        now - 300,
+        condition="Synced",
+        message="commit is proved",
+        newest=new,
+        applied=new,
+        since=now - 600,
+        proved=proved,
+        agents=2,
+        well=2,
+        url="https://staging.example.com/",
+    )
+    waits = f"commit {new[:12]} waits for cluster staging: soak of 1h"
+    eu1 = ClusterReport(
+        "eu-1",
+        ClusterState.PROVED,
+        now - 300,
+        condition="Waiting",
+        message=waits,
+        newest=new,
+        applied=old,
+        since=now - 9000,
+        proved=proved[:1],
+        agents=2,
+        well=2,
+    )
+    publish(upstream, staging)
+    publish(upstream, eu1)
+    return old, new
+
+
+def test_the_clusters_are_listed_by_wave_with_their_reports(upstream: Upstream) -> None:
+    old, new = reports(upstream, time.time())
+    lines = get("-C", str(upstream.path)).output.splitlines()
+    assert [line.split() for line in lines[:4]] == [
+        ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"],
+        ["staging", "1", "Proved", new[:12], "10m", "2/2", "5m", "ago"],
+        ["au-1", "2", "Unknown", "<none>", "<none>", "<none>", "<none>"],
+        ["eu-1", "2", "Proved", old[:12], "150m", "2/2", "5m", "ago"],
+    ]
+    assert lines[4:] == [
+        "",
+        "au-1: no report was published",
+        f"eu-1: commit {new[:12]} waits for cluster staging: soak of 1h",
+    ]
+    wide = get("-C", str(upstream.path), "-o", "wide").output.splitlines()
+    assert wide[0].endswith("NEWEST         CONDITION   MESSAGE")
+    assert len(wide) == 4
+
+
+def test_json_has_every_field(upstream: Upstream) -> None:
+    _, new = reports(upstream, 1_767_225_600.0)
+    publish(
+        upstream,
+        ClusterReport("staging", ClusterState.PROVED, 1.0, proved=(ProvedCommit(new, 0.0),)),
+        "au-1",
+    )
+    document = json.loads(get("-C", str(upstream.path), "-o", "json").output)
+    assert document["kind"] == "ClusterReportList"
+    staging, au1, eu1 = document["items"]
+    assert staging["url"] == "https://staging.example.com/"
+    assert staging["proved"][-1] == {"commit": new, "at": "2025-12-31T23:50:00Z"}
+    assert staging["reported"] == "2025-12-31T23:55:00Z"
+    assert (eu1["after"], eu1["soak"], eu1["within"], eu1["wave"]) == (
+        ["staging"],
+        3600.0,
+        86400.0,
+        2,
+    )
+    assert au1["state"] == "Unknown"
+    assert au1["message"] == "its report is that of cluster staging"
+    assert au1["proved"] == []
+
+
+def test_a_clone_reads_its_remote(upstream: Upstream, tmp_path: Path) -> None:
+    _, new = reports(upstream, time.time())
+    clone = tmp_path / "clone"
+    words = ("git", "clone", "--quiet", str(upstream.path), str(clone))
+    subprocess.run(words, env=GIT_ENVIRONMENT, check=True)
+    (staging, *_) = json.loads(get("-C", str(clone), "-o", "json").output)["items"]
+    assert staging["appliedCommit"] == new
+
+
+def test_a_repository_without_clusters_has_none(tmp_path: Path) -> None:
+    upstream = Upstream(tmp_path / "fleet")
+    upstream.commit({"a.yaml": "a: 1\n"})
+    expected = "No clusters found: the repository has no file in clusters/.\n"
+    assert get("-C", str(upstream.path)).output == expected
+
+
+def test_without_an_order_the_clusters_have_no_wave(tmp_path: Path) -> None:
+    upstream = Upstream(tmp_path / "fleet")
+    upstream.commit({**FILES, "clusters/eu-1.yaml": "{}\n", "clusters/au-1.yaml": "{}\n"})
+    rows = get("-C", str(upstream.path)).output.splitlines()
+    assert rows[1].split()[:3] == ["au-1", "-", "Unknown"]
+
+
+def test_check_and_plan_show_the_waves(upstream: Upstream, tmp_path: Path) -> None:
+    words = ("check", str(upstream.work), "--no-cache")
+    notes = CliRunner().invoke(cli.cli, [*words], standalone_mode=False).output
+    expected = "note: commits reach the clusters in 2 waves: staging; au-1, eu-1"
+    assert expected in notes
+    text = CliRunner().invoke(cli.cli, [*words, "-o", "json"], standalone_mode=False).stdout
+    waves = json.loads(text)["waves"]
+    assert waves["eu-1"] == {
+        "wave": 2,
+        "waves": 2,
+        "after": ["staging"],
+        "soak": 3600.0,
+        "within": 86400.0,
+    }
+    words = ("plan", str(upstream.work), "--cluster", "eu-1", "--simulate", "3")
+    text = CliRunner().invoke(cli.cli, [*words], standalone_mode=False).output
+    assert "Cluster: eu-1, wave 2 of 2, after staging (soak 1h)\n" in text
+    text = CliRunner().invoke(cli.cli, [*words, "-o", "json"], standalone_mode=False).stdout
+    assert json.loads(text)["order"] == waves["eu-1"]

@@ -1,0 +1,229 @@
+"""A commit goes through three real control planes in an order: each has its own installed service,
+and they share only a repository on a real git server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.model import cluster_report
+from gitops_ds.model.cluster_report import ClusterReport, ClusterState
+from tests import controlplane, gitservers
+from tests.service import staged
+from tests.service.test_service import PROGRAM, running
+from tests.service.test_service import until as poll
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+SOAK = 4.0  # seconds
+ORDER = {
+    "staging": "{}\n",
+    "eu-1": f"after: {{clusters: [staging], soak: {SOAK:.0f}s}}\n",
+    "eu-2": "after: [eu-1]\n",
+}
+POLICY = """\
+stages:
+  - {name: canary, nodes: {count: 1}, soak: 1s}
+  - {name: rest, soak: 1s, pace: {start: 2}}
+limits: {atRisk: {nodes: 2, cluster: 100%}}
+onFailure: {revert: {after: 0s, how: commit}}
+"""
+NODES = 3
+PATIENCE = 240.0  # seconds
+
+
+def until(holds: Any, what: Any) -> None:
+    poll(holds, what, PATIENCE)
+
+
+@dataclass
+class Place:
+    """One cluster with its service."""
+
+    name: str
+    plane: controlplane.ControlPlane
+    directory: Path
+    settings: str
+    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        options = ("--settings", self.settings)
+        self.process, _ = self.stack.enter_context(running(self.directory, self.plane, *options))
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+    def tags(self) -> dict[str, float]:
+        """The images of the pods, each with the first creation, in seconds since 1970."""
+        found: dict[str, float] = {}
+        for pod in staged.get(self.plane, "pods")["items"]:
+            tag = str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
+            created = timestamps.seconds(pod["metadata"]["creationTimestamp"]) or 0.0
+            found[tag] = min(created, found.get(tag, created))
+        return found
+
+    def template(self) -> str:
+        items = staged.get(self.plane, "daemonsets")["items"]
+        if not items:
+            return ""
+        containers = items[0]["spec"]["template"]["spec"]["containers"]
+        return str(containers[0]["image"]).rpartition(":")[2]
+
+    def sources(self) -> dict[str, Any]:
+        """The only item of `gitops-ds sources`."""
+        words = ("sources", "--kubeconfig", str(self.plane.kubeconfig), "-o", "json")
+        text = program(self.directory, *words, "--state-namespace", "service-test")
+        (item,) = json.loads(text)["items"]
+        return dict(item)
+
+
+def program(directory: Path, *words: str) -> str:
+    """The output of the installed program."""
+    run = subprocess.run(
+        (PROGRAM, *words),
+        cwd=directory,
+        env={**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache-of-commands")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@dataclass
+class World:
+    """The clusters, and the repository on its server."""
+
+    server: gitservers.HttpServer
+    upstream: gitservers.Upstream
+    places: dict[str, Place]
+
+    def commit(self, tag: str) -> str:
+        files = staged.files(tag, POLICY)
+        del files["clusters/test.yaml"]
+        files |= {f"clusters/{name}.yaml": text for name, text in ORDER.items()}
+        return self.upstream.commit(files, f"Agent {tag}")
+
+    def report(self, name: str) -> ClusterReport:
+        ref = f"refs/gitops-ds/clusters/{name}:cluster.json"
+        return cluster_report.decode(self.upstream.git("show", ref).encode())
+
+    def templates(self) -> list[str]:
+        return [place.template() for place in self.places.values()]
+
+    def logs(self) -> str:
+        return "\n".join(f"== {one.name}\n{one.log[-3000:]}" for one in self.places.values())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(gitservers.http_git_server(tmp_path / "git"))
+        (tmp_path / "token").write_text(server.password)
+        (tmp_path / "ca").write_bytes(server.authority)
+
+        def place(name: str) -> Place:
+            directory = tmp_path / name
+            directory.mkdir()
+            file = directory / "settings.yaml"
+            # The last cluster of the order needs no right to push.
+            file.write_text(json.dumps(settings(server, tmp_path, name, push=name != "eu-2")))
+            plane = stack.enter_context(staged.plane_with(directory, NODES))
+            return Place(name, plane, directory, str(file))
+
+        # A control plane ends with the thread that started it.
+        pool = stack.enter_context(ThreadPoolExecutor(len(ORDER)))
+        places = list(pool.map(place, ORDER))
+        for one in places:
+            stack.enter_context(one.stack)
+        yield World(server, server.repository("fleet"), {one.name: one for one in places})
+
+
+def settings(
+    server: gitservers.HttpServer, directory: Path, name: str, *, push: bool
+) -> dict[str, Any]:
+    return {
+        "repository": {
+            "url": f"{server.url}/fleet",
+            "interval": "1s",
+            "retryInterval": "1s",
+            "push": push,
+            "credentials": {
+                "username": server.user,
+                "tokenFile": str(directory / "token"),
+                "caFile": str(directory / "ca"),
+            },
+        },
+        "cluster": {"name": name},
+    }
+
+
+def test_a_commit_goes_through_three_control_planes_and_a_bad_one_stays_in_the_first(
+    world: World,
+) -> None:
+    first = world.commit("1")
+    for place in world.places.values():
+        place.start()
+    until(lambda: world.templates() == ["1"] * 3, world.logs)
+    until(lambda: world.report("eu-1").applied == first, world.logs)
+    _a_service_is_killed_between_the_waves(world)
+    _a_bad_commit_is_reverted_in_the_first_cluster(world)
+    for place in world.places.values():
+        assert "Traceback" not in place.log, place.log
+
+
+def _a_service_is_killed_between_the_waves(world: World) -> None:
+    staging, eu1, eu2 = world.places.values()
+    second = world.commit("2")
+    until(lambda: "2" in staging.tags(), world.logs)
+    eu1.kill()
+    until(lambda: second in world.report("staging").passed(SOAK), world.logs)
+    assert [place.template() for place in (eu1, eu2)] == ["1", "1"]
+    waits = f"commit {second[:12]} waits for cluster eu-1: it has commit"
+    until(lambda: waits in eu2.sources()["message"], world.logs)
+    assert eu2.sources()["condition"] == "Waiting"
+    eu1.start()
+    until(lambda: world.templates() == ["2"] * 3, world.logs)
+    until(lambda: eu2.sources()["appliedCommit"] == second, world.logs)
+    # The times of pods are whole seconds.
+    for before, after, soak in ((staging, eu1, SOAK), (eu1, eu2, 0.0)):
+        (proof,) = (one for one in world.report(before.name).proved if one.commit == second)
+        assert proof.at + soak <= after.tags()["2"] + 1
+    assert "eu-2" not in world.upstream.git("for-each-ref", "refs/gitops-ds")
+
+
+def _a_bad_commit_is_reverted_in_the_first_cluster(world: World) -> None:
+    staging, eu1, eu2 = world.places.values()
+    bad = world.commit("broken")
+    until(lambda: world.report("staging").state is ClusterState.FAILED, world.logs)
+    reason = f"commit {bad[:12]} waits for cluster staging: it failed: "
+    revert = 'Revert "Agent broken"'
+    until(lambda: world.upstream.git("log", "-1", "--format=%s", "main") == revert, world.logs)
+    tip = world.upstream.git("rev-parse", "main")
+    for place in (staging, eu1, eu2):
+        until(lambda place=place: place.sources()["appliedCommit"] == tip, world.logs)
+    assert reason in eu1.log
+    assert world.templates() == ["2"] * 3
+    for place in (eu1, eu2):
+        assert "updated DaemonSet" not in place.log.partition(bad[:12])[2]
+        assert set(place.tags()) == {"2"}
+    until(lambda: world.report("staging").state is ClusterState.PROVED, world.logs)
