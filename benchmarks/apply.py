@@ -109,7 +109,7 @@ def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
     }
 
     def by_kubectl() -> None:
-        command = [
+        command: list[str | Path] = [
             controlplane.programs() / "kubectl",
             "--kubeconfig",
             kubectl.kubeconfig,

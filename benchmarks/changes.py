@@ -89,7 +89,8 @@ def main() -> None:
             subprocess.run([*git, *words], check=True)
         for changed in (1, 3, AGENTS):
             write(folder, changed, f"1.{changed}.0")
-            command = [PROGRAM, "check", folder, "--base", "main", "-q", "-o", f"json={os.devnull}"]
+            command: list[str | Path] = [PROGRAM, "check", folder, "--base", "main", "-q"]
+            command += ["-o", f"json={os.devnull}"]
             runs = [processes.cost(command, Path(name) / "cache") for _ in range(RUNS)]
             processes.show(
                 f"{changed} of {AGENTS} agents changed on {CLUSTERS} clusters of 250 nodes", runs

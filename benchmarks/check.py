@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import processes, validate
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.checks.schema import kubernetes
 
@@ -28,9 +29,14 @@ PROGRAM = Path(sys.executable).with_name("gitops-ds")
 
 def kubeconform(folder: Path) -> list[str | Path]:
     """The command but for the files."""
-    build = [ROOT / "scripts/gobuild", "kubeconform", "benchmarks/kubeconform", "kubeconform"]
+    build: list[str | Path] = [
+        ROOT / "scripts/gobuild",
+        "kubeconform",
+        "benchmarks/kubeconform",
+        "kubeconform",
+    ]
     where = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    known = kubernetes.schemas(kubernetes.NEWEST)
+    known = kubernetes.schemas(kubernetes_versions.NEWEST)
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$ref": f"#/definitions/{known.kinds['apps/v1/DaemonSet']}",
@@ -63,7 +69,7 @@ def compare(folder: Path, count: int) -> None:
     (every.parent / "gitops-ds.yaml").write_text(
         f"version: v1\nmanifests: [manifests/*.yaml]\nrules: {{{switches}}}\n"
     )
-    check = [PROGRAM, "check", "-q", "-o", f"json={os.devnull}"]
+    check: list[str | Path] = [PROGRAM, "check", "-q", "-o", f"json={os.devnull}"]
     ways: dict[str, list[str | Path]] = {
         "the rules that are on": [*check, "--no-cache", plain],
         "every rule switched on": [*check, "--no-cache", every.parent],

@@ -116,7 +116,7 @@ def full(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
             "GITOPS_DS_CACHE": str(folder / "other"),
             "KUBECONFIG": str(plane.kubeconfig),
         }
-        words = [PROGRAM, "apply", f"file://{upstream.path}", "-q"]
+        words: list[str | Path] = [PROGRAM, "apply", f"file://{upstream.path}", "-q"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
         asyncio.run(_fill(plane))
         print(
@@ -493,7 +493,7 @@ def served(
     environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(folder / "cache")}
     with log.open("ab") as stream:
         began = time.perf_counter()
-        words = [PROGRAM, "run", "--settings", folder / "settings.yaml"]
+        words: list[str | Path] = [PROGRAM, "run", "--settings", folder / "settings.yaml"]
         process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
     try:
         yield Served(process, port, began, plane, log)

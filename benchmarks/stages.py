@@ -50,7 +50,7 @@ def main() -> None:
     whole = cpu(lambda: pinned_pods.decide_pinned(seen, inputs))
     print(f"with the layout and the writes: {whole:.1f} ms", flush=True)
     old, new = templates()
-    cluster = staged_simulation.SimulatedCluster(census(), most_looks=NODES * 1_000)
+    cluster = staged_simulation.RolloutNodes(census(), most_looks=NODES * 1_000)
     began = time.process_time()
     preview = staged_simulation.simulate(old, new, POLICY, cluster)
     print(

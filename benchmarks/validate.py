@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, kubernetes, manifests
 from gitops_ds.yaml import parser
 
@@ -148,7 +149,7 @@ def ours(paths: list[Path]) -> int:
         data = path.read_bytes()
         parsed = parser.read(str(path), data)
         for document in parsed.documents:
-            for complaint in manifests.check(document.value, (kubernetes.NEWEST,)):
+            for complaint in manifests.check(document.value, (kubernetes_versions.NEWEST,)):
                 parser.place(
                     str(path),
                     data,
@@ -166,7 +167,7 @@ def plain(paths: list[Path]) -> int:
     """
     from ruamel.yaml import YAML
 
-    schemas = kubernetes.schemas(kubernetes.NEWEST)
+    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
     validator: Any = error_messages.validator(
         schemas.definitions, schemas.kinds["apps/v1/DaemonSet"]
     )

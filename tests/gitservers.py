@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 GIT_ENVIRONMENT = {
     "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
@@ -196,13 +197,13 @@ class _Handler(BaseHTTPRequestHandler):
 class _TlsServer(ThreadingHTTPServer):
     context: ssl.SSLContext
 
-    def finish_request(self, request: object, client_address: object) -> None:
+    def finish_request(self, request: Any, client_address: Any) -> None:
         # A client that doesn't trust us ends the handshake; that is its right, not an error of the
         # test.
         with (
             contextlib.suppress(OSError),
             self.context.wrap_socket(request, server_side=True) as secure,
-        ):  # type: ignore[arg-type]
+        ):
             super().finish_request(secure, client_address)
 
 
@@ -215,14 +216,14 @@ def http_git_server(directory: Path) -> Iterator[HttpServer]:
     key, certificate, authority = _certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    handler = type("Handler", (_Handler,), {})
+    handler: Any = type("Handler", (_Handler,), {})
     server = _TlsServer(("127.0.0.1", 0), handler)
     server.context = context
     handler.owner = HttpServer(
         directory, f"https://localhost:{server.server_port}", authority.read_bytes()
-    )  # type: ignore[attr-defined]
+    )
     with _serving(server):
-        yield handler.owner  # type: ignore[attr-defined]
+        yield handler.owner
 
 
 @functools.cache

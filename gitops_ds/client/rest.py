@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import orjson
@@ -100,7 +100,7 @@ class HttpCluster:
         self._throttle = ReconnectThrottle(time.monotonic)
         self._bodies = BodyCache()
 
-    async def __aenter__(self) -> HttpCluster:
+    async def __aenter__(self) -> Self:
         """Opens the pools."""
         self._session, self._watch_session = self._open(CONNECTIONS), self._open(0)
         return self

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.model.objects import Body
 
 GOLDENS: list[tuple[str, Any, bytes]] = [
     (
@@ -116,7 +117,7 @@ def test_data_without_a_template_is_no_revision(data: Any) -> None:
 
 
 def test_a_new_revision_is_named_by_its_hash() -> None:
-    body = {
+    body: Body = {
         "metadata": {"name": "agent", "namespace": "n", "uid": "u", "annotations": {"a": "b"}},
         "spec": {"template": {"metadata": {"labels": {"app": "x"}}}},
         "status": {"collisionCount": 0},

@@ -58,7 +58,13 @@ def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
 
 def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("gitops-ds")
-    command = [program, "check", tmp_path, "--baseline", "no\n::error::such\n##[add-path]file"]
+    command: list[str | Path] = [
+        program,
+        "check",
+        tmp_path,
+        "--baseline",
+        "no\n::error::such\n##[add-path]file",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "such" in done.stderr
@@ -111,7 +117,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
 def test_who_may_only_observe_is_given_nothing_to_apply(tmp_path: Path, settings: str) -> None:
     (tmp_path / "settings.yaml").write_text(f"{settings}\ncontroller: {{powers: observe}}\n")
     program = Path(sys.executable).with_name("gitops-ds")
-    command = [program, "run", "--settings", tmp_path / "settings.yaml"]
+    command: list[str | Path] = [program, "run", "--settings", tmp_path / "settings.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert "set powers pace" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,10 +63,10 @@ def repository(directory: Path, files: dict[str, str]) -> open_repository.Reposi
 
 
 def restart(
-    named: open_repository.RepositoryRef, name: str = "ds/agent", **asked: str
+    named: open_repository.RepositoryRef, name: str = "ds/agent", **options: Any
 ) -> git_commit.Proposed:
     return asyncio.run(
-        commands_restart.restart(named, commands_restart.RestartOptions(name, **asked))
+        commands_restart.restart(named, commands_restart.RestartOptions(name, **options))
     )[0]
 
 

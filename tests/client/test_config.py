@@ -527,7 +527,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     where = tmp_path_factory.mktemp("authority")
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     (where / "names").write_text("subjectAltName=DNS:cluster.example\n")
-    commands = [
+    commands: list[tuple[str, ...]] = [
         (
             "req",
             "-x509",
@@ -569,7 +569,7 @@ def server(authority: Authority) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            subject = self.connection.getpeercert()["subject"]  # type: ignore[attr-defined]
+            subject = self.connection.getpeercert()["subject"]
             made.came.append(dict(pair for (pair,) in subject)["commonName"])
             body = b'{"gitVersion": "v1.34.0"}'
             self.send_response(200)

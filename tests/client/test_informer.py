@@ -316,9 +316,10 @@ class Talking:
 def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on() -> None:
     async def scene() -> None:
         cluster, events = Talking(), list[object]()
+        served: Any = cluster
         task = asyncio.create_task(
-            informer.run(cluster, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
-        )  # type: ignore[arg-type]
+            informer.run(served, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
+        )
         await asyncio.sleep(61)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -335,7 +336,8 @@ class OlderWorld:
     """
 
     def __init__(self) -> None:
-        self.version, self.items = "1000", (config_map("old"), config_map("lost"))
+        self.version = "1000"
+        self.items: tuple[Body, ...] = (config_map("old"), config_map("lost"))
         self.lists: list[Selection] = []
 
     async def list(self, _resource: Any, which: Selection) -> Listing:
@@ -353,9 +355,10 @@ class OlderWorld:
 def test_a_world_that_went_back_is_listed_anew() -> None:
     async def scene() -> None:
         world, store = OlderWorld(), InformerStore[Body](dict)
+        served: Any = world
         task = asyncio.create_task(
-            informer.run(world, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
-        )  # type: ignore[arg-type]
+            informer.run(served, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
+        )
         await asyncio.sleep(400)
         assert names(store) == ["lost", "old"]
         assert len(world.lists) == 2

@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import live_cluster
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
-from gitops_ds.model.objects import key_of
+from gitops_ds.model.objects import Digest, key_of
 from gitops_ds.plan import base_diff
 from tests.plan.world import daemonset
 
@@ -84,7 +84,7 @@ def test_values_with_a_secrets_name_are_hidden() -> None:
 
 def test_a_hidden_value_is_no_drift() -> None:
     body = agent("hunter2")
-    base = Manifest(key_of(body), body, "digest", Origin(Pointer("agent.yaml", 0, ())))
+    base = Manifest(key_of(body), body, Digest("digest"), Origin(Pointer("agent.yaml", 0, ())))
     bundle = Bundle(commit=None, cluster=ClusterFacts(), manifests={base.key: base})
     live = cluster_snapshot.assemble(live_cluster.published([body])["items"])
     assert base_diff.drift(bundle, live) == {}

@@ -65,8 +65,10 @@ def test_selectors_choose_by_labels_and_fields(play: Play) -> None:
             ("c", {}),
         ):
             await stage.cluster.create(CONFIG_MAP, stage.config_map(name, labels=labels))
-        for labels, fields, expected in SELECTED:
-            found = await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace, labels, fields))
+        for by_labels, fields, expected in SELECTED:
+            found = await stage.cluster.list(
+                CONFIG_MAP, Selection(stage.namespace, by_labels, fields)
+            )
             names = [
                 b["metadata"]["name"]
                 for b in found.items

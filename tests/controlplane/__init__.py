@@ -192,7 +192,7 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl printed; raises CalledProcessError."""
-        command = [programs() / "kubectl", "--kubeconfig", self.kubeconfig, *arguments]
+        command = [str(programs() / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         return subprocess.run(
             command, input=stdin, stdout=subprocess.PIPE, text=True, check=True
         ).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.daemonset import decide
@@ -19,7 +20,7 @@ from gitops_ds.model.decision import (
 from tests.daemonset.world import OWNER, World, daemonset
 
 
-def settled(**spec: int) -> World:
+def settled(**spec: Any) -> World:
     world = World(daemonset(**spec), 2)
     world.settle()
     return world

@@ -150,9 +150,9 @@ class Traffic(RuleBasedStateMachine):
             self.queue.done(key, self.now)
         while (due := self.queue.next_due()) is not None:
             self.now = max(self.now, due)
-            key = self.queue.take(self.now)
-            assert key is not None
-            self.owed.discard(key)
+            due_key = self.queue.take(self.now)
+            assert due_key is not None
+            self.owed.discard(due_key)
             self.queue.done(key, self.now)
         assert not self.owed
 

@@ -24,7 +24,7 @@ def templated(*options: str) -> str:
     words = (
         "template",
         "gitops-ds",
-        CHART,
+        str(CHART),
         "--namespace",
         "gitops-ds",
         "--kube-version",

@@ -224,7 +224,8 @@ def _unshared(
     mount = (beside or cache()) / f"mount.{os.getpid()}"
     mount.mkdir(parents=True, exist_ok=True)
     try:
-        whole = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh", mount, *words)
+        shell = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh")
+        whole = (*shell, str(mount), *words)
         ended = subprocess.run(whole, capture_output=True, text=True, env=environment, check=False)
         if check and ended.returncode:
             raise RuntimeError(f"{words}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")

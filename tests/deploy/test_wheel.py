@@ -69,7 +69,7 @@ def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does
 def test_the_installed_wheel_runs_the_demo(wheels: dict[str, Path], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
     python = tmp_path / "bin/python"
-    installs = [
+    installs: list[str | Path] = [
         sys.executable,
         "-m",
         "pip",
@@ -95,6 +95,6 @@ def test_the_installed_wheel_runs_the_demo(wheels: dict[str, Path], tmp_path: Pa
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    where = [python, "-c", "import gitops_ds; print(gitops_ds.__file__)"]
+    where: list[str | Path] = [python, "-c", "import gitops_ds; print(gitops_ds.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stdout.startswith(str(site))

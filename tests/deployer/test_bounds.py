@@ -17,7 +17,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, Body
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import faults
@@ -115,7 +115,7 @@ async def wanted(scene: Scene, write: Write) -> None:
     """Makes the write wanted."""
     name = state_store.config_map_name("test")
     if write.by_kubectl:
-        patch = {"metadata": {"annotations": {"note": "x"}}}
+        patch: Body = {"metadata": {"annotations": {"note": "x"}}}
         await scene.cluster.client("kubectl-replace").patch(
             DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
         )

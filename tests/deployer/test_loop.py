@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 import pytest
 
@@ -58,6 +59,9 @@ kind: ConfigMap
 metadata: {{name: agent, namespace: default}}
 data: {{level: info}}
 """
+
+
+E = TypeVar("E", bound=Event)
 
 
 @dataclass
@@ -116,8 +120,8 @@ class Scene:
     loop: deployer_loop.Loop
     events: list[Event]
 
-    def events_of(self, kind: type[Event]) -> list[Event]:
-        return [record for record in self.events if isinstance(record, kind)]
+    def events_of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
 
     async def settle(self) -> None:
         """A minute in which the schedule asks every five seconds."""
@@ -257,8 +261,8 @@ def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_u
         bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
         await scene.settle()
         rejected = scene.events_of(deployer.CommitRejected)
-        assert [record.commit for record in rejected] == [bad]  # type: ignore[attr-defined]
-        assert rejected[0].findings[0].place is not None  # type: ignore[attr-defined]
+        assert [record.commit for record in rejected] == [bad]
+        assert rejected[0].findings[0].place is not None
         assert await scene.image() == "1"
         await edit(scene, "9")
         await scene.settle()
@@ -305,7 +309,7 @@ def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
         assert await scene.image() == "2"
         failed = scene.events_of(deployer.ReconcileFailed)
         assert len(failed) == 1
-        assert "older commit" in failed[0].message  # type: ignore[attr-defined]
+        assert "older commit" in failed[0].message
 
     play(script)
 

@@ -44,7 +44,7 @@ async def annotate(scene: Scene, **values: str | None) -> None:
     await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": added}})
 
 
-async def annotations(scene: Scene) -> Mapping[str, str]:
+async def annotations_of(scene: Scene) -> Mapping[str, str]:
     body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", NAME)
     found: Mapping[str, str] = body["metadata"]["annotations"]
     return found
@@ -54,7 +54,7 @@ async def answered(scene: Scene, value: str) -> str:
     """The outcome of a request; only the watch causes a reconciliation."""
     await annotate(scene, requested_at=value)
     async with asyncio.timeout(60):
-        while (found := await annotations(scene)).get(names.HANDLED_AT) != value:
+        while (found := await annotations_of(scene)).get(names.HANDLED_AT) != value:
             await asyncio.sleep(0.1)
     return found[names.OUTCOME]
 
@@ -118,7 +118,7 @@ def test_annotations_of_others_stay_when_the_state_is_saved() -> None:
         )
         commit = scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
-        assert (await annotations(scene))["example.com/note"] == "ours"
+        assert (await annotations_of(scene))["example.com/note"] == "ours"
         assert (await state_store.load(scene.cluster, "gitops-ds", "test")).last_good == commit
 
     play(script)
@@ -318,7 +318,7 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
         await annotate(scene, approve=plan.hash)
         await asyncio.sleep(30)
         assert not (await scene.cluster.list(DAEMONSET)).items
-        assert names.APPROVE not in await annotations(scene)
+        assert names.APPROVE not in await annotations_of(scene)
         assert await config_maps(scene) == ["agent"]
 
     play(script, ApplyOptions(Guards(prune=True), patience=0.0))

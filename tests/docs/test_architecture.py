@@ -34,7 +34,7 @@ def trees() -> Mapping[str, ast.Module]:
 def imported(name: str) -> Iterator[str]:
     """The modules of the package that a module imports, also lazily and for types alone."""
     for node in ast.walk(trees()[name]):
-        if isinstance(node, ast.ImportFrom) and node.module in trees():
+        if isinstance(node, ast.ImportFrom) and node.module and node.module in trees():
             for member in node.names:
                 whole = f"{node.module}.{member.name}"
                 yield whole if whole in trees() else node.module

@@ -15,6 +15,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.duration import Duration
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
@@ -115,7 +116,9 @@ def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> N
     async def main() -> None:
         clock, skew, ticks = asyncio.get_running_loop().time, [0.0], list[float]()
         trigger = git_schedule.trigger_of(
-            RepositorySettings("https://git.example.com/fleet", interval=86_400.0, jitter=Ratio(0))
+            RepositorySettings(
+                "https://git.example.com/fleet", interval=Duration(86_400), jitter=Ratio(0)
+            )
         )
         schedule = git_schedule.Schedule(
             trigger, lambda: ticks.append(clock()), lambda: clock() + skew[0]

@@ -33,10 +33,10 @@ def on_a_small_disk(
     disk, log = directory / "disk", directory / "log"
     disk.mkdir()
     words = (
-        PROGRAM,
+        str(PROGRAM),
         "run",
         "--kubeconfig",
-        plane.kubeconfig,
+        str(plane.kubeconfig),
         "--state-namespace",
         "service-test",
         *options,
@@ -49,7 +49,7 @@ def on_a_small_disk(
         "sh",
         "-c",
         'mount -t tmpfs -o size=1m disk "$0" && exec "$@"',
-        disk,
+        str(disk),
     )
     environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(disk / "cache")}
     with log.open("wb") as stream:

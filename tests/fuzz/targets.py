@@ -160,7 +160,8 @@ def answers(data: bytes) -> None:
 
 def reports(data: bytes) -> None:
     """The renderers, with the hostile texts of tests/report and those that bytes make of them."""
-    for property in _OF_REPORTS:
+    properties: Any = _OF_REPORTS
+    for property in properties:
         property.hypothesis.fuzz_one_input(data)
 
 

@@ -160,7 +160,7 @@ def test_a_tree_that_leads_out_is_not_even_fetched(upstream: Upstream) -> None:
     ],
 )
 def test_a_name_that_leads_out_is_no_path_wherever_it_comes_from(name: bytes) -> None:
-    sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: b"")
+    sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: {})
     assert (sifted.wanted, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
 
 

@@ -259,7 +259,7 @@ def test_no_rule_takes_away_which_object_or_member_it_is() -> None:
         "f:metadata": {"f:name": {}, "f:namespace": {}, "f:labels": {"f:a": {}}},
         "f:spec": {"f:containers": {agent: {"f:name": {}, "f:image": {}}}},
     }
-    body = {
+    body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Thing",
         "metadata": {"name": "a", "namespace": "b", "labels": {"a": "1"}},

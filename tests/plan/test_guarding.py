@@ -14,7 +14,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
 from gitops_ds.plan import apply_order, approval, ownership, printers
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
@@ -123,7 +123,7 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
         await deployer.apply({**KEPT, "agent.yaml": body})
         hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
         assert hash.endswith("-3")
-        patch = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
+        patch: Body = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
         await cluster.client("people").patch(
             DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
         )

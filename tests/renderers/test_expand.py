@@ -249,7 +249,7 @@ def test_nothing_runs_unless_it_is_allowed(tmp_path: Path) -> None:
 
 def test_a_second_build_of_the_same_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path, 'echo "kind: ran"')
-    cached = {"path": str(tmp_path), "cache": tmp_path / "kept"}
+    cached: dict[str, Any] = {"path": str(tmp_path), "cache": tmp_path / "kept"}
     first = run(DEEP, **cached)
     # The same program in all that can be told of it without running it, but it would say something
     # else.

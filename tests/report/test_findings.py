@@ -6,6 +6,7 @@ import random
 import re
 import unicodedata
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_fingerprint_of_a_message_does_not_know_its_lines(message: str) -> Non
         {"object": replace(made.AGENT, name="b")},
     ],
 )
-def test_a_fingerprint_tells_rule_cluster_object_and_path_apart(more: dict[str, object]) -> None:
+def test_a_fingerprint_tells_rule_cluster_object_and_path_apart(more: dict[str, Any]) -> None:
     assert findings.fingerprint(replace(finding(path=("spec",)), **more)) != findings.fingerprint(
         finding(path=("spec",))
     )

@@ -23,7 +23,7 @@ from tests.report.made import finding
 LEVELS = {"error": Severity.ERROR, "warning": Severity.WARNING, "notice": Severity.INFO}
 
 
-def annotations(report: Report) -> list[made.Command]:
+def annotations_of(report: Report) -> list[made.Command]:
     return [
         one for one in made.commands(github.as_commands(report, made.about())) if one.name in LEVELS
     ]
@@ -81,7 +81,7 @@ def test_github_says_where_and_what() -> None:
 
 @pytest.mark.parametrize("severity", Severity)
 def test_ten_of_each_level_are_shown_and_a_notice_says_how_many_are_not(severity: Severity) -> None:
-    shown = annotations(
+    shown = annotations_of(
         made.report(*(finding(severity=severity, line=line) for line in range(1, 31)))
     )
     count = {level: sum(one.name == level for one in shown) for level in LEVELS}
@@ -92,12 +92,12 @@ def test_ten_of_each_level_are_shown_and_a_notice_says_how_many_are_not(severity
 
 def test_what_would_be_refused_is_shown_before_what_comes_earlier() -> None:
     last = finding(line=99, refused=True)
-    shown = annotations(made.report(*(finding(line=line) for line in range(1, 31)), last))
+    shown = annotations_of(made.report(*(finding(line=line) for line in range(1, 31)), last))
     assert "99" in [one.properties.get("line") for one in shown]
 
 
 def test_columns_are_said_only_within_a_line() -> None:
-    (shown,) = annotations(made.report(finding(line=3, end=Place(made.FILE, 5, 1))))
+    (shown,) = annotations_of(made.report(finding(line=3, end=Place(made.FILE, 5, 1))))
     assert (shown.properties["line"], shown.properties["endLine"]) == ("3", "5")
     assert "col" not in shown.properties
 

@@ -273,7 +273,13 @@ def test_a_report_is_not_written_through_a_link_of_the_repository(
 
 def test_links_below_the_current_directory_are_refused_without_git(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
-    words = [Path(sys.executable).with_name("gitops-ds"), "check", ".", "-o", "json=link"]
+    words: list[str | Path] = [
+        Path(sys.executable).with_name("gitops-ds"),
+        "check",
+        ".",
+        "-o",
+        "json=link",
+    ]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "is a symlink" in done.stderr) == (1, True), done.stderr
 

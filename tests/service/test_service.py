@@ -33,7 +33,7 @@ def running(
     """The service and the file of its log; it is gone afterwards."""
     log = directory / "log"
     words = (
-        PROGRAM,
+        str(PROGRAM),
         "run",
         "--kubeconfig",
         str(plane.kubeconfig),

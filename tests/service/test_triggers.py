@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,9 +215,10 @@ def test_a_plan_is_approved(
 def test_who_asks_nobody_or_too_many_is_told(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
+    no_server: Any = None
     nobody = Scene(
-        tmp_path, api_server, space, None, "https://git.example.com/fleet", tmp_path / "log"
-    )  # type: ignore[arg-type]
+        tmp_path, api_server, space, no_server, "https://git.example.com/fleet", tmp_path / "log"
+    )
     for words in (
         ("reconcile",),
         ("suspend",),

@@ -333,7 +333,7 @@ async def _play(seed: int) -> Life:
             ({"type": "OnDelete"}, 0, 1),
         )
     )
-    spec = {
+    spec: dict[str, Any] = {
         "minReadySeconds": chance.choice((0, 0, 5)),
         "revisionHistoryLimit": chance.choice((10, 1, 0)),
     }

@@ -59,9 +59,8 @@ def pod(name: str, node: str = "", image: str = "agent:1", **spec: Any) -> dict[
 async def phase(of: simulator.SimulatedCluster, name: str) -> tuple[str, bool, str]:
     """Phase, readiness, and why the first container waits."""
     status = (await of.get(POD, "default", name))["status"]
-    waiting = (
-        next(iter(status.get("containerStatuses", ())), {}).get("state", {}).get("waiting", {})
-    )
+    container: Body = next(iter(status.get("containerStatuses", ())), {})
+    waiting = container.get("state", {}).get("waiting", {})
     return status["phase"], ready(status), waiting.get("reason", "")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.model.cluster import EventType, WatchEvent
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, POD, Body
 from gitops_ds.simulator import faults as simulator_faults
 from tests.simulator import stage
 
@@ -259,9 +259,9 @@ def test_two_runs_give_the_same_objects_to_the_byte() -> None:
 
         async def scene(cluster: simulator.SimulatedCluster) -> None:
             for i in range(3):
-                await cluster.create(stage.POD, stage.pod(f"p{i}", f"node-{i}"))
+                await cluster.create(POD, stage.pod(f"p{i}", f"node-{i}"))
             await asyncio.sleep(60)
-            for resource in (NAMESPACE, stage.POD):
+            for resource in (NAMESPACE, POD):
                 found.extend((await cluster.list(resource)).items)
 
         stage.play(scene, nodes=3, behaviour=simulator.Behaviour(jitter=0.5), seed=seed)

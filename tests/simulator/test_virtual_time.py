@@ -45,7 +45,7 @@ def test_the_clock_stands_still_while_a_thread_works() -> None:
     async def work() -> float:
         loop = asyncio.get_running_loop()
         rival = asyncio.create_task(asyncio.sleep(3600))
-        assert await asyncio.to_thread(lambda: time.sleep(0.05) or "done") == "done"
+        await asyncio.to_thread(time.sleep, 0.05)
         rival.cancel()
         return loop.time()
 

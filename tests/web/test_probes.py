@@ -28,7 +28,14 @@ class Part:
     async def run(self) -> None:
         """Nothing."""
 
-    act = rest = stop = lambda self: None
+    def start_leading(self) -> None:
+        """Nothing."""
+
+    def stop_leading(self) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
 
 
 def answers(*parts: Part) -> dict[str, tuple[int, str]]:

@@ -5,6 +5,7 @@ nobody should send.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 import json
@@ -183,8 +184,8 @@ class Scene:
         second = ("ssh://git@git.example.com/platform/other.git", "", (b"another secret", SECRET))
         self.targets = [
             webhooks.WebhookTarget(
-                id, (address,), branch, lambda s=secrets: s, self.woken[id].append
-            )  # type: ignore[misc]
+                id, (address,), branch, functools.partial(tuple, secrets), self.woken[id].append
+            )
             for id, (address, branch, secrets) in zip(self.woken, (first, second), strict=True)
         ]
         self.hooks = webhooks.Hooks(lambda: self.targets, self.heard.append, lambda: self.now)
