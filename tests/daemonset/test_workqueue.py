@@ -153,7 +153,7 @@ class Traffic(RuleBasedStateMachine):
             due_key = self.queue.take(self.now)
             assert due_key is not None
             self.owed.discard(due_key)
-            self.queue.done(key, self.now)
+            self.queue.done(due_key, self.now)
         assert not self.owed
 
 
