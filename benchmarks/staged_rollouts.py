@@ -83,8 +83,8 @@ def _staged(plane: ControlPlane, folder: Path) -> float:
 
 def _service(plane: ControlPlane, upstream: Upstream) -> subprocess.Popen[bytes]:
     options = ("-C", upstream.path, "--interval", "1s", "--powers", "pace", "-q")
-    command = [rollouts.PROGRAM, "run", "--kubeconfig", plane.kubeconfig, *options]
-    return rollouts.started(plane, command)
+    command: list[str | Path] = [rollouts.PROGRAM, "run", "--kubeconfig", plane.kubeconfig]
+    return rollouts.started(plane, [*command, *options])
 
 
 def _files(image: str) -> dict[str, str]:

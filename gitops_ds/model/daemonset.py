@@ -33,7 +33,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
-class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
+class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single
     node.
 
