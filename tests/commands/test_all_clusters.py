@@ -164,8 +164,8 @@ def test_check_and_plan_show_the_waves(upstream: Upstream, tmp_path: Path) -> No
         "soak": 3600.0,
         "within": 86400.0,
     }
-    words = ("plan", str(upstream.work), "--cluster", "eu-1", "--simulate", "3")
-    text = CliRunner().invoke(cli.cli, [*words], standalone_mode=False).output
+    plan = ("plan", str(upstream.work), "--cluster", "eu-1", "--simulate", "3")
+    text = CliRunner().invoke(cli.cli, [*plan], standalone_mode=False).output
     assert "Cluster: eu-1, wave 2 of 2, after staging (soak 1h)\n" in text
-    text = CliRunner().invoke(cli.cli, [*words, "-o", "json"], standalone_mode=False).stdout
+    text = CliRunner().invoke(cli.cli, [*plan, "-o", "json"], standalone_mode=False).stdout
     assert json.loads(text)["order"] == waves["eu-1"]
