@@ -8,6 +8,7 @@ import gc
 import importlib
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
 
@@ -97,7 +98,7 @@ def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
-def _report(error: Exception) -> int:
+def _report(error: Exception, arguments: Sequence[str]) -> int:
     """Prints the error, with its traceback under -vv; returns the exit code."""
     from gitops_ds.cli import options
 
@@ -107,33 +108,38 @@ def _report(error: Exception) -> int:
     )
     sentence, code = (str(error), error.exit_code) if isinstance(error, GitopsError) else (bug, 3)
     options.say(f"error: {sentence}")
-    if "-vv" in sys.argv:
+    if "-vv" in arguments:
         traceback.print_exception(error)
     return code
 
 
-def main() -> None:
-    """Runs the command line. Exit codes: 0 success, 1 negative result, 2 usage error, 3 failure,
-    130 interrupted.
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line and returns its exit code: 0 success, 1 negative result, 2 usage error,
+    3 failure, 130 interrupted.
     """
-    cpu_timer.install()
     try:
-        code = cli.main(standalone_mode=False)
+        return cli.main(list(arguments), standalone_mode=False) or 0
     except click.exceptions.Abort:
-        code = 130
+        return 130
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except BaseExceptionGroup as group:  # of tasks that failed together, the first is reported
         ours, rest = group.split(GitopsError)
         if ours is None or rest is not None:
             raise
-        code = _report(_first(ours))
+        return _report(_first(ours), arguments)
     except BrokenPipeError:
         sys.stderr.close()
-        code = 0
+        return 0
     except Exception as error:
-        code = _report(error)
+        return _report(error, arguments)
+
+
+def main() -> None:
+    """Runs the command line of the process, and ends the process with its exit code."""
+    cpu_timer.install()
+    code = run(sys.argv[1:])
     # without it, garbage collection at exit takes a sixth of the time of a check
     gc.freeze()
-    sys.exit(code or 0)
+    sys.exit(code)

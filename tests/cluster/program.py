@@ -1,19 +1,22 @@
-"""The program as a user runs it: a process, its exit code, what it prints; and a repository with a
-work tree to run it on.
+"""The program as a user runs it: its exit code, what it prints; and a repository with a work tree
+to run it on.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gitops_ds import cli
 from tests import controlplane
 from tests.gitservers import GIT_ENVIRONMENT
 
@@ -23,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that came to its end."""
+    """A command that ended."""
 
     code: int
     out: str
@@ -84,11 +87,17 @@ class Desk:
         return self.git("rev-parse", "HEAD")
 
     def run(self, *words: str, kubeconfig: Path | None = None) -> Ended:
-        environment = {**self.environment, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
+        """Runs a command in this process, without the half second of CPU of the start of one."""
+        ended = in_this_process(words, self.inside or self.tree, self._variables(kubeconfig))
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    def run_program(self, *words: str, kubeconfig: Path | None = None) -> Ended:
+        """Runs the installed program."""
         run = subprocess.run(
             (PROGRAM, *words),
             cwd=self.inside or self.tree,
-            env=environment,
+            env=self._variables(kubeconfig),
             capture_output=True,
             text=True,
             timeout=120,
@@ -96,6 +105,39 @@ class Desk:
         )
         assert "Traceback" not in run.stderr, run.stderr
         return Ended(run.returncode, run.stdout, run.stderr)
+
+    def _variables(self, kubeconfig: Path | None) -> dict[str, str]:
+        return {**self.environment, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
+
+
+def in_this_process(words: Iterable[str], directory: Path, variables: Mapping[str, str]) -> Ended:
+    """Runs a command as the installed program does, in a directory and with these variables only,
+    without the start of a process.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with (
+        contextlib.chdir(directory),
+        _environment(variables),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = cli.run(tuple(str(word) for word in words))
+        out.flush()
+        err.flush()
+    printed = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return Ended(code, *printed)
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def desk(directory: Path, kubeconfig: Path) -> Desk:
