@@ -45,6 +45,7 @@ check: $(STAMP) ## format, lint, types, layers, language: as in pre-commit and i
 renderers: $(STAMP) ## helm and kustomize from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers
 
+# an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
 test: $(STAMP) check ## everything, against a real API server and real git servers as well
 	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
 	@scripts/setup-system --check
@@ -52,9 +53,8 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
-	TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-# an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system, with the profile fast
 	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not metrics and not browser"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import zlib
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -13,6 +14,10 @@ from tests import controlplane, profiles
 from tests.forges.gitea import Gitea
 
 profiles.load()
+# Variables of the caller's git are not those of the tests, and each costs a process of `env` for
+# each process of git (git/hardening.py).
+for name in [name for name in os.environ if name.startswith("GIT_")]:
+    del os.environ[name]
 
 # The control planes that tests share, and how many workers have one of each. Users of a plane are
 # kept together by module, so that a worker starts few planes (2.4 seconds of a core each) and no

@@ -33,14 +33,15 @@ class BranchMovement(StrEnum):
 
 def has(bare: BareRepository, commit: CommitId) -> bool:
     """Whether the commit was fetched, with all its objects: packs are complete."""
-    return _type(bare, commit) == "commit"
+    return _types(bare, commit) == ["commit"]
 
 
-def _type(bare: BareRepository, name: str) -> str:
-    """The type of the object; `missing` if it does not exist."""
-    return bare.run(
-        "cat-file", "--batch-check=%(objecttype)", input=f"{name}\n".encode()
-    ).text.rpartition(" ")[2]
+def _types(bare: BareRepository, *names: str) -> list[str]:
+    """The type of each object; `missing` if it does not exist."""
+    output = bare.run(
+        "cat-file", "--batch-check=%(objecttype)", input="".join(f"{n}\n" for n in names).encode()
+    )
+    return [line.rpartition(" ")[2] for line in output.text.split("\n")]
 
 
 def snapshot(
@@ -51,7 +52,8 @@ def snapshot(
 ) -> SourceTree:
     """The commit's files under the path, within the limits of `tree`; `choice` selects them."""
     prefix = tree.directory(path)
-    if has(bare, commit) and _type(bare, f"{commit}:{prefix}") != "tree":
+    kind, kind_of_directory = _types(bare, commit, f"{commit}:{prefix}")
+    if kind == "commit" and kind_of_directory != "tree":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check "
             "repository.path"

@@ -110,7 +110,9 @@ class Desk:
         return {**self.environment, "KUBECONFIG": str(kubeconfig or self.kubeconfig)}
 
 
-def in_this_process(words: Iterable[str], directory: Path, variables: Mapping[str, str]) -> Ended:
+def in_this_process(
+    words: Iterable[str | Path], directory: Path, variables: Mapping[str, str]
+) -> Ended:
     """Runs a command as the installed program does, in a directory and with these variables only,
     without the start of a process.
     """

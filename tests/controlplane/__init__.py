@@ -20,10 +20,11 @@ import ssl
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ def free_port() -> int:
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port
+
+
+def _collection(namespace: str, plural: str) -> str:
+    groups = {"daemonsets": "apps", "controllerrevisions": "apps"}
+    root = f"/apis/{groups[plural]}/v1" if plural in groups else "/api/v1"
+    return f"{root}/namespaces/{namespace}/{plural}"
+
+
+def _shown(body: Any) -> Any:
+    body["metadata"].pop("managedFields", None)
+    return body
 
 
 def _die_with_parent() -> None:
@@ -183,12 +195,31 @@ class ControlPlane:
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"
     ) -> Any:
         """One request as the administrator; raises urllib's HTTPError."""
-        context = ssl.create_default_context(cafile=str(self.ca))
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, context=context, timeout=60) as reply:
+        with urllib.request.urlopen(request, context=self._tls, timeout=60) as reply:
             return json.load(reply)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca))
+
+    def read(self, namespace: str, plural: str, name: str) -> Any:
+        """One object without managedFields, as kubectl shows it; None if absent. Tests that poll
+        use it: kubectl takes a tenth of a second of CPU for each request.
+        """
+        try:
+            return _shown(self.request("GET", f"{_collection(namespace, plural)}/{name}"))
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    def items(self, namespace: str, plural: str, **query: str) -> list[Any]:
+        """The objects of a namespace: `items("default", "pods", labelSelector="app=agent")`."""
+        path = f"{_collection(namespace, plural)}?{urllib.parse.urlencode(query)}"
+        return [_shown(body) for body in self.request("GET", path)["items"]]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl printed; raises CalledProcessError."""

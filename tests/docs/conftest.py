@@ -1,5 +1,5 @@
-"""The installed program, as a person at a desk has it: a home of their own, no kubeconfig, nothing
-of this machine's settings.
+"""The program as a person at a desk has it: a home of their own, no kubeconfig, nothing of this
+machine's settings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.cluster import program
 
 PROGRAMS = Path(sys.executable).parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -33,13 +35,21 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, environment: Mapping[str, str]) -> Run:
-    """Runs a command in `desk/`, or where told, and returns what it printed and its exit code."""
+    """Runs a command in `desk/` or `cwd`, and returns its output and exit code.
+
+    `gitops-ds` runs in this process; the pages' own commands (test_pages.py) start the installed
+    program.
+    """
     desk = tmp_path / "desk"
     desk.mkdir()
 
     def given(
         *command: str | Path, cwd: Path = desk, **more: str
     ) -> subprocess.CompletedProcess[str]:
+        if command[0] == "gitops-ds":
+            words = tuple(str(word) for word in command[1:])
+            ended = program.in_this_process(words, cwd, {**environment, **more})
+            return subprocess.CompletedProcess(command, ended.code, ended.out, ended.err)
         return subprocess.run(
             command,
             cwd=cwd,

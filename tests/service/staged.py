@@ -243,13 +243,18 @@ def words(upstream: Upstream) -> tuple[str, ...]:
     return ("-C", str(upstream.path), "--interval", "1s", "--powers", "pace")
 
 
-def get(plane: controlplane.ControlPlane, *what: str) -> Any:
-    return json.loads(plane.kubectl("-n", "default", "get", *what, "-o", "json"))
+def items(plane: controlplane.ControlPlane, plural: str) -> list[Any]:
+    return plane.items("default", plural)
+
+
+def agent(plane: controlplane.ControlPlane) -> Any:
+    """The DaemonSet."""
+    return plane.read("default", "daemonsets", "agent")
 
 
 def tag_of(plane: controlplane.ControlPlane) -> str:
     """The image of the DaemonSet's template."""
-    spec = get(plane, "ds/agent")["spec"]["template"]["spec"]
+    spec = agent(plane)["spec"]["template"]["spec"]
     return str(spec["containers"][0]["image"]).rpartition(":")[2]
 
 

@@ -19,8 +19,9 @@ from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.options import ApplyOptions
 from tests import controlplane, gitservers
+from tests.cluster.program import in_this_process
 from tests.plan.world import World, daemonset
-from tests.service.test_service import PROGRAM, running, until
+from tests.service.test_service import running, until
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -148,7 +149,7 @@ def test_what_kubectl_did_is_named_held_and_put_back(
 
 
 def history(plane: controlplane.ControlPlane, space: str) -> int:
-    return len(plane.kubectl("-n", space, "get", "controllerrevisions", "-o", "name").split())
+    return len(plane.items(space, "controllerrevisions"))
 
 
 @pytest.mark.parametrize("choice", list(DriftPolicy))
@@ -218,15 +219,10 @@ def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
 
 
 def program(*words: str) -> str:
-    done = subprocess.run(
-        [PROGRAM, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **gitservers.GIT_ENVIRONMENT},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment = {**os.environ, **gitservers.GIT_ENVIRONMENT}
+    ended = in_this_process(words, Path.cwd(), environment)
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
 def yaml(space: str) -> str:

@@ -39,8 +39,10 @@ def image(tag: int) -> str:
 
 
 def runs(plane: controlplane.ControlPlane, space: str) -> str:
-    path = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
-    return plane.kubectl("-n", space, "get", "daemonsets", "-o", path)
+    return " ".join(
+        body["spec"]["template"]["spec"]["containers"][0]["image"]
+        for body in plane.items(space, "daemonsets")
+    )
 
 
 def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:

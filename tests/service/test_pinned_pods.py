@@ -125,7 +125,7 @@ def _ready(watch: staged.PodWatch, tag: str) -> int:
 
 def _are_complete(plane: controlplane.ControlPlane) -> bool:
     """Whether every DaemonSet has its target as its template."""
-    found = staged.get(plane, "ds")["items"]
+    found = staged.items(plane, "daemonsets")
     return all(
         names.TARGET not in one["metadata"]["annotations"]
         and one["status"].get("updatedNumberScheduled") == NODES
@@ -137,7 +137,7 @@ def _of_node(plane: controlplane.ControlPlane, node: str) -> dict[str, dict[str,
     """The pods of a node that are not ending, by agent."""
     return {
         body["metadata"]["ownerReferences"][0]["name"]: body
-        for body in staged.get(plane, "pods")["items"]
+        for body in staged.items(plane, "pods")
         if pods.pod_of(body).node == node and "deletionTimestamp" not in body["metadata"]
     }
 

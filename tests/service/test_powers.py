@@ -42,12 +42,8 @@ def make(plane: controlplane.ControlPlane, space: str, name: str) -> None:
     )
 
 
-def get(plane: controlplane.ControlPlane, space: str, what: str) -> Any:
-    return json.loads(plane.kubectl("-n", space, "get", what, "-o", "json"))
-
-
 def images_by_node(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
-    pods = get(plane, space, "pods")["items"]
+    pods = plane.items(space, "pods")
     return sorted((pod["spec"]["nodeName"], pod["spec"]["containers"][0]["image"]) for pod in pods)
 
 
@@ -56,16 +52,14 @@ def on_every_node(tag: int) -> list[tuple[str, str]]:
 
 
 def revisions(plane: controlplane.ControlPlane, space: str) -> list[int]:
-    return sorted(
-        revision["revision"] for revision in get(plane, space, "controllerrevisions")["items"]
-    )
+    return sorted(revision["revision"] for revision in plane.items(space, "controllerrevisions"))
 
 
 def is_untouched(plane: controlplane.ControlPlane, space: str, name: str) -> bool:
-    counters = get(plane, space, f"ds/{name}")["status"]
+    counters = plane.read(space, "daemonsets", name)["status"]
     return (
         not any(counters.values())
-        and not get(plane, space, "pods")["items"]
+        and not plane.items(space, "pods")
         and not revisions(plane, space)
     )
 
@@ -172,9 +166,9 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
     make(plane, space, "agent")
     with running(tmp_path, plane, "--powers", "full"):
         program.rolled_out(plane, space, "agent")
-    before = {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
+    before = {pod["metadata"]["uid"] for pod in plane.items(space, "pods")}
     # As an older API server, which did not know these defaults, would have had it.
-    (revision,) = get(plane, space, "controllerrevisions")["items"]
+    (revision,) = plane.items(space, "controllerrevisions")
     del revision["data"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     del revision["data"]["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"]
     path = f"/apis/apps/v1/namespaces/{space}/controllerrevisions"
@@ -188,8 +182,8 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
         plane.kubectl("-n", space, "label", "node", "node-000", f"touched-{space}=yes")
         make(plane, space, "later")
         program.rolled_out(plane, space, "later")
-        assert len(get(plane, space, "controllerrevisions")["items"]) == 2  # one of each
-        assert before <= {pod["metadata"]["uid"] for pod in get(plane, space, "pods")["items"]}
+        assert len(plane.items(space, "controllerrevisions")) == 2  # one of each
+        assert before <= {pod["metadata"]["uid"] for pod in plane.items(space, "pods")}
 
 
 def test_placed_directly_pods_need_no_scheduler(
@@ -206,7 +200,7 @@ def test_placed_directly_pods_need_no_scheduler(
         program.rolled_out(plane, space, "agent")
         plane.kubectl("-n", space, "set", "image", "ds/agent", f"agent={image(2)}")
         program.rolled_out(plane, space, "agent")
-    pods = get(plane, space, "pods")["items"]
+    pods = plane.items(space, "pods")
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == [node for node, _ in on_every_node(2)]
     # Who was bound by the scheduler has a condition that says so, and an affinity to its node.
     assert not any("affinity" in pod["spec"] for pod in pods)

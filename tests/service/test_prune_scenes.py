@@ -34,7 +34,7 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(
     }
 
     def pods() -> int:
-        return len(control_plane.kubectl("-n", space, "get", "pods", "-o", "name").split())
+        return len(control_plane.items(space, "pods"))
 
     async def whole() -> None:
         async with rest.HttpCluster(config.access(str(control_plane.kubeconfig), None)) as cluster:

@@ -63,19 +63,15 @@ class Fleet:
         file.write_text(json.dumps({"repository": repository}))
         return str(file)
 
-    def get(self, *words: str) -> Any:
-        return json.loads(self.plane.kubectl("-n", self.space, "get", *words, "-o", "json"))
-
     def image(self) -> str:
-        items = self.get("daemonsets")["items"]
+        items = self.plane.items(self.space, "daemonsets")
         return str(items[0]["spec"]["template"]["spec"]["containers"][0]["image"]) if items else ""
 
     def annotations(self) -> dict[str, str]:
-        return dict(self.get("daemonset", "agent")["metadata"]["annotations"])
+        return dict(self.plane.read(self.space, "daemonsets", "agent")["metadata"]["annotations"])
 
     def targets(self) -> list[dict[str, Any]]:
-        label = f"{names.ROLLOUT}"
-        return list(self.get("controllerrevisions", "-l", label)["items"])
+        return self.plane.items(self.space, "controllerrevisions", labelSelector=names.ROLLOUT)
 
     def halt(self) -> str:
         """Records a halt on the only target revision, as the controller does; its commit."""

@@ -23,7 +23,7 @@ def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 12
     deadline = time.monotonic() + seconds
     while not told():
         assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ async def _a_rollout_while_the_fleet_changes(
     await watch.quiet(5)
     history = plane.kubectl("rollout", "history", "ds/agent").split("\n")
     assert [line.split()[0] for line in history if line[:1].isdigit()] == ["1", "2"]
-    assert len(staged.get(plane, "controllerrevisions")["items"]) == 2
+    assert len(staged.items(plane, "controllerrevisions")) == 2
     _differs_from_git_as_promised(plane, "2")
 
 
@@ -102,7 +102,7 @@ async def _a_bad_commit(
     await staged.until(lambda: _is_complete(plane, "2", total), log.read_text)
     await watch.quiet(5)
     assert {
-        one["metadata"]["uid"] for one in staged.get(plane, "controllerrevisions")["items"]
+        one["metadata"]["uid"] for one in staged.items(plane, "controllerrevisions")
     } == revisions
     assert len(before - watch.uids("2")) == touched
     _differs_from_git_as_promised(plane, "2")
@@ -194,7 +194,7 @@ async def _uninstalled(
         await watch.quiet(3)
         assert untouched <= watch.uids("1")
         _nothing_is_left(plane)
-        found = staged.get(plane, "controllerrevisions")["items"]
+        found = staged.items(plane, "controllerrevisions")
         assert len(found) == 1, json.dumps(found)
 
         with running(directory, plane, *options) as (_, log):
@@ -216,9 +216,13 @@ def _uninstall(plane: controlplane.ControlPlane) -> None:
 
 
 def _nothing_is_left(plane: controlplane.ControlPlane) -> None:
-    body = staged.get(plane, "ds/agent")
+    body = staged.agent(plane)
     assert body["spec"]["updateStrategy"]["type"] == "RollingUpdate"
-    found = [body, *staged.get(plane, "pods,controllerrevisions")["items"]]
+    found = [
+        body,
+        *staged.items(plane, "pods"),
+        *staged.items(plane, "controllerrevisions"),
+    ]
     assert names.DOMAIN not in json.dumps([one["metadata"] for one in found])
 
 
@@ -226,13 +230,13 @@ def _owned(plane: controlplane.ControlPlane) -> list[dict[str, Any]]:
     """The revisions that the DaemonSet owns; a target revision is none of them."""
     return [
         one
-        for one in staged.get(plane, "controllerrevisions")["items"]
+        for one in staged.items(plane, "controllerrevisions")
         if one["metadata"]["ownerReferences"][0].get("controller")
     ]
 
 
 def _is_complete(plane: controlplane.ControlPlane, tag: str, total: int) -> bool:
-    body = staged.get(plane, "ds/agent")
+    body = staged.agent(plane)
     annotations = body["metadata"]["annotations"]
     status = body.get("status") or {}
     return (
@@ -241,7 +245,7 @@ def _is_complete(plane: controlplane.ControlPlane, tag: str, total: int) -> bool
         and status.get("observedGeneration") == body["metadata"]["generation"]
         and status.get("updatedNumberScheduled") == total
         and status.get("numberAvailable") == total
-        and len(staged.get(plane, "controllerrevisions")["items"]) == len(_owned(plane))
+        and len(staged.items(plane, "controllerrevisions")) == len(_owned(plane))
     )
 
 
@@ -249,7 +253,7 @@ def _differs_from_git_as_promised(plane: controlplane.ControlPlane, tag: str) ->
     """Beside status, strategy and metadata of ours, the DaemonSet is what Git holds, with the API
     server's defaults.
     """
-    live = staged.get(plane, "ds/agent")
+    live = staged.agent(plane)
     body = staged.manifest(tag)
     path = "/apis/apps/v1/namespaces/default/daemonsets?dryRun=All"
     renamed = {**body, "metadata": {**body["metadata"], "name": "as-in-git"}}

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
+import os
 from pathlib import Path
 
 import pytest
 
 from tests import controlplane, gitservers
+from tests.cluster import program
 from tests.plan.world import daemonset
-from tests.service.test_service import PROGRAM, running, until
+from tests.service.test_service import running, until
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -63,13 +64,13 @@ def put(
 
 
 def image(plane: controlplane.ControlPlane, space: str, name: str) -> str:
-    path = "jsonpath={.spec.template.spec.containers[0].image}"
-    return plane.kubectl("-n", space, "get", "daemonset", name, "--ignore-not-found", "-o", path)
+    body = plane.read(space, "daemonsets", name)
+    return str(body["spec"]["template"]["spec"]["containers"][0]["image"]) if body else ""
 
 
-def ask(plane: controlplane.ControlPlane, *words: str) -> subprocess.CompletedProcess[str]:
+def ask(plane: controlplane.ControlPlane, *words: str) -> program.Ended:
     where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
-    return subprocess.run((PROGRAM, *words, *where), capture_output=True, text=True, check=False)
+    return program.in_this_process((*words, *where), Path.cwd(), os.environ)
 
 
 def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
@@ -80,7 +81,7 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
 
     def history() -> list[dict[str, str]]:
         found: list[dict[str, str]] = json.loads(
-            ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").stdout
+            ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").out
         )["items"]
         return found
 
@@ -132,11 +133,11 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         assert told[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
         assert (
             f"configmap/{space}/plain@{version}"
-            in ask(control_plane, "history", "ds/plain", "-n", space).stdout
+            in ask(control_plane, "history", "ds/plain", "-n", space).out
         )
         refused = ask(control_plane, "rollback", "ds/plain", "-n", space, "--to-revision", "1")
-        assert refused.returncode != 0
-        assert f"comes from configmap {space}/plain, not from Git" in refused.stderr
+        assert refused.code != 0
+        assert f"comes from configmap {space}/plain, not from Git" in refused.err
 
         put(
             control_plane,
@@ -169,24 +170,12 @@ def test_git_wins_and_gives_back(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     def owner() -> str:
-        path = "jsonpath={.metadata.labels.gitops-ds\\.io/owner}"
-        return control_plane.kubectl(
-            "-n", space, "get", "daemonset", "agent", "--ignore-not-found", "-o", path
-        )
+        body = control_plane.read(space, "daemonsets", "agent")
+        return str(body["metadata"].get("labels", {}).get("gitops-ds.io/owner", "")) if body else ""
 
     def pods() -> set[str]:
-        return set(
-            control_plane.kubectl(
-                "-n",
-                space,
-                "get",
-                "pods",
-                "-l",
-                "app=agent",
-                "-o",
-                "jsonpath={.items[*].metadata.uid}",
-            ).split()
-        )
+        found = control_plane.items(space, "pods", labelSelector="app=agent")
+        return {pod["metadata"]["uid"] for pod in found}
 
     agent, other = (daemonset(name, f"example.com/{name}:1", space) for name in ("agent", "other"))
     with gitservers.http_git_server(tmp_path / "git") as server:

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from tests import controlplane, gitservers
+from tests.cluster import program
 from tests.service.test_following import agent, image, runs
-from tests.service.test_service import PROGRAM, running, until
+from tests.service.test_service import running, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,16 +54,8 @@ class Scene:
             **gitservers.GIT_ENVIRONMENT,
             "GITOPS_DS_CACHE": str(self.directory / "desk"),
         }
-        command = (PROGRAM, *words, *where, *connection)
-        return subprocess.run(
-            command,
-            env=environment,
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        ended = program.in_this_process((*words, *where, *connection), self.directory, environment)
+        return subprocess.CompletedProcess(words, ended.code, ended.out, ended.err)
 
     def told(self, *words: str) -> str:
         done = self.ask(*words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,21 +37,12 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
         return signing.commit(upstream, level, *config)
 
     def level() -> str:
-        found = api_server.kubectl("get", "configmap", "signed", "-o", "json", "--ignore-not-found")
-        return str(json.loads(found)["data"]["level"]) if found else ""
+        found = api_server.read("default", "configmaps", "signed")
+        return str(found["data"]["level"]) if found else ""
 
     def events(reason: str) -> list[str]:
-        found = api_server.kubectl(
-            "get",
-            "events",
-            "-n",
-            "service-test",
-            "-o",
-            "json",
-            "--field-selector",
-            f"reason={reason}",
-        )
-        return [event["message"] for event in json.loads(found)["items"]]
+        found = api_server.items("service-test", "events", fieldSelector=f"reason={reason}")
+        return [event["message"] for event in found]
 
     commit("before", *ada.config())
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):

@@ -17,24 +17,15 @@ from gitops_ds.commands import uninstall
 from gitops_ds.model.objects import LEASE, NAMESPACE
 from gitops_ds.simulator import virtual_time
 from tests import controlplane, gitservers
+from tests.cluster.program import Ended, in_this_process
 from tests.plan.world import daemonset
-from tests.service.test_service import PROGRAM
 
 _numbers = itertools.count()
 
 
-def program(
-    plane: controlplane.ControlPlane, state: str, *words: str | Path
-) -> subprocess.CompletedProcess[str]:
-    command = (PROGRAM, *words, "--kubeconfig", plane.kubeconfig, "--state-namespace", state)
-    return subprocess.run(
-        command,
-        env=gitservers.GIT_ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) -> Ended:
+    where = ("--kubeconfig", plane.kubeconfig, "--state-namespace", state)
+    return in_this_process((*words, *where), Path.cwd(), gitservers.GIT_ENVIRONMENT)
 
 
 @pytest.mark.controlplane
@@ -61,7 +52,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
         )
     plane.kubectl("create", "namespace", space)
     applied = program(plane, state, "apply", "-C", fleet, "--wait")
-    assert applied.returncode == 0, applied.stderr
+    assert applied.code == 0, applied.err
 
     def look(*what: str) -> Any:
         return json.loads(
@@ -71,22 +62,22 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
     plane.kubectl("-n", state, "create", "configmap", "gitops-ds.news")
     before = look("daemonset", "agent"), {pod["metadata"]["uid"] for pod in look("pods")["items"]}
     told = program(plane, state, "uninstall", "--dry-run", "-o", "json")
-    assert json.loads(told.stdout)["handedBack"] == 0
+    assert json.loads(told.out)["handedBack"] == 0
     assert look("daemonset", "agent") == before[0]
 
     asked = program(plane, state, "uninstall")
-    assert (asked.returncode, asked.stdout) == (2, ""), asked.stderr
+    assert (asked.code, asked.out) == (2, ""), asked.err
     of: tuple[str, ...] = ()
     if not remembered:  # whoever deleted the namespace of the service first
         plane.kubectl("-n", state, "delete", "configmaps", "--all")
         of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
         left = program(plane, state, "uninstall", "--yes")
-        assert left.stdout.startswith("0 objects handed back")
-        assert f"DaemonSet {space}/agent is kept" in left.stderr
-        assert " ".join(of) in left.stderr
+        assert left.out.startswith("0 objects handed back")
+        assert f"DaemonSet {space}/agent is kept" in left.err
+        assert " ".join(of) in left.err
     done = program(plane, state, "uninstall", "--yes", *of)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 objects handed back")
+    assert done.code == 0, done.err
+    assert done.out.startswith("2 objects handed back")
 
     after = look("daemonset", "agent")
     assert "gitops-ds" not in json.dumps(after["metadata"])
@@ -106,7 +97,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 
     # Whoever goes on by hand meets no conflict, and whoever hands back twice finds nothing.
     plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
-    assert program(plane, state, "uninstall", "--yes").stdout.startswith("0 objects handed back")
+    assert program(plane, state, "uninstall", "--yes").out.startswith("0 objects handed back")
 
 
 def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
@@ -161,10 +152,10 @@ def test_several_owners_are_not_handed_back_unless_all_are_meant(
                 check=True,
             )
         applied = program(plane, state, "apply", "-C", fleet)
-        assert applied.returncode == 0, applied.stderr
+        assert applied.code == 0, applied.err
     refused = program(plane, state, "uninstall", "--yes")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "several repositories own objects here: choose one with --owner" in refused.stderr
+    assert (refused.code, refused.out) == (2, "")
+    assert "several repositories own objects here: choose one with --owner" in refused.err
     done = program(plane, state, "uninstall", "--yes", "--all")
-    assert (done.returncode, done.stdout.split(";")[0]) == (0, "2 objects handed back")
-    assert "remaining: the label app.kubernetes.io/managed-by" in done.stderr
+    assert (done.code, done.out.split(";")[0]) == (0, "2 objects handed back")
+    assert "remaining: the label app.kubernetes.io/managed-by" in done.err
