@@ -53,10 +53,17 @@ class Habits:
 
 @dataclass(slots=True, eq=False)
 class _Cut:
-    """How one watch is ended from outside."""
+    """How one watch is ended from outside. `wake` is set with the event, and with each change."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     error: errors.ClusterError | None = None
+
+    def end(self, error: errors.ClusterError | None) -> None:
+        """Ends the watch."""
+        self.error = error
+        self.event.set()
+        self.wake.set()
 
 
 @dataclass(slots=True)
@@ -127,7 +134,7 @@ class Client:
                     yield WatchEvent(EventType.ADDED, body, body["metadata"]["resourceVersion"])
         cut = _Cut()
         self._watches[cut] = None
-        stream = _Stream(self.server, resource, start, cut.event)
+        stream = _Stream(self.server, resource, start, cut)
         try:
             async for change in stream.run(self.habits):
                 event = (
@@ -228,8 +235,7 @@ class Client:
         stream does.
         """
         for cut in self._watches:
-            cut.error = error
-            cut.event.set()
+            cut.end(error)
 
     async def _arrive(
         self,
@@ -285,7 +291,7 @@ class _Stream:
     server: Server
     resource: Resource
     since: int
-    cut: asyncio.Event
+    cut: _Cut
 
     async def run(self, habits: Habits) -> AsyncIterator[StoredChange | None]:
         """Changes, and None where a bookmark is due; ends when the time is over or the watch is
@@ -293,31 +299,27 @@ class _Stream:
         """
         loop = asyncio.get_running_loop()
         end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
-        changes = self.server.store.changes(self.resource, self.since)
-        cut = asyncio.ensure_future(self.cut.wait())
-        following: asyncio.Future[StoredChange] | None = None
-        try:
-            while not self.cut.is_set():
-                following = following or asyncio.ensure_future(anext(changes))
-                wait = min(end, mark) - loop.time()
-                both: set[asyncio.Future[Any]] = {following, cut}
-                await asyncio.wait(both, timeout=max(wait, 0), return_when=asyncio.FIRST_COMPLETED)
-                if self.cut.is_set():
-                    return
-                if following.done():
-                    change, following = following.result(), None
-                    yield change
-                elif loop.time() >= end:
-                    return
-                elif loop.time() >= mark:
-                    mark += habits.bookmark_every
-                    yield None
-        finally:
-            cut.cancel()
-            if following is not None:
-                following.cancel()
-                await asyncio.wait({following})
-            await changes.aclose()
+        wake = self.cut.wake
+        with self.server.store.changes(self.resource, self.since, wake) as following:
+            timer = loop.call_at(min(end, mark), wake.set)
+            try:
+                while not self.cut.event.is_set():
+                    wake.clear()
+                    if (change := following()) is not None:
+                        yield change
+                    elif loop.time() >= end:
+                        return
+                    elif loop.time() >= mark:
+                        mark += habits.bookmark_every
+                        timer = loop.call_at(min(end, mark), wake.set)
+                        yield None
+                    else:
+                        if timer.when() - loop.time() < 0.001:  # loops may fire a little early
+                            timer.cancel()
+                            timer = loop.call_at(min(end, mark), wake.set)
+                        await wake.wait()
+            finally:
+                timer.cancel()
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:

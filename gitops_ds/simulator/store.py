@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,30 +166,34 @@ class ObjectStore:
                         resources(kind), StoredChange(self.version, type, now or was or {}, was)
                     )
 
-    async def changes(self, resource: Resource, since: int) -> AsyncGenerator[StoredChange, None]:
-        """What happens after the version `since`, without end. Raises Expired where that is no
-        longer known.
+    @contextlib.contextmanager
+    def changes(
+        self, resource: Resource, since: int, wake: asyncio.Event
+    ) -> Iterator[Callable[[], StoredChange | None]]:
+        """A function that returns the next change after the version `since`, and None where none
+        has come; `wake` is set with the next one.
+
+        Raises Expired where the version is no longer known, and so does the function.
         """
         table = self._table(resource)
         if since < table.forgotten_version:
             raise api_errors.expired(since, table.forgotten_version)
         at = table.forgotten + bisect_right(table.versions, since)
-        wake = asyncio.Event()
+
+        def following() -> StoredChange | None:
+            nonlocal at
+            if at < table.forgotten:
+                raise api_errors.expired(since, table.forgotten_version)
+            while at - table.forgotten < len(table.changes):
+                change = table.changes[at - table.forgotten]
+                at += 1
+                if change.version > since:
+                    return change
+            return None
+
         table.waiting[wake] = None
         try:
-            while True:
-                wake.clear()
-                if at < table.forgotten:
-                    raise api_errors.expired(since, table.forgotten_version)
-                while at - table.forgotten < len(table.changes):
-                    change = table.changes[at - table.forgotten]
-                    at += 1
-                    if change.version > since:
-                        yield change
-                    if at < table.forgotten:
-                        break
-                else:
-                    await wake.wait()
+            yield following
         finally:
             table.waiting.pop(wake)
 
