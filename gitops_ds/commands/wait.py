@@ -14,13 +14,13 @@ import functools
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import rollout_status
+from gitops_ds.apimachinery import revisions, rollout_status, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.daemonset import competing_controller
@@ -32,7 +32,17 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key, key_of, short
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    Body,
+    CommitId,
+    Key,
+    Resource,
+    key_of,
+    short,
+)
+from gitops_ds.model.staged_rollout import Halt
 
 T = TypeVar("T")
 # errors of a list or a watch that do not pass
@@ -329,28 +339,27 @@ async def wait_for_rollouts(
     """Returns when each DaemonSet is rolled out at its current generation. Errors that are retried
     are reported.
 
-    `seconds` is the time limit; None is without one. Raises TimedOut with what is missing, and
-    ClusterError for an error that does not pass.
+    `seconds` is the time limit; None is without one. Raises TimedOut with what is missing,
+    FailedRollout for a staged rollout that is halted, and ClusterError for an error that does not
+    pass.
     """
-    pending = _PendingRollouts(keys, report)
+    watches: list[asyncio.Task[None]] = []
+
+    def follow(resource: Resource, namespace: str, sink: informer.Sink) -> None:
+        which = Selection(namespace=namespace)
+        run = informer.run(cluster, resource, which, sink, random=random.random)
+        watches.append(asyncio.create_task(run))
+
+    pending = _PendingRollouts(
+        keys, report, lambda space: follow(CONTROLLER_REVISION, space, pending.receive_target)
+    )
     for key in keys:
         await pending.read(cluster, key)
-    if not pending.messages:
-        return
-    namespaces = sorted({key.namespace for key in pending.messages})
-    watches = [
-        asyncio.create_task(
-            informer.run(
-                cluster,
-                DAEMONSET,
-                Selection(namespace=namespace),
-                functools.partial(pending.receive, namespace),
-                random=random.random,
-            )
-        )
-        for namespace in namespaces
-    ]
+    for namespace in sorted({key.namespace for key in pending.messages}):
+        follow(DAEMONSET, namespace, functools.partial(pending.receive, namespace))
     try:
+        if not pending.messages:
+            return
         async with asyncio.timeout(seconds):
             await pending.done
     except TimeoutError:
@@ -368,12 +377,21 @@ class _PendingRollouts:
     last rollout, or fails.
     """
 
-    def __init__(self, keys: Sequence[Key], report: Callable[[str], None]) -> None:
-        """`report` receives each new message."""
+    def __init__(
+        self,
+        keys: Sequence[Key],
+        report: Callable[[str], None],
+        follow_targets: Callable[[str], None],
+    ) -> None:
+        """`report` receives each new message. `follow_targets` watches the target revisions of a
+        namespace, for the first staged rollout in it.
+        """
         self.messages = dict.fromkeys(keys, "")
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._generations = dict.fromkeys(keys, 0)
-        self._report = report
+        self._report, self._follow_targets = report, follow_targets
+        self._targets: dict[Key, str] = {}
+        self._halts: dict[tuple[str, str], Halt] = {}  # by namespace and target revision
 
     def summary(self) -> str:
         """The last message of each DaemonSet."""
@@ -412,12 +430,49 @@ class _PendingRollouts:
             case _:  # bookmarks and versions do not change an object
                 pass
 
+    def receive_target(self, event: informer.InformerEvent) -> None:
+        """Handles an event of the watch of target revisions: a halted rollout does not end."""
+        match event:
+            case Listing(items=items):
+                bodies: Iterable[Body] = items
+            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
+                bodies = (body,)
+            case _:  # without the right to watch them, the time limit ends the wait
+                bodies = ()
+        for body in bodies:
+            revision = revisions.revision_of(body)
+            halt = target_revisions.record_in(revision).halt if revision else None
+            place = (str(body["metadata"].get("namespace")), str(body["metadata"]["name"]))
+            self._halts.pop(place, None)
+            if halt is not None:
+                self._halts[place] = halt
+        for key in tuple(self._targets):
+            self._end_if_halted(key)
+
+    def _end_if_halted(self, key: Key) -> None:
+        halt = self._halts.get((key.namespace, self._targets.get(key, "")))
+        if halt is not None and key in self.messages:
+            why = f"the rollout is halted in stage {halt.stage}: {halt.message}"
+            self._fail(errors.FailedRollout(f"{key}: {why}"))
+
+    def _follow_target(self, key: Key, body: Body) -> None:
+        """Watches the target revisions once a DaemonSet of their namespace names one."""
+        target = str((body["metadata"].get("annotations") or {}).get(names.TARGET) or "")
+        followed = {one.namespace for one in self._targets}
+        self._targets.pop(key, None)
+        if target:
+            self._targets[key] = target
+            if key.namespace not in followed:
+                self._follow_targets(key.namespace)
+            self._end_if_halted(key)
+
     def _judge(self, body: Body) -> None:
         key, generation = key_of(body), body["metadata"].get("generation") or 0
         if key not in self.messages or generation < self._generations[key]:
             return
         self._generations[key] = generation
         status = rollout_status.judge(body)
+        self._follow_target(key, body)
         self._update(key, status.message)
         if status.done:
             del self.messages[key]
@@ -429,7 +484,7 @@ class _PendingRollouts:
             self.messages[key] = message
             self._report(f"{key}: {message}")
 
-    def _fail(self, error: errors.ClusterError) -> None:
+    def _fail(self, error: errors.GitopsError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 

@@ -13,6 +13,8 @@ from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
 from gitops_ds.model.staged_rollout import NodeStep
 
+RETRY_AFTER = 15.0  # seconds from the creation of a proven pod to the next try on its node
+
 
 def take(
     fleet: StagedNodes, open_stages: Sequence[Stage], current: Stage | None, times: list[float]
@@ -28,12 +30,12 @@ def take(
         for name in _order(fleet, stage, members, times):
             if batch <= 0 or room.nodes <= 0:
                 break
-            if _is_able(fleet, name) and room.admits(name):
+            if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
                 batch -= 1
                 yield name
     opened = {name for stage, members in fleet.stages if stage in open_stages for name in members}
     for name in sorted(newcomers.open_nodes(fleet) - opened):
-        if _is_able(fleet, name) and room.admits(name):
+        if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
             yield name
 
 
@@ -55,6 +57,19 @@ class _Room:
         if self._zones:
             self._zones[zone] = left - 1
         return True
+
+
+def _is_due(fleet: StagedNodes, name: str, times: list[float]) -> bool:
+    """Whether the pod of the node is old enough: one that the DaemonSet controller made since the
+    rollout began came before a pinned pod, or after an eviction, and the next try waits.
+    """
+    if not fleet.inputs.target.revision:
+        return True
+    created = max((pod.created for pod in fleet.by_node[name].staying), default=0.0)
+    if created < math.floor(fleet.inputs.record.began) or created + RETRY_AFTER <= fleet.now:
+        return True
+    times.append(created + RETRY_AFTER)
+    return False
 
 
 def _at_once(fleet: StagedNodes) -> float:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from gitops_ds.fleet import agents
+from gitops_ds.fleet import agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
@@ -142,4 +142,5 @@ def status_line(agent: Agent, tracker: StatusTracker) -> AgentStatus:
         commit=agents.commit_of(agent),
         tally=agent.health.tally,
         losses=tracker.losses(agent.key),
+        rollout=staged_rollouts.counts(agent.rollout) if agent.rollout else None,
     )

@@ -14,6 +14,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide, stages
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
+from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollout_gates import GateEvidence
@@ -158,6 +159,20 @@ def missing_target(seen: Observation) -> str:
     if target_revisions.target_of(seen.daemonset, seen.revisions) is None:
         return f"the target revision {seen.daemonset.annotations[names.TARGET]} does not exist yet"
     return ""
+
+
+def counts(rollout: StagedRollout) -> RolloutCounts:
+    """The numbers of nodes, for metrics."""
+    stages = rollout.stages
+    proved = sum(one.proved for one in stages.stages)
+    return RolloutCounts(
+        stages.at_risk,
+        stages.cap,
+        len(rollout.parked),
+        proved,
+        len(stages.nodes),
+        rollout.halt is not None,
+    )
 
 
 def as_json(rollout: StagedRollout) -> dict[str, Any]:

@@ -30,6 +30,20 @@ class NodeLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutCounts:
+    """The nodes of a staged rollout that is under way: those at risk and their limit, the parked
+    ones, those that are set aside too, the proved ones, and all of them.
+    """
+
+    at_risk: int
+    limit: int
+    parked: int
+    proved: int
+    total: int
+    halted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AgentStatus:
     """The status of one agent, for metrics."""
 
@@ -42,3 +56,4 @@ class AgentStatus:
     commit: str
     tally: NodeCounts
     losses: tuple[NodeLoss, ...] = ()
+    rollout: RolloutCounts | None = None

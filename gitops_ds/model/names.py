@@ -38,6 +38,8 @@ CONTENT_NAMED = f"{DOMAIN}/content-named"
 ROLLOUT_POLICY = f"{DOMAIN}/rollout-policy"
 # on a DaemonSet: the name of the revision that a rollout brings to its nodes
 TARGET = f"{DOMAIN}/target"
+# on a DaemonSet with a policy: Progressing, Halted or Complete, for health checks of other tools
+PHASE = f"{DOMAIN}/phase"
 # on a DaemonSet: the update strategy in Git, while a rollout policy replaces it
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 # on a DaemonSet: the templates whose rollouts were halted, as JSON, newest first

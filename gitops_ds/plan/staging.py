@@ -171,6 +171,7 @@ class _Staging:
             ),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target else {}),
+            names.PHASE: self._phase(target),
             **self._halted(),
         }
         return _rewritten(
@@ -181,6 +182,14 @@ class _Staging:
                 "spec": {**spec, "template": template, **self._strategy(target)},
             },
         )
+
+    def _phase(self, target: str) -> str:
+        """The state of the rollout in one word, which other tools read."""
+        if not target:
+            return "Complete"
+        known = self.live.targets.get(self.manifest.key, ())
+        records = (target_revisions.record_in(one) for one in known if one.name == target)
+        return "Halted" if any(one.halt is not None for one in records) else "Progressing"
 
     def _strategy(self, target: str) -> Mapping[str, Any]:
         """The update strategy: OnDelete, and that of Git at rest with `atRest: RollingUpdate`."""

@@ -111,6 +111,32 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         lost,
         GaugeMetricFamily("gitopsds_paused", "The number of suspended agents.", paused),
     )
+    yield from _rollouts(agents)
+
+
+def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
+    which = ["namespace", "name"]
+    nodes = GaugeMetricFamily(
+        "gitopsds_rollout_nodes",
+        "The nodes of a staged rollout that is under way.",
+        labels=[*which, "state"],
+    )
+    limit = GaugeMetricFamily(
+        "gitopsds_rollout_at_risk_limit", "The most nodes that may be at risk.", labels=which
+    )
+    halted = GaugeMetricFamily(
+        "gitopsds_rollout_halted", "Whether the staged rollout is halted.", labels=which
+    )
+    for agent in agents:
+        rollout = agent.rollout
+        if rollout is None:
+            continue
+        name = [agent.namespace, agent.name]
+        for state in ("at_risk", "parked", "proved", "total"):
+            nodes.add_metric([*name, state], getattr(rollout, state))
+        limit.add_metric(name, rollout.limit)
+        halted.add_metric(name, rollout.halted)
+    yield from (nodes, limit, halted)
 
 
 def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:

@@ -16,6 +16,8 @@ from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions, target_revisions
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.fleet import staged_rollouts
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.base import Event
@@ -82,6 +84,7 @@ class Scene:
     faults: Faults = simulator_faults.none
     events: list[Event] = field(default_factory=list)
     request: Callable[[], None] = lambda: None
+    controller: Controller | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -97,6 +100,7 @@ class Scene:
         )
         self.request = loop.request
         ours = self._controller(self.powers, self.cluster.client("gitops-ds", self.faults))
+        self.controller = ours
         runs = [loop.run(), ours.run()]
         if self.powers is Powers.PACE:
             built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
@@ -128,6 +132,13 @@ class Scene:
     def decision(self) -> StagesDecision:
         """The last decision about the rollout."""
         return next(e.stages for e in reversed(self.events) if isinstance(e, RolloutProgressed))
+
+    def observed(self) -> StagedRollout | None:
+        """The rollout that is under way, as the service shows it."""
+        assert self.controller is not None
+        seen = self.controller.observe(self.controller.keys[0])
+        assert seen is not None
+        return staged_rollouts.read(seen, self.controller.stage_inputs)
 
     def record(self) -> RolloutRecord:
         """What the cluster keeps about the rollout; an empty record once it is complete."""

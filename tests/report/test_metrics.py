@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss
+from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss, RolloutCounts
 from gitops_ds.model.events import deployer
 from gitops_ds.model.health import HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId
@@ -25,9 +25,12 @@ LOSSES = (
 )
 
 
+ROLLOUT = RolloutCounts(2, 3, 1, 4, 10, halted=True)
+
+
 def agent(name: str = "agent") -> AgentStatus:
     return AgentStatus(
-        "logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES
+        "logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES, ROLLOUT
     )
 
 
@@ -74,6 +77,12 @@ def test_how_agents_stand_is_told() -> None:
         f'gitopsds_daemonset_nodes{{{which},state="updated"}} 5.0',
         f'gitopsds_daemonset_nodes{{{which},state="node_fault"}} 1.0',
         f'gitopsds_coverage_lost_nodes{{cause="label",{which},pool="gpu"}} 2.0',
+        f'gitopsds_rollout_nodes{{{which},state="at_risk"}} 2.0',
+        f'gitopsds_rollout_nodes{{{which},state="parked"}} 1.0',
+        f'gitopsds_rollout_nodes{{{which},state="proved"}} 4.0',
+        f'gitopsds_rollout_nodes{{{which},state="total"}} 10.0',
+        f"gitopsds_rollout_at_risk_limit{{{which}}} 3.0",
+        f"gitopsds_rollout_halted{{{which}}} 1.0",
         "gitopsds_paused 1.0",
         'gitopsds_api_requests_total{code="200",method="GET"} 7.0',
         "gitopsds_queue_depth 3.0",

@@ -140,8 +140,8 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if grace == 0:
         yield Violation(
             _GRACE,
-            "0 kills the agent at once, and unwritten data is lost; set the seconds that it needs "
-            f"(default {_DEFAULT_GRACE})",
+            "0 kills the agent at once, and unwritten data is lost; a staged rollout needs several "
+            f"tries for a node. Set the seconds that it needs (default {_DEFAULT_GRACE})",
         )
     elif grace > _LONG_GRACE:
         yield Violation(

@@ -1,0 +1,60 @@
+"""Waits for staged rollouts end at once where the rollout is halted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.commands import wait
+from gitops_ds.commands.wait import WaitOptions
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model.objects import Key
+from gitops_ds.simulator import PodFault, Trouble
+from tests.deployer.rollout_scene import Scene, play
+from tests.deployer.test_rollout_faults import ends, spoil
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+
+
+def test_an_apply_that_waits_ends_when_the_rollout_is_halted() -> None:
+    async def script(scene: Scene) -> None:
+        said: list[str] = []
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
+            await wait.wait_for_rollouts(scene.cluster, [AGENT], 3600, said.append)
+        assert asyncio.get_running_loop().time() - began < 300
+        assert "is under way" in said[0]
+        for run in range(2):  # also a wait that begins afterwards
+            with pytest.raises(errors.FailedRollout, match="canary"):
+                await wait.wait_for_rollouts(scene.cluster, [AGENT], 60 + run, said.append)
+
+    play(Powers.PACE, script)
+
+
+def test_an_apply_that_waits_ends_with_the_rollout() -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await asyncio.sleep(1)
+        await wait.wait_for_rollouts(scene.cluster, [AGENT], 3600, lambda _: None)
+        await ends(scene, "2")
+
+    play(Powers.PACE, script)
+
+
+def test_a_wait_for_a_daemonset_ends_when_its_rollout_is_halted() -> None:
+    async def script(scene: Scene) -> None:
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await asyncio.sleep(1)
+        options = WaitOptions("ds/agent", "default", seconds=3600, clock=scene.cluster.server.now)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
+            await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, lambda _: None)
+        assert asyncio.get_running_loop().time() - began < 300
+
+    play(Powers.PACE, script)
