@@ -18,13 +18,8 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Operation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.deployer import (
-    Applied,
-    DriftCorrected,
-    NotApplied,
-    Planned,
-    Reconciled,
-)
+from gitops_ds.model.events.deployer import Applied, NotApplied, Planned, Reconciled
+from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
 

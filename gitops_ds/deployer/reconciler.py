@@ -39,13 +39,13 @@ from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
-    DriftCorrected,
     GitTimed,
     Reconciled,
     ReconcileTimed,
     SourceChanged,
     Unchanged,
 )
+from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.events.requests import RequestHandled
 from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key

@@ -17,7 +17,7 @@ from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.deployer import (
+from gitops_ds.model.events.commits import (
     CommitRejected,
     NewCommit,
     SourceVerified,

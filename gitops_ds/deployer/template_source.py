@@ -24,7 +24,7 @@ from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
-from gitops_ds.model.events.deployer import CommitRejected
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason

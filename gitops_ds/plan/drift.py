@@ -14,7 +14,7 @@ from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import DriftContested, DriftDetected, DriftPaused
+from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.model.skipped import DriftPolicy

@@ -20,7 +20,8 @@ from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.deployer import NewCommit, Reconciled, SourceChanged
+from gitops_ds.model.events.commits import NewCommit
+from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.model.source_status import Condition, SourceStatus

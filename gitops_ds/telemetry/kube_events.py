@@ -17,7 +17,8 @@ from typing import TypeGuard, TypeVar
 from gitops_ds.model.decision import Action, DeleteCause, DeletePod
 from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.base import ControllerEvent, Decided, Event
-from gitops_ds.model.events.deployer import CommitRejected, DriftEvent
+from gitops_ds.model.events.commits import CommitRejected
+from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key

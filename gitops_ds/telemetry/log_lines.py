@@ -7,8 +7,8 @@ from typing import Any
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Level
-from gitops_ds.model.events.deployer import CommitRejected
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry import rejections
 

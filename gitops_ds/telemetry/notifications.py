@@ -14,12 +14,9 @@ import orjson
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.base import ControllerEvent, Event
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Notice
-from gitops_ds.model.events.deployer import (
-    CommitRejected,
-    ReconcileFailed,
-    ReconcileTimed,
-)
+from gitops_ds.model.events.deployer import ReconcileFailed, ReconcileTimed
 from gitops_ds.model.events.notifications import Notification
 from gitops_ds.redaction import texts
 from gitops_ds.telemetry import log_lines, rejections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.events.deployer import CommitRejected
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import short, template_of
 from gitops_ds.redaction import report
 

@@ -16,6 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftEvent
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.pipeline import prepare
@@ -47,9 +48,9 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
         await changed(scene)
         await asyncio.sleep(2)  # no reconciliation is requested
         assert await scene.image() == "1"
-        assert [type(one) for one in scene.events_of(deployer.DriftEvent)] == [
-            deployer.DriftDetected,
-            deployer.DriftCorrected,
+        assert [type(one) for one in scene.events_of(DriftEvent)] == [
+            DriftDetected,
+            DriftCorrected,
         ]
 
     play(script)
@@ -81,7 +82,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() 
         for _ in range(4):
             await scene.settle()
         assert await scene.image() == "1"
-        facts = [one.definition.kind for one in scene.events_of(deployer.DriftEvent)]
+        facts = [one.definition.kind for one in scene.events_of(DriftEvent)]
         assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
     play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
@@ -143,16 +144,16 @@ def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_othe
             scene.client.count.reset()
             await scene.settle()
             counts.append(scene.client.count.total - scene.client.count.of("watch"))
-        corrections = scene.events_of(deployer.DriftCorrected)
+        corrections = scene.events_of(DriftCorrected)
         assert max(counts[1:]) <= 20
         assert 5 <= len(corrections) <= 20
-        contested = scene.events_of(deployer.DriftContested)
+        contested = scene.events_of(DriftContested)
         assert 1 <= len(contested) <= len(corrections)
         if not deletes:
             assert any(
                 "their-operator" in one.words
                 for one in contested
-                if isinstance(one, deployer.DriftContested)
+                if isinstance(one, DriftContested)
             )
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
@@ -225,6 +226,6 @@ def test_another_address_of_the_repository_is_no_drift() -> None:
         await running
         live = await scene.cluster.get(DAEMONSET, "default", "agent")
         assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
-        assert [event for event in events if isinstance(event, deployer.DriftEvent)] == []
+        assert [event for event in events if isinstance(event, DriftEvent)] == []
 
     play(script)

@@ -17,7 +17,7 @@ from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import VerificationFailed
+from gitops_ds.model.events.commits import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.signatures import Unverified, Verified
 from gitops_ds.model.source_status import Condition

@@ -30,6 +30,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.control_requests import Push
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.skipped import DriftPolicy
@@ -260,7 +261,7 @@ def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_u
         await scene.settle()
         bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
         await scene.settle()
-        rejected = scene.events_of(deployer.CommitRejected)
+        rejected = scene.events_of(CommitRejected)
         assert [record.commit for record in rejected] == [bad]
         assert rejected[0].findings[0].place is not None
         assert await scene.image() == "1"

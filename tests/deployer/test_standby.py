@@ -13,6 +13,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.objects import Key
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -122,9 +123,9 @@ def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
         await asyncio.sleep(1)
         known = await state_store.load(scene.cluster, "gitops-ds", "test")
         assert known.last_good == scene.history.id(1)
-        assert [
-            event.commit for event in scene.events if isinstance(event, deployer.NewCommit)
-        ] == [scene.history.id(1)]
+        assert [event.commit for event in scene.events if isinstance(event, NewCommit)] == [
+            scene.history.id(1)
+        ]
 
     play(script)
 
@@ -139,9 +140,7 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
         await asyncio.sleep(5)
         assert scene.written == 1  # that this replica follows the repository
         assert not [
-            event
-            for event in scene.events
-            if isinstance(event, deployer.NewCommit | deployer.Applied)
+            event for event in scene.events if isinstance(event, NewCommit | deployer.Applied)
         ]
 
     play(script)

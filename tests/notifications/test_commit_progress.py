@@ -18,13 +18,8 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import (
-    Applied,
-    CommitRejected,
-    NewCommit,
-    Reconciled,
-    ReconcileFailed,
-)
+from gitops_ds.model.events.commits import CommitRejected, NewCommit
+from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState, NodeCounts

@@ -18,7 +18,8 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import NewCommit, Reconciled
+from gitops_ds.model.events.commits import NewCommit
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId, Key

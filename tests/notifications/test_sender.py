@@ -13,8 +13,9 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.model.events.base import Emit, Event
+from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.events.definition import Topic
-from gitops_ds.model.events.deployer import NewCommit, Reconciled
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.notifications import (
     CONFIG_MAP_NAME,
     Notification,

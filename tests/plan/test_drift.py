@@ -12,7 +12,7 @@ from gitops_ds.deployer import state_update
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.deployer import DriftDetected, DriftEvent
+from gitops_ds.model.events.drift import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.model.skipped import DriftPolicy

@@ -18,6 +18,8 @@ from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import NewCommit
+from gitops_ds.model.events.drift import DriftDetected
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
@@ -195,8 +197,8 @@ SOMEBODY = Key("apps", "DaemonSet", "default", "agent")
 def records(text: str) -> Iterator[Event]:
     refusal = Skipped(SkipReason.REFUSED, text, SOMEBODY)
     yield deployer.ChangeSkipped(1.0, refusal)
-    yield deployer.NewCommit(1.0, CommitId("a" * 40), text, text)
-    yield deployer.DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
+    yield NewCommit(1.0, CommitId("a" * 40), text, text)
+    yield DriftDetected(1.0, SOMEBODY, Drifted((), (), text, DriftPolicy.CORRECT), text)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)

@@ -30,6 +30,8 @@ from gitops_ds.model.decision import (
 )
 from gitops_ds.model.events import agents, base, deployer, notifications, requests
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import CommitRejected, NewCommit
+from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftPaused
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -153,11 +155,9 @@ def _special() -> Iterator[Event]:
 
 def _of_deployers() -> Iterator[Event]:
     for rewritten in (False, True):
-        yield deployer.NewCommit(1.0, COMMIT, "subject", "author", rewritten)
+        yield NewCommit(1.0, COMMIT, "subject", "author", rewritten)
     for commit in (None, COMMIT):
-        yield deployer.CommitRejected(
-            1.0, commit, (refusal("DS004", "message", Place("a.yaml", 3, 5)),)
-        )
+        yield CommitRejected(1.0, commit, (refusal("DS004", "message", Place("a.yaml", 3, 5)),))
     for operation in Operation:
         manifest = Manifest(AGENT, {}, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
         yield deployer.Applied(1.0, Change(operation, AGENT, manifest))
@@ -178,10 +178,10 @@ def _of_deployers() -> Iterator[Event]:
     for key in (AGENT, SECRET):
         for choice in DriftPolicy:
             drifted = Drifted((), (), "kubectl edit", choice, "uid")
-            yield deployer.DriftDetected(1.0, key, drifted, "changed")
-            yield deployer.DriftCorrected(1.0, key, drifted, "changed")
-            yield deployer.DriftContested(1.0, key, drifted, "changed")
-            yield deployer.DriftPaused(1.0, key, drifted, "changed", 9.0)
+            yield DriftDetected(1.0, key, drifted, "changed")
+            yield DriftCorrected(1.0, key, drifted, "changed")
+            yield DriftContested(1.0, key, drifted, "changed")
+            yield DriftPaused(1.0, key, drifted, "changed", 9.0)
 
 
 def _of_agents() -> Iterator[Event]:

@@ -14,6 +14,7 @@ from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base, deployer
+from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -69,7 +70,7 @@ def facts() -> list[tuple[base.Event, str]]:
         (deployer.Planned(1.0, Plan(COMMIT, "eu-1", (change(),), (), "h")), "debug"),
         (deployer.Applied(1.0, change(), ("a warning",)), "info"),
         (deployer.NotApplied(1.0, refused, change()), "warning"),
-        (deployer.CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
+        (CommitRejected(1.0, COMMIT, (mistake(),)), "error"),
         (deployer.ReconcileFailed(1.0, "Git is away", 5.0), "warning"),
         (deployer.ReconcileFailed(1.0, "the branch went back"), "error"),
         (
@@ -101,7 +102,7 @@ def facts() -> list[tuple[base.Event, str]]:
 @pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
 def test_a_fact_has_a_level_and_no_secret(told: base.Event, level: str) -> None:
     found = log_lines.as_json(told)
-    holding = base.Decided | deployer.Applied | deployer.Planned | deployer.CommitRejected
+    holding = base.Decided | deployer.Applied | deployer.Planned | CommitRejected
     assert SECRET in repr(told) or not isinstance(told, holding)
     assert told.level == level
     assert found is not None

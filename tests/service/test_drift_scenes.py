@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.model.events import deployer
+from gitops_ds.model.events.drift import DriftDetected
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.options import ApplyOptions
@@ -136,7 +136,7 @@ def test_what_kubectl_did_is_named_held_and_put_back(
         for choice in (DriftPolicy.REPORT, DriftPolicy.HOLD):
             left = await world.apply({"agent.yaml": agent(space)}, "2", asked(choice))
             assert (left.writes, left.guards) == (0, ["drift"])
-        (first, *_) = [told for told in world.records if isinstance(told, deployer.DriftDetected)]
+        (first, *_) = [told for told in world.records if isinstance(told, DriftDetected)]
         assert first.drifted.looks_like == words
         assert first.drifted.by[0].manager.startswith("kubectl")
         assert field in first.words

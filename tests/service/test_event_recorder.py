@@ -12,6 +12,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.commits import CommitRejected, NewCommit
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
@@ -26,10 +27,10 @@ COMMIT = CommitId("a" * 40)
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
 AGENT = InvolvedObject("apps/v1", "DaemonSet", "logging", "agent", "uid-1")
 REASONS = [
-    (deployer.NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
-    (deployer.NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
+    (NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
+    (NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
     (
-        deployer.CommitRejected(1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)),
+        CommitRejected(1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)),
         "CommitRejected",
         True,
     ),
@@ -80,7 +81,7 @@ def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() ->
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
             )
             for at in range(3):
-                told.handle(deployer.NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
+                told.handle(NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
             told.handle(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
             await asyncio.sleep(1)
             found = [

@@ -23,7 +23,8 @@ from gitops_ds.commands.git_commit import Proposal
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import local_worktree
-from gitops_ds.model.events.deployer import CommitRejected, Planned, Reconciled
+from gitops_ds.model.events.commits import CommitRejected
+from gitops_ds.model.events.deployer import Planned, Reconciled
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline import open_repository

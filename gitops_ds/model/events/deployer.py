@@ -3,146 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from gitops_ds.model.change import Change, Drifted, Plan
+from gitops_ds.model.change import Change, Plan
+from gitops_ds.model.events import commits
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
-from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import PRUNING
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"
-_DRIFT = "gitopsds_drift"
-
-
-def _once(topic: Topic, commit: CommitId) -> Notice:
-    """The notification that a commit gets at most once."""
-    return Notice(topic, mark="once", commit=commit)
-
-
-@dataclass(frozen=True, slots=True)
-class NewCommit(Event):
-    """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
-
-    definition = EventDefinition(
-        "NewCommit", Level.INFO, reason="NewCommit", topic=Topic.COMMIT, keys=("commit",)
-    )
-
-    commit: CommitId
-    subject: str
-    author: str
-    rewritten: bool = False
-
-    def text(self) -> str:
-        """The line in the log."""
-        if template_of(self.commit):
-            return f"templates in the cluster: {self.subject}"
-        note = " (the branch was rewritten by a force-push)" if self.rewritten else ""
-        return f"new commit {self._described()}{note}"
-
-    def _described(self) -> str:
-        return f"{short(self.commit)} {self.subject!r} by {self.author}"
-
-    @property
-    def kube_reason(self) -> str:
-        """HistoryRewritten after a force-push."""
-        return "HistoryRewritten" if self.rewritten else self.definition.reason
-
-    @property
-    def kube_warning(self) -> bool:
-        """True after a force-push."""
-        return self.rewritten
-
-    def kube_text(self) -> str:
-        """The message of the Kubernetes event."""
-        if self.rewritten:
-            return f"the branch was rewritten; it now is {self._described()}"
-        return self._described()
-
-    def notice(self) -> Notice | None:
-        """The content of the notification."""
-        return _once(Topic.COMMIT, self.commit)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRejected(Event):
-    """Blocking findings of a commit; the last good commit stays applied.
-
-    `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
-    """
-
-    definition = EventDefinition(
-        "CommitRejected",
-        Level.ERROR,
-        reason="CommitRejected",
-        warning=True,
-        metric="gitopsds_commits_rejected",
-        topic=Topic.REJECTED,
-        keys=("commit",),
-    )
-
-    commit: CommitId | None
-    findings: tuple[Finding, ...]
-
-    def notice(self) -> Notice | None:
-        """The content of the notification."""
-        return _once(Topic.REJECTED, self.commit or CommitId(""))
-
-
-@dataclass(frozen=True, slots=True)
-class SourceVerified(Event):
-    """A new commit with the required signatures: the signer's name among the trusted keys, the key,
-    and the number of verified signatures.
-    """
-
-    definition = EventDefinition(
-        "SourceVerified", Level.INFO, Tone.GOOD, reason="SourceVerified", keys=("commit",)
-    )
-
-    commit: CommitId
-    signer: str
-    key: str
-    checked: int
-
-    def text(self) -> str:
-        """The line in the log."""
-        more = f"; {self.checked} signatures checked" if self.checked > 1 else ""
-        return f"commit {self.commit[:12]} is signed by {self.signer} with {self.key}{more}"
-
-    def kube_text(self) -> str:
-        """The message of the Kubernetes event."""
-        return f"{short(self.commit)} is signed by {self.signer}"
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationFailed(Event):
-    """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
-    signature. The last good commit stays applied.
-    """
-
-    definition = EventDefinition(
-        "VerificationFailed",
-        Level.ERROR,
-        reason="VerificationFailed",
-        warning=True,
-        topic=Topic.REJECTED,
-        keys=("commit",),
-    )
-
-    commit: CommitId
-    message: str
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.message}; the last good commit stays applied"
-
-    def notice(self) -> Notice | None:
-        """The content of the notification."""
-        return _once(Topic.REJECTED, self.commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,128 +123,6 @@ class ChangeSkipped(RefusalEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftEvent(Event):
-    """An event about an object that was changed in the cluster; `words` describe the change."""
-
-    object: Key
-    drifted: Drifted
-    words: str
-
-    @property
-    def about(self) -> Key | None:
-        """The object."""
-        return self.object
-
-    def kube_text(self) -> str:
-        """The message of the Kubernetes event."""
-        return self.words if self.object.is_daemonset else f"{self.object}: {self.words}"
-
-    def _drift_notice(self) -> Notice:
-        return Notice(Topic.DRIFT, key=self.object)
-
-
-@dataclass(frozen=True, slots=True)
-class DriftDetected(DriftEvent):
-    """A change of the object in the cluster. Emitted once, and again for another change."""
-
-    definition = EventDefinition(
-        "DriftDetected",
-        Level.WARNING,
-        reason="DriftDetected",
-        warning=True,
-        metric=_DRIFT,
-        topic=Topic.DRIFT,
-    )
-
-    def text(self) -> str:
-        """The line in the log."""
-        choice = self.drifted.choice
-        left = (
-            ""
-            if choice is DriftPolicy.CORRECT
-            else f"; not corrected, because drift is set to {choice}"
-        )
-        return f"drift: {self.object} was {self.words}{left}"
-
-    def samples(self) -> tuple[Sample, ...]:
-        """One object, where drift is only reported."""
-        report = self.drifted.choice is DriftPolicy.REPORT
-        return (Sample(_DRIFT, "reported"),) if report else ()
-
-    def notice(self) -> Notice | None:
-        """The content of the notification."""
-        return self._drift_notice()
-
-
-@dataclass(frozen=True, slots=True)
-class DriftCorrected(DriftEvent):
-    """The object matches Git again."""
-
-    definition = EventDefinition(
-        "DriftCorrected", Level.INFO, Tone.GOOD, reason="DriftCorrected", metric=_DRIFT
-    )
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"drift on {self.object} corrected"
-
-    def samples(self) -> tuple[Sample, ...]:
-        """One correction."""
-        return (Sample(_DRIFT, "corrected"),)
-
-
-@dataclass(frozen=True, slots=True)
-class DriftContested(DriftEvent):
-    """Another writer repeats its change after each correction: the next correction waits. Emitted
-    once before each correction.
-    """
-
-    definition = EventDefinition(
-        "DriftContested",
-        Level.WARNING,
-        reason="DriftContested",
-        warning=True,
-        metric=_DRIFT,
-        topic=Topic.DRIFT,
-    )
-
-    def text(self) -> str:
-        """The line in the log."""
-        return (
-            f"drift: {self.object} was {self.words}; another writer repeats it after each "
-            "correction, so the next correction waits"
-        )
-
-    def samples(self) -> tuple[Sample, ...]:
-        """One postponed correction."""
-        return (Sample(_DRIFT, "contested"),)
-
-    def notice(self) -> Notice | None:
-        """The content of the notification."""
-        return self._drift_notice()
-
-
-@dataclass(frozen=True, slots=True)
-class DriftPaused(DriftEvent):
-    """The change stays until then (seconds since 1970)."""
-
-    definition = EventDefinition(
-        "DriftHeld", Level.INFO, reason="DriftHeld", warning=True, metric=_DRIFT
-    )
-
-    until: float
-
-    def text(self) -> str:
-        """The line in the log."""
-        until = datetime.fromtimestamp(int(self.until), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"drift: {self.object} is paused until {until}, then corrected"
-
-    def samples(self) -> tuple[Sample, ...]:
-        """One object."""
-        return (Sample(_DRIFT, "held"),)
-
-
-@dataclass(frozen=True, slots=True)
 class Reconciled(Event):
     """A completed reconciliation; `writes` counts written objects. `repeated`: it wrote nothing,
     and the same refusals remain as after the previous one of the commit.
@@ -469,7 +219,11 @@ class Reconciled(Event):
     def notice(self) -> Notice | None:
         """The content of the notification, after writes of a whole commit."""
         applied = self.commit is not None and self.writes and self.whole
-        return _once(Topic.APPLIED, self.commit) if self.commit is not None and applied else None
+        return (
+            commits.once(Topic.APPLIED, self.commit)
+            if self.commit is not None and applied
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import DriftEvent
+from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page.view import PageEvent
 

@@ -1,0 +1,136 @@
+"""Events of commits: new, verified, rejected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.objects import CommitId, short, template_of
+
+
+def once(topic: Topic, commit: CommitId) -> Notice:
+    """The notification that a commit gets at most once."""
+    return Notice(topic, mark="once", commit=commit)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommit(Event):
+    """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
+
+    definition = EventDefinition(
+        "NewCommit", Level.INFO, reason="NewCommit", topic=Topic.COMMIT, keys=("commit",)
+    )
+
+    commit: CommitId
+    subject: str
+    author: str
+    rewritten: bool = False
+
+    def text(self) -> str:
+        """The line in the log."""
+        if template_of(self.commit):
+            return f"templates in the cluster: {self.subject}"
+        note = " (the branch was rewritten by a force-push)" if self.rewritten else ""
+        return f"new commit {self._described()}{note}"
+
+    def _described(self) -> str:
+        return f"{short(self.commit)} {self.subject!r} by {self.author}"
+
+    @property
+    def kube_reason(self) -> str:
+        """HistoryRewritten after a force-push."""
+        return "HistoryRewritten" if self.rewritten else self.definition.reason
+
+    @property
+    def kube_warning(self) -> bool:
+        """True after a force-push."""
+        return self.rewritten
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        if self.rewritten:
+            return f"the branch was rewritten; it now is {self._described()}"
+        return self._described()
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return once(Topic.COMMIT, self.commit)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRejected(Event):
+    """Blocking findings of a commit; the last good commit stays applied.
+
+    `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
+    """
+
+    definition = EventDefinition(
+        "CommitRejected",
+        Level.ERROR,
+        reason="CommitRejected",
+        warning=True,
+        metric="gitopsds_commits_rejected",
+        topic=Topic.REJECTED,
+        keys=("commit",),
+    )
+
+    commit: CommitId | None
+    findings: tuple[Finding, ...]
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return once(Topic.REJECTED, self.commit or CommitId(""))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVerified(Event):
+    """A new commit with the required signatures: the signer's name among the trusted keys, the key,
+    and the number of verified signatures.
+    """
+
+    definition = EventDefinition(
+        "SourceVerified", Level.INFO, Tone.GOOD, reason="SourceVerified", keys=("commit",)
+    )
+
+    commit: CommitId
+    signer: str
+    key: str
+    checked: int
+
+    def text(self) -> str:
+        """The line in the log."""
+        more = f"; {self.checked} signatures checked" if self.checked > 1 else ""
+        return f"commit {self.commit[:12]} is signed by {self.signer} with {self.key}{more}"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"{short(self.commit)} is signed by {self.signer}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationFailed(Event):
+    """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
+    signature. The last good commit stays applied.
+    """
+
+    definition = EventDefinition(
+        "VerificationFailed",
+        Level.ERROR,
+        reason="VerificationFailed",
+        warning=True,
+        topic=Topic.REJECTED,
+        keys=("commit",),
+    )
+
+    commit: CommitId
+    message: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.message}; the last good commit stays applied"
+
+    def notice(self) -> Notice | None:
+        """The content of the notification."""
+        return once(Topic.REJECTED, self.commit)
