@@ -126,7 +126,7 @@ def in_this_process(
         code = cli.run(tuple(str(word) for word in words))
         out.flush()
         err.flush()
-    printed = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    printed = (stream.buffer.getvalue().decode() for stream in (out, err))
     return Ended(code, *printed)
 
 

@@ -106,7 +106,7 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
     )
 
     done = test_uninstall.program(plane, NAMESPACE, "uninstall", "--yes")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert (known(), pods(plane, "fleet")) == (was, now)
     left = plane.kubectl("-n", NAMESPACE, "get", "leases,daemonsets", "-o", "name")
     assert left == ""

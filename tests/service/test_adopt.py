@@ -126,7 +126,7 @@ def test_what_runs_is_written_with_its_companions_and_applied_without_a_restart(
             check=True,
         )
     applied = program(plane, space, "apply", "-C", fleet, "--wait")
-    assert applied.returncode == 0, applied.stderr
+    assert applied.code == 0, applied.err
     assert spec() == before
     again = subprocess.run(
         [PROGRAM, "adopt", tmp_path / "other", "-n", space, "--kubeconfig", plane.kubeconfig],

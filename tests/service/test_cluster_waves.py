@@ -74,14 +74,14 @@ class Place:
     def tags(self) -> dict[str, float]:
         """The images of the pods, each with the first creation, in seconds since 1970."""
         found: dict[str, float] = {}
-        for pod in staged.get(self.plane, "pods")["items"]:
+        for pod in staged.items(self.plane, "pods"):
             tag = str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
             created = timestamps.seconds(pod["metadata"]["creationTimestamp"]) or 0.0
             found[tag] = min(created, found.get(tag, created))
         return found
 
     def template(self) -> str:
-        items = staged.get(self.plane, "daemonsets")["items"]
+        items = staged.items(self.plane, "daemonsets")
         if not items:
             return ""
         containers = items[0]["spec"]["template"]["spec"]["containers"]

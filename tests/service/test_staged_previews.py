@@ -92,8 +92,8 @@ def _preview(plane: controlplane.ControlPlane, upstream: Upstream) -> list[dict[
     """The stages of the rollout in the plan of the branch `next`."""
     options = ("-C", upstream.path, "--revision", "next", "-o", "json")
     done = program(plane, staged.STATES, "plan", *options)
-    assert done.returncode == 0, done.stderr
-    changes = json.loads(done.stdout)["changes"]
+    assert done.code == 0, done.err
+    changes = done.json["changes"]
     (stages,) = (change["stages"] for change in changes if "stages" in change)
     found: list[dict[str, Any]] = stages["stages"]
     return found
@@ -112,5 +112,5 @@ def _batches(
 
 
 def _is_complete(plane: controlplane.ControlPlane, tag: str) -> bool:
-    annotations = staged.get(plane, "ds/agent")["metadata"]["annotations"]
+    annotations = staged.agent(plane)["metadata"]["annotations"]
     return staged.tag_of(plane) == tag and names.TARGET not in annotations

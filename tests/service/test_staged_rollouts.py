@@ -212,7 +212,7 @@ def _gated(watch: staged.PodWatch) -> bool:
 
 def _uninstall(plane: controlplane.ControlPlane) -> None:
     done = program(plane, staged.STATES, "uninstall", "--yes")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
 
 
 def _nothing_is_left(plane: controlplane.ControlPlane) -> None:
