@@ -31,6 +31,7 @@ from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.bundle import ClusterFacts, Manifest, Pool
+from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.halted_rollout import AppliedRollouts
@@ -119,6 +120,12 @@ class Loop:
         """The facts of the applied commit about the cluster; None before one is selected."""
         prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
         return prepared.bundle.cluster if prepared else None
+
+    @property
+    def orders(self) -> Mapping[str, ClusterOrder]:
+        """The places of all clusters of the repository, by the applied commit."""
+        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
+        return prepared.bundle.orders if prepared else {}
 
     @property
     def idle(self) -> bool:

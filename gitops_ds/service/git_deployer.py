@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import Supervisor, ended
@@ -15,6 +15,7 @@ from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
@@ -28,6 +29,7 @@ from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service import event_recorder, git_auth, git_schedule, git_source, runnable
 from gitops_ds.service.adaptive_poll import PollInterval
+from gitops_ds.service.cluster_watch import ClusterWatch, WatchContext
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git_source import GitSource
 from gitops_ds.service.git_startup import Startup
@@ -62,6 +64,7 @@ class GitDeployer(runnable.DeployerPart):
         self.repository: Repository | None = None
         self._reverts: RevertWriter | None = None
         self._reports: ReportPublisher | None = None
+        self._watch: ClusterWatch | None = None
 
     @property
     def unready(self) -> str:
@@ -178,6 +181,10 @@ class GitDeployer(runnable.DeployerPart):
                 supervisor.start("cluster reports", reports.run),
                 supervisor.start("agents of cluster reports", self._wake_reports),
             ]
+            listen = context.service.listen
+            if listen.page.served_at(listen.address) is not None:
+                watch = self._watch = self._cluster_watch(source, loop, emit)
+                tasks.append(supervisor.start("clusters of the page", watch.run))
             try:
                 yield loop
             finally:
@@ -212,6 +219,18 @@ class GitDeployer(runnable.DeployerPart):
                 chance=random.random,
             )
         )
+
+    def _cluster_watch(
+        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
+    ) -> ClusterWatch:
+        return ClusterWatch(
+            WatchContext(source.repository, self._settings, lambda: loop.orders, emit, time.time)
+        )
+
+    @property
+    def clusters(self) -> Sequence[ClusterRow]:
+        """All clusters of the repository in their order; none where no page is served."""
+        return self._watch.rows if self._watch else ()
 
     def _own_place(self, loop: deployer_loop.Loop) -> OwnPlace | None:
         """The place of this cluster in the order; None while that or its status is unknown."""

@@ -142,7 +142,11 @@ async def page(
         for one in deployers:
             if one.loop is not None:
                 yield page_view.RepositoryView(
-                    one.loop.manifests, getattr(one, "repository", None), one.loop.pools, one.status
+                    one.loop.manifests,
+                    getattr(one, "repository", None),
+                    one.loop.pools,
+                    one.status,
+                    one.clusters,
                 )
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)

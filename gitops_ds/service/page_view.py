@@ -13,9 +13,11 @@ from typing import Protocol
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
@@ -48,6 +50,7 @@ class RepositoryView:
     history: History | None = None
     pools: Sequence[Pool] = ()
     status: SourceStatus | None = None
+    clusters: Sequence[ClusterRow] = ()
 
 
 class Shown:
@@ -92,6 +95,10 @@ class Shown:
         """The status of each followed repository."""
         return tuple(one.status for one in self._followed() if one.status is not None)
 
+    def clusters(self) -> Sequence[ClusterRow]:
+        """The clusters of the first repository with an order."""
+        return next((one.clusters for one in self._followed() if one.clusters), ())
+
     def events(self) -> Sequence[PageEvent]:
         """The latest events, newest first."""
         return self._feed.events()
@@ -99,6 +106,8 @@ class Shown:
     def handle(self, event: Event) -> None:
         """Adds an event. A poll without a new commit updates the page at most once a minute."""
         self._feed.handle(event)
+        if isinstance(event, ReportsRead):
+            self._move()
         if (
             isinstance(event, GitTimed)
             and event.well

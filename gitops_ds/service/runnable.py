@@ -4,9 +4,11 @@ when they are stuck.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from gitops_ds.deployer import loop as deployer_loop
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.source_status import SourceStatus
 
@@ -58,6 +60,11 @@ class DeployerPart:
         self._loop = loop
         if not self._leading:
             loop.stop_leading()
+
+    @property
+    def clusters(self) -> Sequence[ClusterRow]:
+        """All clusters of its repository in their order; none without an order."""
+        return ()
 
     @property
     def status(self) -> SourceStatus | None:

@@ -14,6 +14,7 @@ from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.fleet import health
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model import names
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.deployment import DeployerState
@@ -38,6 +39,7 @@ class Show:
     infos: dict[str, CommitInfo] = field(default_factory=dict)
     version: int = 1
     followed: list[SourceStatus] = field(default_factory=list)
+    ordered: list[ClusterRow] = field(default_factory=list)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def agents(self) -> Sequence[Agent]:
@@ -51,6 +53,9 @@ class Show:
 
     def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.followed)
+
+    def clusters(self) -> Sequence[ClusterRow]:
+        return tuple(self.ordered)
 
     def events(self) -> Sequence[PageEvent]:
         return tuple(self.happened)

@@ -152,3 +152,49 @@ def test_a_person_has_the_time_of_the_policy_to_act() -> None:
 
 def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
     return Halt(HALT.at, HALT.stage, HALT.message, nodes)
+
+
+def back(number: int, *commits: int, files: tuple[str, ...] = (AGENT,)) -> BranchCommit:
+    """As `git revert` writes it."""
+    message = 'Revert "change"\n\n' + "".join(f"This reverts commit {id(n)}.\n" for n in commits)
+    return commit(number, *files, message=message)
+
+
+def again(subject: str) -> BranchCommit:
+    """A revert of a revert."""
+    return commit(4, AGENT, message=f"{subject}\n\nThis reverts commit {id(3)}.")
+
+
+def trailer(number: int, *commits: int) -> BranchCommit:
+    message = "Restore\n\n" + "".join(f"Gitops-Ds-Reverts: {id(n)}\n" for n in commits)
+    return commit(number, AGENT, message=message)
+
+
+@pytest.mark.parametrize(
+    ("commits", "expected"),
+    [
+        ((back(3, 2),), True),
+        ((trailer(3, 2),), True),
+        ((back(4, 2), back(3, 1)), True),
+        # the reverted commit did not reach this cluster
+        ((back(3, 2), commit(2, AGENT)), True),
+        # it is merged
+        ((commit(4, AGENT, parents=2), back(3, 2)), True),
+        ((), False),
+        ((commit(2, AGENT),), False),
+        ((back(3, 2), commit(2, AGENT, OTHER)), False),
+        ((back(4, 2), commit(3, OTHER), commit(2, AGENT)), False),
+        ((commit(5, AGENT, OTHER, parents=2), back(3, 2)), False),
+        # a revert of a revert brings the change back
+        (
+            (commit(4, AGENT, message=f'Revert "Revert "x""\n\nThis reverts commit {id(3)}.'),),
+            False,
+        ),
+        ((commit(4, AGENT, message=f'Reapply "x"\n\nThis reverts commit {id(3)}.'),), False),
+        ((commit(4, AGENT, message="This reverts everything"),), False),
+    ],
+)
+def test_only_commits_that_take_changes_back_are_reverts(
+    commits: tuple[BranchCommit, ...], expected: bool
+) -> None:
+    assert rollout_reverts.only_reverts(commits) == expected

@@ -55,6 +55,13 @@ class CommitOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportsRead(Event):
+    """The reports of the clusters changed; for the page only."""
+
+    definition = EventDefinition("", on_page=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFailed(Event):
     """The report of this cluster was not published; clusters behind it wait meanwhile."""
 

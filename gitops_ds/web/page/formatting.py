@@ -16,6 +16,7 @@ GLYPHS: Mapping[str, str] = {
     HealthState.FAILED: "✕",
     HealthState.SUSPENDED: "‖",
     HealthState.MISSING: "?",
+    "Proved": "✓",
     "Synced": "✓",
     "OutOfSync": "≠",
     "Held": "‖",

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.web.page import rendering, view_models
+from gitops_ds.web.page import cluster_rows, rendering, view_models
 from gitops_ds.web.page.rendering import Drawn, Pages
 from gitops_ds.web.page.view import View
 
@@ -82,6 +82,8 @@ class Book:
                 return "node.html", view_models.node(self.view, name)
             case ["commits", *parts] if parts:
                 return "commit.html", await view_models.commit(self.view, "/".join(parts))
+            case ["clusters"]:
+                return "clusters.html", dict(cluster_rows.contents(self.view))
             case ["events"]:
                 return "events.html", view_models.events(self.view, parameters)
             case _:

@@ -102,6 +102,7 @@ class Pages:
             "root": root,
             "cluster": self.view.cluster,
             "tab": "",
+            "has_clusters": bool(self.view.clusters()),
             "live": "",
             "refresh": 0,
             **values,

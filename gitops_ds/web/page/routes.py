@@ -67,6 +67,7 @@ class _PageHandler:
             "/nodes",
             "/nodes/{name}",
             "/events",
+            "/clusters",
         )
         commits = web.get("/commits/{id:.+}", self._guarded(self._show))
         found = [web.get(path, self._guarded(self._show)) for path in pages]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model.bundle import Pool
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.source_status import SourceStatus
@@ -51,6 +52,9 @@ class View(Protocol):
 
     def sources(self) -> Sequence[SourceStatus]:
         """The status of each followed repository."""
+
+    def clusters(self) -> Sequence[ClusterRow]:
+        """All clusters in their order; none where no cluster waits for another."""
 
     def events(self) -> Sequence[PageEvent]:
         """What happened, newest first."""

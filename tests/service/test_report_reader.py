@@ -1,0 +1,79 @@
+"""Reports on a real repository count with a trusted signature only, where that is required."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.git import address
+from gitops_ds.git.cluster_refs import ReportRef
+from gitops_ds.git.commit_writer import Signature
+from gitops_ds.git.repository import Repository
+from gitops_ds.git.signing import Signing, SigningKey
+from gitops_ds.model import cluster_report
+from gitops_ds.model.cluster_report import ClusterReport, ClusterState
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.signatures import Mode, Trust
+from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.service import report_reader
+from tests import signing
+from tests.gitservers import Upstream
+
+pytestmark = pytest.mark.system
+BY = Signature("Bot", "bot@example.com", datetime(2026, 1, 1, tzinfo=UTC))
+REPORT = ClusterReport("staging", ClusterState.PROVED, 1.0)
+UNSIGNED = {"staging": "its report is not signed by a trusted key"}
+
+
+def published(
+    tmp_path: Path, keys: Sequence[Signing | None], trust: Trust, report: bytes
+) -> list[ClusterReports]:
+    """What counts after each publication, each with another key."""
+    upstream = Upstream(tmp_path / "upstream")
+    upstream.commit({"a.yaml": "a: 1\n"})
+
+    async def run() -> list[ClusterReports]:
+        where, found, before = address.parse(str(upstream.path), allow_local=True), [], None
+        async with Repository(where, tmp_path / "cache") as repository:
+            for key in keys:
+                ref = ReportRef("staging", CommitId(""), report)
+                before = await repository.publish_report("", ref, before, replace(BY, signing=key))
+                read = await report_reader.read(repository, "", ["staging", "eu-1"], trust)
+                found.append(report_reader.of(read))
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("mode", [Mode.HEAD, Mode.ALL, Mode.TAG])
+def test_a_report_counts_with_a_trusted_signature_only(tmp_path: Path, mode: Mode) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "other").mkdir()
+    bot = signing.ssh_signer(tmp_path / "bot", "bot@example.com")
+    other = signing.ssh_signer(tmp_path / "other", "other@example.com")
+    keys = [None, SigningKey(other.key.read_bytes()), SigningKey(bot.key.read_bytes())]
+    data = cluster_report.encode(REPORT)
+    unsigned, strange, good = published(tmp_path, keys, Trust(mode, bot.allowed()), data)
+    assert unsigned == strange == ClusterReports({}, UNSIGNED)
+    assert good == ClusterReports({"staging": REPORT}, {})
+
+
+def test_without_required_signatures_each_readable_report_counts(tmp_path: Path) -> None:
+    (found,) = published(tmp_path, [None], Trust(), cluster_report.encode(REPORT))
+    assert found == ClusterReports({"staging": REPORT}, {})
+
+
+def test_a_report_of_another_cluster_does_not_count(tmp_path: Path) -> None:
+    (found,) = published(
+        tmp_path,
+        [None],
+        Trust(),
+        cluster_report.encode(ClusterReport("eu-1", ClusterState.PROVED, 1.0)),
+    )
+    assert found.reports == {}
+    assert found.problems == {"staging": "its report is that of cluster eu-1"}
