@@ -20,8 +20,9 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import cluster_report
 from gitops_ds.model.cluster_report import ClusterReport, ClusterState
 from tests import controlplane, gitservers
+from tests.cluster import program
 from tests.service import staged
-from tests.service.test_service import PROGRAM, running
+from tests.service.test_service import running
 from tests.service.test_service import until as poll
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
@@ -89,24 +90,21 @@ class Place:
 
     def sources(self) -> dict[str, Any]:
         """The only item of `gitops-ds sources`."""
-        words = ("sources", "--kubeconfig", str(self.plane.kubeconfig), "-o", "json")
-        text = program(self.directory, *words, "--state-namespace", "service-test")
-        (item,) = json.loads(text)["items"]
+        words = ("sources", "--kubeconfig", str(self.plane.kubeconfig))
+        (item,) = run(self.directory, *words, "--state-namespace", "service-test")["items"]
         return dict(item)
 
 
-def program(directory: Path, *words: str) -> str:
-    """The output of the installed program."""
-    run = subprocess.run(
-        (PROGRAM, *words),
-        cwd=directory,
-        env={**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(directory / "cache-of-commands")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+def run(directory: Path, *words: str, **variables: str) -> Any:
+    """The JSON of a command."""
+    own = {
+        **gitservers.GIT_ENVIRONMENT,
+        "GITOPS_DS_CACHE": str(directory / "cache-of-commands"),
+        **variables,
+    }
+    ended = program.in_this_process((*words, "-o", "json"), directory, own)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
 
 
 @dataclass
@@ -126,6 +124,17 @@ class World:
     def report(self, name: str) -> ClusterReport:
         ref = f"refs/gitops-ds/clusters/{name}:cluster.json"
         return cluster_report.decode(self.upstream.git("show", ref).encode())
+
+    def clusters(self) -> dict[str, Any]:
+        """`gitops-ds get --all-clusters`, by name."""
+        login = {
+            "GITOPS_DS_GIT_USER": self.server.user,
+            "GITOPS_DS_GIT_PASSWORD": self.server.password,
+            "GITOPS_DS_GIT_CA_FILE": str(self.server.root.parent / "ca"),
+        }
+        words = ("get", "--all-clusters", "-C", f"{self.server.url}/fleet")
+        found = run(self.server.root.parent, *words, **login)["items"]
+        return {item["cluster"]: item for item in found}
 
     def templates(self) -> list[str]:
         return [place.template() for place in self.places.values()]
@@ -209,6 +218,14 @@ def _a_service_is_killed_between_the_waves(world: World) -> None:
         (proof,) = (one for one in world.report(before.name).proved if one.commit == second)
         assert proof.at + soak <= after.tags()["2"] + 1
     assert "eu-2" not in world.upstream.git("for-each-ref", "refs/gitops-ds")
+    until(lambda: world.clusters()["eu-1"]["state"] == "Proved", world.logs)
+    clusters = world.clusters()
+    assert [(one["wave"], one["appliedCommit"]) for one in clusters.values()] == [
+        (1, second),
+        (2, second),
+        (3, ""),
+    ]
+    assert clusters["eu-2"]["state"] == "Unknown"
 
 
 def _a_bad_commit_is_reverted_in_the_first_cluster(world: World) -> None:
