@@ -42,8 +42,9 @@ prometheus: $(STAMP) ## a real source of metrics from its Go module, into a cach
 check: $(STAMP) ## format, lint, types, layers, language: as in pre-commit and in CI
 	@scripts/check
 
-renderers: $(STAMP) ## helm and kustomize from Go modules, into a cache
+renderers: $(STAMP) ## helm, kustomize and the health checks of other tools from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers
+	@PYTHON=$(abspath $(BIN)/python) scripts/health
 
 # an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
 test: $(STAMP) check ## everything, against a real API server and real git servers as well
@@ -53,6 +54,7 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/health >/dev/null
 	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system, with the profile fast
