@@ -69,12 +69,18 @@ def _struct(
                 stored[name] = field_value
         elif name in old and field_value is old[name]:
             stored[name] = field_value
+        elif _is_struct_in_both(field.type, field_value, old.get(name)):
+            stored[name] = _struct(field_value, field.type, old[name])
         elif (kept := _field(field_value, field, struct)) is not _LEFT_OUT:
             stored[name] = kept
     for name, field in _stored_when_absent(struct).items():
         if name not in filled and (kept := _field(None, field, struct)) is not _LEFT_OUT:
             stored[name] = kept
     return stored
+
+
+def _is_struct_in_both(type: str, value: Any, old: Any) -> bool:
+    return isinstance(old, dict) and isinstance(value, dict) and go_types.is_struct(type)
 
 
 _LEFT_OUT = object()

@@ -102,6 +102,8 @@ class Schema:
     @staticmethod
     def copy(value: Any) -> Any:
         """A copy as JSON, so that callers share no objects."""
+        if isinstance(value, (str, int)):
+            return value
         if isinstance(value, Mapping):
             return {key: Schema.copy(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):

@@ -104,20 +104,25 @@ def known_fields(
     these, and no part of a stored object ever changes: it is not copied.
     """
     known, kept = structures.fields(type), old or {}
-    return {
-        name: value
-        if name in kept and value is kept[name]
-        else known_only(structures, known[name], value)
-        for name, value in body.items()
-        if name in known
-    }
+    copied: dict[str, Any] = {}
+    for name, value in body.items():
+        field, before = known.get(name), kept.get(name)
+        if field is None:
+            continue
+        if value is before and name in kept:
+            copied[name] = value
+        elif isinstance(field, Struct) and isinstance(value, dict) and isinstance(before, dict):
+            copied[name] = known_fields(structures, field, value, before)
+        else:
+            copied[name] = known_only(structures, field, value)
+    return copied
 
 
 def known_only(structures: Structures, type: Type, value: Any) -> Any:
-    """The value without fields that its type doesn't have."""
+    """A copy of the value without fields that its type doesn't have."""
+    if isinstance(value, (str, int)):
+        return value
     match type:
-        case ScalarType():
-            return Schema.copy(value)
         case Struct() if isinstance(value, Mapping):
             known = structures.fields(type)
             return {k: known_only(structures, known[k], v) for k, v in value.items() if k in known}
