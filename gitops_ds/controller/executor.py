@@ -99,14 +99,14 @@ class _Execution:
         self.refused: list[Action] = []
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Creates of pods, then deletes, replacements and releases, by slow start; everything else
-        in order, up to the first error.
+        """Releases of pods together, creates, deletes and replacements by slow start, everything
+        else in order, up to the first error.
         """
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
         releases = [action for action in actions if isinstance(action, ReleasePod)]
-        errors = []
-        for units in (*_by_node(creates, deletes), [(action,) for action in releases]):
+        errors = await self._together([(action,) for action in releases])
+        for units in _by_node(creates, deletes):
             errors += await self._slowly(units)
         for action in actions:
             if errors:
