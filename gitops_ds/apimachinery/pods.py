@@ -52,7 +52,7 @@ def pod_of(body: Body) -> Pod:
         template_generation=labels.get(names.POD_TEMPLATE_GENERATION, ""),
         trouble=trouble,
         message=message,
-        crashed_at=None if ready else _crashed_at(status),
+        crashed_at=None if ready else crashed_at(status),
         crash=_crash(status),
         restarts=sum(int(one.get("restartCount") or 0) for one in _containers(status)),
         gated=any(
@@ -129,7 +129,8 @@ def _trouble(status: Body) -> tuple[str, str]:
     return "", ""
 
 
-def _crashed_at(status: Body) -> float | None:
+def crashed_at(status: Body) -> float | None:
+    """When a container of a pod last ended with an error, also of a pod that is ready again."""
     ends = (
         (container.get("lastState") or {}).get("terminated") or {}
         for container in _containers(status)

@@ -128,10 +128,13 @@ class PodGates:
             listed = await self._cluster.list(POD, which)
         touched, before = request.touched[node], kept.get(node)
         first = dict(before.first) if before is not None else {}
-        found = [pods.pod_of(body) for body in listed.items]
-        others = [pod for pod in found if pod.owner is None or pod.owner.uid != request.subject.uid]
-        for pod in others:
-            crashed = pod.crashed_at is not None and pod.crashed_at >= touched
+        others = []
+        for body in listed.items:
+            pod = pods.pod_of(body)
+            if pod.owner is not None and pod.owner.uid == request.subject.uid:
+                continue
+            others.append(pod)
+            crashed = (pods.crashed_at(body.get("status") or {}) or 0.0) >= touched
             first.setdefault(pod.uid, pod.restarts - int(crashed and pod.restarts > 0))
         kept[node] = _Neighbours(
             touched,

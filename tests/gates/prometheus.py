@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,15 @@ def programs() -> Path:
 
 
 class Exporter:
-    """An HTTP server of metrics: `text` is what it serves next, with nothing by default."""
+    """An HTTP server of metrics: `text` returns what it serves next, by default nothing."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text: Callable[[], str] = str
         exporter = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = exporter.text.encode()
+                body = exporter.text().encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))

@@ -1,0 +1,365 @@
+"""The meter against servers that are slow, hostile or wrong, and against a real Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.rollout_gates import (
+    GateRequest,
+    Probe,
+    ProbeKind,
+    PrometheusRequest,
+    Reading,
+    Subject,
+    WebhookRequest,
+)
+from gitops_ds.service import gate_http, gate_meter
+from gitops_ds.service.gate_http import NoData
+from gitops_ds.service.gate_meter import HttpGateMeter
+from gitops_ds.settings import service as settings_of_service
+from tests.gates import prometheus
+
+KEY = Key(DAEMONSET.group, DAEMONSET.kind, "agents", "agent")
+Answer = Callable[[http.server.BaseHTTPRequestHandler, bytes], None]
+
+
+class Server:
+    """An HTTP server that answers with a function; `seen` are its requests."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.release = threading.Event()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.seen.append((self.command, self.path, dict(self.headers), body))
+                try:
+                    answer(self, body)
+                except OSError:
+                    self.close_connection = True
+
+            do_GET = do_POST  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{self.host}"
+
+    def stop(self) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answer], Server]]:
+    servers: list[Server] = []
+
+    def started(answer: Answer) -> Server:
+        servers.append(Server(answer))
+        return servers[-1]
+
+    yield started
+    for server in servers:
+        server.stop()
+
+
+def reply(status: int, body: bytes, **headers: str) -> Answer:
+    def answer(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def subject(kind: ProbeKind) -> Subject:
+    return Subject(KEY, "uid", CommitId("c" * 40), Probe("canary", "flow", kind), ("node-1",))
+
+
+def query(text: str = "up", before: float | None = None, control: str = "") -> PrometheusRequest:
+    return PrometheusRequest(subject(ProbeKind.PROMETHEUS), text, before, control)
+
+
+def ask(url: str, timeout: float = 5.0) -> WebhookRequest:
+    return WebhookRequest(subject(ProbeKind.WEBHOOK), url, timeout)
+
+
+def measure(request: GateRequest, **metrics: Any) -> Reading:
+    settings = settings_of_service.parse({"metrics": metrics}).metrics
+
+    async def main() -> Reading:
+        cluster = simulator.SimulatedCluster()
+        return await HttpGateMeter(settings, cluster, "main", lambda: 1000.0).measure(request)
+
+    return asyncio.run(main())
+
+
+def vector(*series: tuple[dict[str, str], str]) -> bytes:
+    result = [{"metric": labels, "value": [1.0, value]} for labels, value in series]
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "vector", "result": result}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, b"", "no JSON object"),
+        (200, b"[]", "no JSON object"),
+        (200, b"\xff\xfe{", "no JSON object"),
+        (200, b"{}", "no success"),
+        (200, b"[" * 100_000, "no JSON object"),
+        (503, b"<html>busy</html>", "HTTP 503: the response is no JSON object"),
+        (400, b'{"status":"error","error":"parse error"}', "parse error"),
+        (200, b'{"status":"success","data":3}', "the query returns None"),
+        (
+            200,
+            b'{"status":"success","data":{"resultType":"matrix","result":[]}}',
+            "the query returns 'matrix'",
+        ),
+        (
+            200,
+            b'{"status":"success","data":{"resultType":"vector","result":[1]}}',
+            "no result of a query",
+        ),
+        (200, vector(), "the query has no result"),
+        (200, b"{" + b" " * (2 << 20) + b"}", "larger than 1 MiB"),
+    ],
+)
+def test_wrong_responses_are_no_data(
+    serve: Callable[[Answer], Server], status: int, body: bytes, reason: str
+) -> None:
+    server = serve(reply(status, body))
+    reading = measure(query(), prometheus={"url": server.url})
+    assert reason in reading.reason
+    assert not reading.samples
+    assert not reading.unavailable
+    assert server.host not in reading.reason
+
+
+def test_values_and_labels_are_read_as_prometheus_writes_them(
+    serve: Callable[[Answer], Server],
+) -> None:
+    body = vector(
+        ({"__name__": "up", "node": "a", "instance": "10.0.0.1:80"}, "NaN"),
+        ({"node": "b"}, "+Inf"),
+        ({"node": "c"}, "1e400"),
+        ({"node": "d"}, "many"),
+        ({"node": "e", "instance": "1"}, "1"),
+        ({"node": "e", "instance": "2"}, "2"),
+    )
+    reading = measure(query(), prometheus={"url": serve(reply(200, body)).url})
+    found = {one.labels: one.value for one in reading.samples}
+    assert math.isnan(found['{node="a"}'])
+    assert found['{node="b"}'] == found['{node="c"}'] == math.inf
+    assert math.isnan(found['{node="d"}'])
+    assert found['{instance="1", node="e"}'] == 1
+    assert found['{instance="2", node="e"}'] == 2
+
+
+def test_redirects_compression_and_an_endless_response_are_no_data(
+    serve: Callable[[Answer], Server],
+) -> None:
+    other = serve(reply(200, vector(({}, "1"))))
+    moved = serve(reply(302, b"", Location=other.url))
+    reading = measure(query(), prometheus={"url": moved.url})
+    assert reading.reason == "Prometheus: HTTP 302: redirects are not followed"
+    assert not other.seen
+    packed = serve(reply(200, b"\x1f\x8b\x08\x00", Content_Encoding="gzip"))
+    assert "no JSON" in measure(query(), prometheus={"url": packed.url}).reason
+
+    def endless(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b" " * 65536)
+
+    reading = measure(query(), prometheus={"url": serve(endless).url})
+    assert "larger than 1 MiB" in reading.reason
+
+
+def test_a_slow_server_is_no_data_after_the_timeout(serve: Callable[[Answer], Server]) -> None:
+    def slow(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
+        slow_server.release.wait(60)
+
+    slow_server = serve(slow)
+    metrics: dict[str, Any] = {"prometheus": {"url": slow_server.url}, "timeout": "100ms"}
+    assert measure(query(), **metrics).reason == "Prometheus: no response in time"
+    request = ask(f"{slow_server.url}/x", timeout=0.1)
+    allowed = {"allow": [slow_server.host]}
+    assert measure(request, webhooks=allowed).reason == "webhook: no response in time"
+
+
+def test_a_long_query_is_sent_in_the_body_and_a_short_one_in_the_address(
+    serve: Callable[[Answer], Server],
+) -> None:
+    server = serve(reply(200, vector(({}, "1"))))
+    metrics = {"url": f"{server.url}/prefix/"}
+    measure(query('up{node=~"a&b+c"}', before=5.0), prometheus=metrics)
+    measure(query("x" * 100_000), prometheus=metrics)
+    methods = [(method, path.partition("?")[0]) for method, path, _, _ in server.seen]
+    path = "/prefix/api/v1/query"
+    assert sorted(methods) == [("GET", path), ("GET", path), ("POST", path)]
+    queries = {one[1].partition("?")[2] for one in server.seen}
+    assert queries == {
+        "query=up%7Bnode%3D~%22a%26b%2Bc%22%7D",
+        "query=up%7Bnode%3D~%22a%26b%2Bc%22%7D&time=5.000",
+        "",
+    }
+
+
+def test_a_token_is_sent_to_the_server_only_where_it_is_safe(
+    tmp_path: Path, serve: Callable[[Answer], Server]
+) -> None:
+    server = serve(reply(200, vector(({}, "1"))))
+    (tmp_path / "token").write_text("secret-token\n")
+    base = {"url": server.url, "tokenFile": str(tmp_path / "token")}
+    reading = measure(query(), prometheus=base)
+    assert reading.unavailable
+    assert "not sent over http" in reading.reason
+    assert not server.seen
+    measure(query(), prometheus={**base, "allowHttp": True})
+    measure(query(), prometheus={**base, "allowHttp": True, "user": "me"})
+    sent = [headers["Authorization"] for _, _, headers, _ in server.seen]
+    assert sent == ["Bearer secret-token", "Basic bWU6c2VjcmV0LXRva2Vu"]
+    missing = measure(query(), prometheus={**base, "tokenFile": str(tmp_path / "none")})
+    assert missing.unavailable
+    (tmp_path / "token").write_text("two words")
+    wrong = measure(query(), prometheus={**base, "allowHttp": True})
+    assert wrong.unavailable
+    assert "two words" not in wrong.reason
+
+
+def test_without_a_server_the_reading_is_unavailable() -> None:
+    reading = measure(query())
+    assert reading.unavailable
+    assert "metrics.prometheus.url" in reading.reason
+
+
+def test_a_webhook_gets_the_rollout_and_decides(serve: Callable[[Answer], Server]) -> None:
+    server = serve(reply(200, b'{"pass": false, "reason": "error budget\\nspent"}'))
+    reading = measure(ask(f"{server.url}/gate?x=1"), webhooks={"allow": [server.host]})
+    assert reading.passes is False
+    assert reading.reason == "error budget\\x0aspent"
+    method, path, headers, body = server.seen[0]
+    assert (method, path, headers["Content-Type"]) == ("POST", "/gate?x=1", "application/json")
+    assert json.loads(body) == {
+        "agent": "agent",
+        "namespace": "agents",
+        "cluster": "main",
+        "commit": "c" * 40,
+        "stage": "canary",
+        "gate": "flow",
+        "nodes": ["node-1"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (204, b""),
+        (500, b'{"pass": true}'),
+        (201, b'{"pass": true}'),
+        (302, b""),
+        (200, b'{"pass": "true"}'),
+        (200, b'{"pass": 1}'),
+        (200, b"{}"),
+        (200, b'{"pass": true, "reason": 3}'),
+        (200, b"true"),
+    ],
+)
+def test_any_other_response_of_a_webhook_is_no_data(
+    serve: Callable[[Answer], Server], status: int, body: bytes
+) -> None:
+    server = serve(reply(status, body))
+    reading = measure(ask(server.url), webhooks={"allow": ["127.0.0.1"]})
+    assert reading.passes is None
+    assert reading.reason.startswith("webhook: ")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data",
+        "http://127.0.0.1.example.com/",
+        "http://127.0.0.1@evil.example.com/",
+        "http://127.0.0.1:99999/",
+        "file:///etc/passwd",
+        "http:///x",
+        "http://127.0.0.1 /",
+    ],
+)
+def test_a_policy_reaches_permitted_hosts_only(url: str) -> None:
+    reading = measure(ask(url), webhooks={"allow": ["127.0.0.1"]})
+    assert reading.passes is None
+    assert "metrics.webhooks.allow" in reading.reason or "no http or https" in reading.reason
+
+
+def test_a_server_that_is_away_is_no_data() -> None:
+    reading = measure(query(), prometheus={"url": "http://127.0.0.1:1"})
+    assert reading.reason.startswith("Prometheus: unreachable")
+
+
+def test_the_address_of_an_error_is_not_in_its_message() -> None:
+    with pytest.raises(NoData) as raised:
+        asyncio.run(gate_http.send(gate_http.GateCall("http://secret.invalid/token", 5.0)))
+    assert "secret" not in str(raised.value)
+
+
+def test_a_series_that_is_gone_is_no_data(serve: Callable[[Answer], Server]) -> None:
+    def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
+        name = "old" if "time=" in handler.path else "new"
+        reply(200, vector(({"pod": name}, "1")))(handler, body)
+
+    reading = measure(query(before=1.0), prometheus={"url": serve(by_time).url})
+    assert 'series {pod="old"} of before is gone' in reading.reason
+
+
+@pytest.mark.metrics
+def test_a_real_prometheus(tmp_path: Path) -> None:
+    with prometheus.scraped(tmp_path) as (server, exporter):
+        exporter.text = lambda: 'errors{node="a.b"} 3\nerrors{node="c"} 5\n'
+        server.until_scraped("errors")
+        metrics = {"url": server.url}
+        reading = measure(query('errors{node=~"a[.]b"}'), prometheus=metrics)
+        assert [(one.labels, one.value) for one in reading.samples] == [('{node="a.b"}', 3.0)]
+        reading = measure(query("sum(errors) / 0"), prometheus=metrics)
+        assert reading.samples[0].value == math.inf
+        assert "parse error" in measure(query("sum("), prometheus=metrics).reason
+        assert "'matrix'" in measure(query("errors[1m]"), prometheus=metrics).reason
+        assert measure(query("scalar(sum(errors))"), prometheus=metrics).samples[0].value == 8
+        assert measure(query("none"), prometheus=metrics).reason == "the query has no result"
+        compared = measure(
+            query("sum(errors)", before=1.0, control="sum(errors)"), prometheus=metrics
+        )
+        assert compared.control == (8.0,)
+        assert compared.samples[0].before is None
+        long = measure(query("sum(errors) # " + "x" * 5000), prometheus=metrics)
+        assert long.samples[0].value == 8
+
+
+def test_the_parser_never_raises_anything_else() -> None:
+    for body in (b'{"status":"success","data":{"resultType":"scalar","result":null}}',):
+        (value,) = gate_meter.series_of(200, body).values()
+        assert math.isnan(value)
