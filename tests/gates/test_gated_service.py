@@ -74,7 +74,7 @@ class Fleet:
         done = program(
             self.plane, staged.STATES, "status", "ds/agent", "-n", "default", "-o", "json"
         )
-        return json.loads(done.stdout)["rollout"]
+        return done.json["rollout"]
 
     def last_message(self) -> str:
         return self.upstream.git("log", "-1", "--format=%B", "main")
