@@ -39,7 +39,7 @@ gitea: $(STAMP) ## a real forge from its Go module, into a cache
 prometheus: $(STAMP) ## a real source of metrics from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus
 
-check: $(STAMP) ## format, lint, types, layers, language: as in pre-commit and in CI
+check: $(STAMP) ## format, lint, types, layers, language, workflows: as in pre-commit and in CI
 	@scripts/check
 
 renderers: $(STAMP) ## helm, kustomize and the health checks of other tools from Go modules, into a cache

@@ -20,17 +20,7 @@ def kustomized(directory: Path) -> str:
 
 def templated(*options: str) -> str:
     """The objects of the chart as YAML documents."""
-    # helm as built here knows no version of Kubernetes by itself.
-    words = (
-        "template",
-        "gitops-ds",
-        str(CHART),
-        "--namespace",
-        "gitops-ds",
-        "--kube-version",
-        "1.33.0",
-        *options,
-    )
+    words = ("template", "gitops-ds", str(CHART), "--namespace", "gitops-ds", *options)
     return _output(renderers.programs() / "helm", *words)
 
 

@@ -120,6 +120,8 @@ class Build:
                     for name, _, value in said
                 }
                 return replace(image, environment=tuple(known.items()))
+            case "LABEL":  # no file of the image depends on it
+                return image
             case "USER":
                 return replace(image, user=rest)
             case "WORKDIR":

@@ -27,6 +27,9 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "GOVERNANCE.md",
+    ROOT / "CODE_OF_CONDUCT.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )
 
