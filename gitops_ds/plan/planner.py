@@ -25,6 +25,7 @@ from gitops_ds.plan import (
     guard_limits,
     ownership,
     prune,
+    target_nodes,
 )
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
@@ -80,7 +81,11 @@ def plan(
         key: planner.outcome(manifest, answers.get(key), in_sync=key in kept)
         for key, manifest in bundle.manifests.items()
     }
-    changes = [one.change for one in outcomes.values() if one.change]
+    changes = [
+        target_nodes.of(one.change, bundle.manifests, live)
+        for one in outcomes.values()
+        if one.change
+    ]
     refused = [one.refusal for one in outcomes.values() if one.refusal]
     drifted = {key: one.drifted for key, one in outcomes.items() if one.drifted}
     narrowed = {change.key: change.nodes.lost for change in changes if _narrows(change, drifted)}
