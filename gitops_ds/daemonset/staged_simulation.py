@@ -204,7 +204,7 @@ class _Simulation:
         pod = Pod(
             namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
             labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
-            created=self.now, hash=hash, gated=ready_since is None,
+            created=self.now if ready_since is None else ready_since, hash=hash, gated=ready_since is None,
         )  # fmt: skip
         self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
 
