@@ -200,11 +200,12 @@ class _Simulation:
     def _add(self, node: str, hash: str, ready_since: float | None) -> None:
         self.made += 1
         uid = f"pod-{self.made}"
+        created = self.now if ready_since is None else ready_since
         labels = (self.daemonset.template.get("metadata") or {}).get("labels") or {}
         pod = Pod(
             namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
             labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
-            created=self.now if ready_since is None else ready_since, hash=hash, gated=ready_since is None,
+            created=created, hash=hash, gated=ready_since is None,
         )  # fmt: skip
         self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
 
