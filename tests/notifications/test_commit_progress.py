@@ -18,6 +18,7 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.cluster_waves import CommitWaits
 from gitops_ds.model.events.commits import CommitRejected, NewCommit
 from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import Suspended
@@ -203,6 +204,29 @@ def test_what_is_not_applied_says_why_without_its_secrets() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
 
 
+def test_a_commit_that_waits_for_other_clusters_is_not_overtaken_by_those_before() -> None:
+    forge = Forge()
+    forge.handle(new(TWO), CommitWaits(0.0, TWO, "waits for cluster staging: soak of 1h"))
+    assert forge.look() == [("2", "pending", "waits for cluster staging: soak of 1h")]
+    # An earlier commit went through the clusters before, which this service never saw as the tip.
+    forge.handle(wrote(A), ended(ONE))
+    healthy = "ops/a healthy on 10 nodes"
+    assert forge.look(agent(A, ONE, WELL)) == [("1", "success", healthy)]
+    assert forge.look(agent(A, ONE, WELL)) == []
+    forge.handle(ended(TWO))
+    assert forge.look(agent(A, ONE, WELL)) == [("2", "success", "applied")]
+
+
+def test_a_commit_that_is_rolled_out_is_overtaken_by_the_one_that_waited() -> None:
+    forge = Forge()
+    forge.handle(new(TWO), CommitWaits(0.0, TWO, "waits"), wrote(A), ended(ONE))
+    assert forge.look(agent(A, ONE, ROLLING))[-1][:2] == ("2", "pending")
+    forge.handle(wrote(A), ended(TWO))
+    states = [(name, state) for name, state, _ in forge.look(agent(A, TWO, WELL))]
+    assert ("1", "canceled") in states
+    assert ("2", "success") in states
+
+
 def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
     forge = Forge()
     forge.handle(new(ONE), ReconcileFailed(0.0, "the server gave no answer", 5.0))
@@ -243,6 +267,7 @@ RECORDS = st.one_of(
     st.builds(lambda commit: ended(commit, Skipped(SkipReason.REFUSED, "no", A)), COMMITS),
     st.just(ReconcileFailed(0.0, "no")),
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
+    st.builds(lambda commit: CommitWaits(0.0, commit, "waits"), COMMITS),
     st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
 )
 LOOKS = st.lists(

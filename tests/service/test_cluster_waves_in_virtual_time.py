@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from gitops_ds import errors, simulator
+from gitops_ds.commands import service_requests
+from gitops_ds.commands.service_requests import Where
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import requests, revision_selector, state_store
+from gitops_ds.deployer import requests, revision_selector
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.fleet import agents as fleet_agents
@@ -25,14 +27,14 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import RevisionSpec
-from gitops_ds.model import cluster_report, names
+from gitops_ds.model import cluster_report
 from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.cluster_report import ClusterReport
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.halted_rollout import BranchCommit
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
+from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.model.source_tree import CommitInfo, SourceTree
@@ -400,13 +402,15 @@ def test_a_person_releases_a_commit() -> None:
         await asyncio.sleep(600)
         assert await found.images() == ["1", "1", "1"]
         service = found.services["eu-1"]
-        person = service.cluster.client("kubectl-annotate")
-        name = state_store.config_map_name("fleet.eu-1")
-        change = {"metadata": {"annotations": {names.RELEASE: commit[:12]}}}
-        await person.patch(CONFIG_MAP, "gitops-ds", name, change)
-        await found.until(["1", "2", "2"], minutes=5)
-        body = await person.get(CONFIG_MAP, "gitops-ds", name)
+        person, where = service.cluster.client("gitops-ds"), Where("gitops-ds")
+        request = (person, where, "fleet.eu-1")
+        now = service.cluster.server.now()
+        assert not await service_requests.is_waiting(*request, "f" * 12, now)
+        assert await service_requests.is_waiting(*request, commit[:12], now)
+        body = await service_requests.release_waiting(*request, commit[:12])
         assert requests.parse(body).releases(commit)
+        await found.until(["1", "2", "2"], minutes=5)
+        assert not await service_requests.is_waiting(*request, commit[:12], now)
         # The next commit waits as before.
         found.branch.change("3")
         await asyncio.sleep(600)

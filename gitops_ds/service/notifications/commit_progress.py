@@ -74,7 +74,8 @@ class CommitStage:
 @dataclass(slots=True)
 class CommitProgress:
     """One commit: whether it is applied, the objects written for it, and why it is not applied
-    (`failure`), or not yet (`hold`). `published` is the stage on the forge.
+    (`failure`), or not yet (`hold`). `published` is the stage on the forge. `waits`: for other
+    clusters; `earlier` are the commits that were applied meanwhile, and do not overtake it.
     """
 
     commit: str
@@ -83,6 +84,8 @@ class CommitProgress:
     failure: str = ""
     hold: str = ""
     published: CommitStage | None = None
+    waits: bool = False
+    earlier: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -118,6 +121,8 @@ class CommitTracker:
                 self._block(commit, hold=f"held: {reason}")
             case CommitWaits(commit=commit, reason=reason):
                 self._block(commit, hold=reason)
+                if progress := self._progress_of(commit):
+                    progress.waits = True
             case Suspended(commit=str(commit), changes=changes):
                 self._block(commit, hold=f"suspended: {counted(changes, 'change')} not applied")
             case ReconcileFailed(message=message, retry_in=None) if (
@@ -137,8 +142,11 @@ class CommitTracker:
         hold = next(iter([*waiting[:1], *suspended]), "")
         failure = next((f"not applied: {message}" for message in failed), "")
         self._block(commit, failure, hold)
+        for one in self.open:
+            if one.waits and one.commit != commit:
+                one.earlier.add(commit)
         if progress := self._progress_of(commit):
-            progress.applied = not hold
+            progress.applied, progress.waits = not hold, False
             progress.written |= written
 
     def _block(self, commit: str, failure: str = "", hold: str = "") -> None:
@@ -154,7 +162,10 @@ class CommitTracker:
             return None
         progress = next((one for one in self.open if one.commit == commit), None)
         if progress is None:
-            self.open.append(progress := CommitProgress(commit, published=published))
+            progress = CommitProgress(commit, published=published)
+            # An earlier commit is applied while the newest one waits for other clusters.
+            waiting = (at for at, one in enumerate(self.open) if one.waits)
+            self.open.insert(next(waiting, len(self.open)), progress)
         return progress
 
     def note(self, progress: CommitProgress, stage: CommitStage) -> None:
@@ -169,9 +180,9 @@ class CommitTracker:
         """The stages to publish: those after the published ones. `wanted` are the agents in Git."""
         stages = []
         for number, progress in enumerate(list(self.open)):
-            later = [one.commit for one in self.open[number + 1 :] if one.applied] + _after(
-                self.known, progress.commit
-            )
+            later = [one.commit for one in self.open[number + 1 :] if one.applied]
+            later += _after(self.known, progress.commit)
+            later = [one for one in later if one not in progress.earlier]
             stage = _stage(progress, agents, wanted if not later else frozenset(), later)
             published = progress.published
             if (
