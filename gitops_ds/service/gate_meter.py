@@ -31,8 +31,9 @@ from gitops_ds.model.rollout_gates import (
 )
 from gitops_ds.service import gate_http, git_auth
 from gitops_ds.service.gate_http import GateCall, NoData
-from gitops_ds.settings.metrics import MetricsSettings, PrometheusSettings
+from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
+NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"
 _LONGEST_REASON = 200  # characters
 _NAME = ("__name__",)
 _OF_SCRAPE = (*_NAME, "instance", "job")  # labels that a new pod changes
@@ -42,6 +43,48 @@ _WEBHOOK_TOKEN = "metrics.webhooks.tokenFile"  # noqa: S105
 
 class _NotConfigured(Exception):
     """The settings of the service do not permit the measurement."""
+
+
+async def _series(
+    server: PrometheusSettings, seconds: float, query: str, at: float | None = None
+) -> Mapping[str, float]:
+    """The values of an instant query, by their labels; now by the clock of the server without a
+    time. Raises NoData, SettingsError and _NotConfigured.
+
+    https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
+    """
+    headers = _authorization(server)
+    call = GateCall(
+        f"{server.url.rstrip('/')}/api/v1/query",
+        seconds,
+        {"query": query} | ({} if at is None else {"time": f"{at:.3f}"}),
+        headers=headers,
+        trust=_trust(server.ca_file),
+    )
+    status, body = await gate_http.send(call)
+    return series_of(status, body)
+
+
+async def problem(settings: MetricsSettings) -> str:
+    """Why no query can be measured with these settings, by one query; empty if it can."""
+    if settings.prometheus is None:
+        return NO_SERVER
+    try:
+        await _series(settings.prometheus, settings.timeout, "vector(1)")
+    except (NoData, _NotConfigured, errors.SettingsError) as error:
+        return f"Prometheus: {error}"
+    return ""
+
+
+def refused(settings: GateWebhookSettings, url: str) -> str:
+    """Why the settings do not permit a webhook; empty if they do."""
+    try:
+        host = _host(url)
+    except NoData as error:
+        return str(error)
+    if host in settings.allow or host.rpartition(":")[0] in settings.allow:
+        return ""
+    return f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
 
 
 class HttpGateMeter:
@@ -86,14 +129,13 @@ class HttpGateMeter:
         """The series now, before the first touch, and of untouched nodes. Raises NoData."""
         server = self._settings.prometheus
         if server is None:
-            raise _NotConfigured(
-                "no Prometheus server: set metrics.prometheus.url in the settings of the service"
-            )
-        queries = [self._series(server, request.query)]
+            raise _NotConfigured(NO_SERVER)
+        seconds = self._settings.timeout
+        queries = [_series(server, seconds, request.query)]
         if request.before is not None:
-            queries.append(self._series(server, request.query, request.before))
+            queries.append(_series(server, seconds, request.query, request.before))
         if request.control:
-            queries.append(self._series(server, request.control))
+            queries.append(_series(server, seconds, request.control))
         results = list(await asyncio.gather(*queries))
         now = results.pop(0)
         before = results.pop(0) if request.before is not None else None
@@ -108,33 +150,11 @@ class HttpGateMeter:
             reason = f"the series {series} of before is gone: sum by labels that stay, as node"
         return Reading(at, nodes, samples, tuple(control.values()), reason=reason)
 
-    async def _series(
-        self, server: PrometheusSettings, query: str, at: float | None = None
-    ) -> Mapping[str, float]:
-        """The values of an instant query, by their labels; now by the clock of the server without a
-        time. Raises NoData.
-
-        https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
-        """
-        headers = _authorization(server)
-        call = GateCall(
-            f"{server.url.rstrip('/')}/api/v1/query",
-            self._settings.timeout,
-            {"query": query} | ({} if at is None else {"time": f"{at:.3f}"}),
-            headers=headers,
-            trust=_trust(server.ca_file),
-        )
-        status, body = await gate_http.send(call)
-        return series_of(status, body)
-
     async def _ask(self, at: float, nodes: frozenset[str], request: WebhookRequest) -> Reading:
         """The result of a webhook. Raises NoData."""
         settings, subject = self._settings.webhooks, request.subject
-        host = _host(request.url)
-        if host not in settings.allow and host.rpartition(":")[0] not in settings.allow:
-            raise _NotConfigured(
-                f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
-            )
+        if reason := refused(settings, request.url):
+            raise _NotConfigured(reason)
         headers = {"Content-Type": "application/json"}
         if settings.token_file:
             headers["Authorization"] = f"Bearer {_secret(_WEBHOOK_TOKEN, settings.token_file)}"

@@ -1,0 +1,61 @@
+"""Whether the service can measure the gates of the rollout policies of a repository."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+
+from gitops_ds.commands.doctor.result import CheckVerdict, Line
+from gitops_ds.daemonset import gate_results
+from gitops_ds.model import rollout_policy
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.rollout_gates import ProbeKind
+from gitops_ds.model.rollout_policy import Gate
+from gitops_ds.service import gate_meter
+from gitops_ds.settings.metrics import MetricsSettings
+
+_ADVICE = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """A measured gate that a stage of an agent names."""
+
+    agent: str
+    name: str
+    kind: ProbeKind
+    gate: Gate
+
+
+async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> AsyncIterator[Line]:
+    """One line for the Prometheus server and one for each webhook that is not permitted; none
+    without measured gates.
+    """
+    used = tuple(one for bundle in bundles for one in _used(bundle))
+    queries = [one for one in used if one.kind is ProbeKind.PROMETHEUS]
+    if queries:
+        first = queries[0]
+        problem = await gate_meter.problem(settings)
+        text = f"gate {first.name} of {first.agent} cannot be measured: {problem}"
+        yield (
+            Line("gates", CheckVerdict.BAD, text, _ADVICE)
+            if problem
+            else Line("gates", CheckVerdict.OK, "the Prometheus server answers queries")
+        )
+    for one in used:
+        if one.kind is not ProbeKind.WEBHOOK or one.gate.webhook is None:
+            continue
+        if refused := gate_meter.refused(settings.webhooks, one.gate.webhook.url):
+            text = f"gate {one.name} of {one.agent} cannot be measured: {refused}"
+            yield Line("gates", CheckVerdict.BAD, text, _ADVICE)
+
+
+def _used(bundle: Bundle) -> Iterator[_Used]:
+    found: dict[tuple[str, str, ProbeKind], _Used] = {}
+    for agent, source in bundle.rollouts.items():
+        policy = rollout_policy.decode(source.document)
+        for stage in policy.stages:
+            for probe in gate_results.probes(policy, stage):
+                one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
+                found[agent, probe.gate, probe.kind] = one
+    yield from found.values()
