@@ -46,6 +46,6 @@ def _behind(seen: Observation) -> frozenset[str]:
         node_pods.node
         for node_pods in layout.nodes
         if node_pods.wanted
-        and not node_problem(nodes.get(node_pods.node))
+        and not node_problem(nodes[node_pods.node])
         and not any(pod.ready and runs_target(layout, target, pod) for pod in node_pods.staying)
     )

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
-_ENDURED = frozenset({"NodeCordoned", "NodeDeleting", "NodeGone"})  # no condition of a node
+_ENDURED = frozenset({"NodeCordoned", "NodeDeleting"})  # no condition of a node
 _BROKEN = (NodeStep.FAILED, NodeStep.SET_ASIDE)
 _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 

@@ -78,10 +78,6 @@ class NodeSteps:
         """
         return self._placer.place(node) is Placement.EVICT
 
-    def _placement(self, name: str) -> Placement | None:
-        node = self._nodes.get(name)
-        return None if node is None else self._placer.place(node)
-
     def is_target(self, pod: Pod) -> bool:
         """Whether the pod runs the target."""
         return runs_target(self._layout, self._inputs.target, pod)
@@ -94,7 +90,7 @@ class NodeSteps:
         broken = self.problem(node_pods.node, stage)
         if new is not None and not new.ended:
             return self._touched(progress, new, stage, broken, is_passed=is_passed)
-        if Placement.KEEP in (node_pods.placement, self._placement(node_pods.node)):
+        if Placement.KEEP in (node_pods.placement, self._placer.place(self._nodes[node_pods.node])):
             broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
         if old is None:
@@ -112,11 +108,10 @@ class NodeSteps:
         """Why a node is not well, in one word: by itself, or by a condition that the stage
         requires.
         """
-        node = self._nodes.get(name)
-        policy = self._inputs.policy
+        node, policy = self._nodes[name], self._inputs.policy
         conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
-        return node_problem(node) or (
-            _violated(conditions, node.ready, (*node.conditions, *node.troubles)) if node else ""
+        return node_problem(node) or _violated(
+            conditions, node.ready, (*node.conditions, *node.troubles)
         )
 
     def broke_since(self, node_pods: NodePods) -> bool:
@@ -183,10 +178,8 @@ def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
     return pod.hash == target.hash
 
 
-def node_problem(node: Node | None) -> str:
+def node_problem(node: Node) -> str:
     """Why no pod of any template is well on the node, in one word; empty for a healthy node."""
-    if node is None:
-        return "NodeGone"
     if not node.ready:
         return "NodeNotReady"
     if node.deleting or any(taint.key in LEAVING for taint in node.taints):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import names
+from gitops_ds.model import names, rollout_policy
 from gitops_ds.model.staged_rollout import StageState
 from tests.daemonset.rollout_world import SECOND, RolloutWorld
 from tests.daemonset.world import node
@@ -201,3 +201,17 @@ def test_nodes_that_join_get_the_target_when_the_policy_permits(
     on = world.on(SECOND)
     assert sum(1 for name in on if name.startswith("new")) == later
     assert 2 <= len(on) <= 2 + later  # the rest waits for its approval
+
+
+def test_nodes_that_join_in_a_freeze_get_the_proven_template() -> None:
+    freeze = [{"from": "1970-01-01", "to": "2100-01-01"}]
+    policy = {**JOINS, "newNodes": {"get": "target"}}
+    world = RolloutWorld(policy, 10)
+    world.commit(SECOND)
+    world.pass_time()
+    world.pass_time()
+    world.policy = rollout_policy.decode({**policy, "freeze": freeze})
+    world.nodes += [joined(world, f"new-{i}") for i in range(3)]
+    for _ in range(6):
+        world.pass_time()
+    assert not [name for name in world.on(SECOND) if name.startswith("new")]

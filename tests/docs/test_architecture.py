@@ -1,5 +1,5 @@
 """docs/architecture.md draws the layers that import-linter holds and names nouns that exist; no
-module imports itself through others, and a class name belongs to one class.
+module imports itself through others, a class name belongs to one class, and modules are short.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+def source_of(name: str) -> str:
+    """The text of a module, by its dotted name."""
+    path = ROOT / Path(*name.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return file.read_text(encoding="utf-8")
 
 
 @cache
@@ -92,3 +99,18 @@ def test_a_class_name_belongs_to_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+# Modules above the limit of the style guide, each one table or one subject without a seam.
+LONG = {
+    "gitops_ds.client.rest": "one class: the requests of one connection",
+    "gitops_ds.commands.wait": "one waiter: for a rollout, a deletion and a staged rollout",
+    "gitops_ds.deployer.reconciler": "one reconciliation, step by step",
+    "gitops_ds.render.agent": "the files of one agent directory",
+    "gitops_ds.simulator.server": "the verbs of one API server",
+}
+
+
+def test_modules_have_at_most_450_lines() -> None:
+    long = {name for name in trees() if len(source_of(name).splitlines()) > 450}
+    assert long - set(LONG) == set()
