@@ -49,26 +49,26 @@ def test_one_agent_on_every_node(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     commit = at.commit("An agent", agent=agent(space))
-    planned = at.run("plan", "--exit-code")
+    planned = at.run_program("plan", "--exit-code")
     assert (planned.code, f"+ create DaemonSet {space}/agent" in planned.out) == (1, True)
-    applied = at.run("apply", "--wait", "--timeout", "90")
+    applied = at.run_program("apply", "--wait", "--timeout", "90")
     assert applied.code == 0, applied.err
     assert f"created DaemonSet {space}/agent" in applied.out
     pods = live(control_plane, space, "pods")["items"]
     assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == 3
-    got = at.run("get", "-n", space)
+    got = at.run_program("get", "-n", space)
     assert got.out.split("\n")[0].split("   ")[0] == "NAMESPACE"
     assert got.out.split("\n")[1].split()[:7] == [space, "agent", "3", "3", "3", "3", "3"]
-    item = at.run("get", "-n", space, "-o", "json").json["items"][0]
+    item = at.run_program("get", "-n", space, "-o", "json").json["items"][0]
     assert (item["commit"], item["revision"], item["sync"]["state"], item["health"]["state"]) == (
         commit,
         1,
         "Unknown",
         "Healthy",
     )
-    again = at.run("apply")
+    again = at.run_program("apply")
     assert (again.code, "0 written, 1 unchanged" in again.out) == (0, True)
-    assert at.run("plan", "--exit-code").code == 0
+    assert at.run_program("plan", "--exit-code").code == 0
 
 
 def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(

@@ -105,6 +105,7 @@ def test_a_pinned_pod_that_is_deleted_in_the_canary_is_brought_back_in_its_stage
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("seconds", [3, 60, 170])
 def test_a_newer_commit_in_mid_rollout_starts_at_the_canary_again(
@@ -124,6 +125,7 @@ def test_a_newer_commit_in_mid_rollout_starts_at_the_canary_again(
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("seed", range(5))
 def test_processes_that_are_killed_at_any_instant_continue_where_they_were(
