@@ -9,6 +9,7 @@ import pytest
 
 from gitops_ds.apimachinery import nodes
 from gitops_ds.daemonset import node_steps
+from tests.daemonset.rollout_world import SECOND, RolloutWorld
 from tests.daemonset.world import node
 
 
@@ -26,3 +27,24 @@ from tests.daemonset.world import node
 def test_a_node_has_its_worst_problem(changes: dict[str, Any], expected: str) -> None:
     healthy = nodes.node_of(node("a"))
     assert node_steps.node_problem(replace(healthy, **changes)) == expected
+
+
+def seconds_to_halt(reasons: list[str] | None) -> float:
+    """The simulated time from the commit of an image that never starts to the halt."""
+    policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "60s"}, "rest"]}
+    gates = {} if reasons is None else {"gates": {"pods": {"reasons": reasons}}}
+    world = RolloutWorld({**policy, **gates}, 6)
+    world.bad_images.add(SECOND)
+    world.commit(SECOND)
+    began = world.now
+    for _ in range(300):
+        world.pass_time()
+        if world.last is not None and world.last.stages.halt is not None:
+            return world.now - began
+    raise AssertionError(world.last)
+
+
+def test_a_reason_of_the_template_fails_a_pod_at_once_unless_the_gate_allows_it() -> None:
+    assert seconds_to_halt(None) < 30
+    assert seconds_to_halt(["CrashLoopBackOff"]) < 30
+    assert 180 <= seconds_to_halt(["ImagePullBackOff", "ErrImagePull"]) < 240
