@@ -51,3 +51,14 @@ def test_the_image_of_the_page_is_that_of_the_release() -> None:
         assert found
         assert found[1] in PAGE
         assert f'{name} = "{found[1]}"' in (ROOT / "scripts/releasing.py").read_text()
+
+
+def test_unreleased_changes_are_grouped_by_subject() -> None:
+    kinds = re.split(r"^### ", section("[Unreleased]", CHANGELOG), flags=re.M)[1:]
+    assert [kind.split("\n", 1)[0] for kind in kinds] == ["Added", "Changed", "Fixed"]
+    for kind in kinds:
+        before, *subjects = re.split(r"^#### ", kind, flags=re.M)
+        assert "- " not in before
+        names = [subject.split("\n", 1)[0] for subject in subjects]
+        assert len(names) == len(set(names))
+        assert all("\n- " in subject for subject in subjects)
