@@ -28,7 +28,10 @@ class HoldArgs(service_options.ServiceArgs):
 @service_options.service
 @arguments.typed(HoldArgs)
 def hold(args: HoldArgs) -> int:
-    """Put a commit on hold: it is not applied, and the last good commit stays."""
+    """Put a commit on hold: it is not applied, and the last good commit stays.
+
+    A rollout of the commit that is under way takes no further node.
+    """
     return options.run(_hold(args))
 
 
@@ -51,9 +54,12 @@ async def _hold(args: HoldArgs) -> int:
 
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
+        from gitops_ds.commands import template_hold
 
         body = await service.hold(cluster, where, found.id, commit)
-        return body, f"{found.id}: commit {commit[:12]} is on hold"
+        agents = await template_hold.hold(cluster, found.id, commit, time.time())
+        rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
+        return body, f"{found.id}: commit {commit[:12]} is on hold{rollouts}"
 
     await service_options.ask(args, work)
     return 0

@@ -1,0 +1,75 @@
+"""Rollouts that a person stops: a suspended agent, and a commit on hold."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gitops_ds.commands import template_hold, template_release
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model import names
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer.test_requests import NAME
+from tests.deployer.test_rollout_faults import ends
+
+both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+
+
+async def suspend(scene: Scene, value: str | None) -> None:
+    """As `gitops-ds suspend` and `resume` do."""
+    patch = {"metadata": {"annotations": {names.SUSPEND: value}}}
+    await scene.cluster.client("person").patch(DAEMONSET, "default", "agent", patch)
+
+
+async def hold(scene: Scene, commits: str | None) -> None:
+    """As `gitops-ds hold` and `release` do."""
+    patch = {"metadata": {"annotations": {f"{names.DOMAIN}/hold": commits}}}
+    await scene.cluster.client("person").patch(CONFIG_MAP, "gitops-ds", NAME, patch)
+
+
+@both
+def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await asyncio.sleep(60)
+        canary = scene.on("2")
+        assert len(canary) == 2
+        await suspend(scene, "true")
+        await asyncio.sleep(3600)
+        assert scene.on("2") == canary
+        assert len(scene.on("1")) == NODES - 2
+        assert scene.decision.hold is not None
+        assert scene.decision.hold.reason == "suspended"
+        await suspend(scene, None)
+        await ends(scene, "2")
+
+    play(powers, script)
+
+
+@both
+def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_release(
+    powers: Powers,
+) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await asyncio.sleep(60)
+        commit = scene.history.id(1)
+        canary = scene.on("2")
+        assert len(canary) == 2
+        await hold(scene, commit)
+        now = scene.cluster.server.now()
+        assert await template_hold.hold(scene.cluster, "test", "f" * 40, now) == ()
+        assert len(await template_hold.hold(scene.cluster, "test", commit, now)) == 1
+        await asyncio.sleep(3600)
+        assert scene.on("2") == canary
+        assert scene.decision.halt is None
+        assert scene.decision.hold is not None
+        assert scene.decision.hold.reason.endswith(": put on hold")
+        await hold(scene, None)
+        assert len(await template_release.release(scene.cluster, "test", commit)) == 1
+        await ends(scene, "2")
+        assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+
+    play(powers, script)
