@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import failed_pod_backoff
+from gitops_ds.daemonset import failed_pod_backoff, pending_writes
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
@@ -149,3 +149,10 @@ def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
         assert queue.take(after) == "a"
         queue.done("a", after)
     assert waits == [BACKOFF.delay(1)] * 4
+
+
+@pytest.mark.parametrize(
+    ("version", "number"), [("", 0), ("x", 0), ("-1", 0), ("\u0661", 0), ("1", 1), ("20", 20)]
+)
+def test_a_version_that_is_no_number_delays_nothing(version: str, number: int) -> None:
+    assert pending_writes.number_of(version) == number

@@ -287,3 +287,9 @@ def test_of_several_pods_the_one_on_its_node_stays_and_of_those_the_oldest() -> 
     waiting["affinity"] = pod_factory.pinned({}, "node-0")
     ended = {a.key.name for a in world.turn().actions if isinstance(a, DeletePod)}
     assert ended == {"b-oldest-but-waiting", "a-younger"}
+
+
+def test_nodes_after_the_first_burst_are_left_to_the_next_reconciliation() -> None:
+    changes, _ = decide.moves(World(daemonset(), 260).observe())
+    assert (len(changes.creates), len(changes.later)) == (250, 10)
+    assert {one.node for one in changes.creates}.isdisjoint(changes.later)

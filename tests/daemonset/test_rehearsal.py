@@ -104,3 +104,10 @@ def test_before_a_node_is_updated_nothing_is_extrapolated() -> None:
     body = rollout_simulation._live(daemonset("agent:2"), 2)
     stage = rollout_simulation._Stage(body, fleet(3), PACE)
     assert stage.estimated() == Rehearsal(0.0, 0, 0, ("node-000", "node-001", "node-002"))
+
+
+def test_the_limit_of_a_simulation_counts_each_turn_once() -> None:
+    stage = rollout_simulation._Stage(rollout_simulation._live(daemonset(), 2), fleet(3), PACE)
+    for number in (1, 2):
+        stage.turn()
+        assert stage.turns == number

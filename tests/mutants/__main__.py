@@ -52,6 +52,7 @@ FURTHER = {
     "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
+    "gitops_ds/plan/staging.py": "tests/deployer/test_rollouts.py",
 }
 # These tests plant mutants in copies that they read from the source.
 LEFT_OUT = "tests/daemonset/test_mutants.py"

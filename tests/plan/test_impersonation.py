@@ -10,6 +10,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE
+from gitops_ds.plan import impersonation
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -152,3 +153,12 @@ def test_without_impersonation_references_are_nobodys_business() -> None:
         assert (await deployer.apply(files)).guards == []
 
     play(scene)
+
+
+def test_references_of_every_depth_count() -> None:
+    body = {
+        "secretRef": {"name": "x", "namespace": "a"},
+        "spec": {"parentRefs": [{"namespace": "b"}, {"name": "own"}], "items": [{"xRef": {}}]},
+        "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
+    }
+    assert impersonation._references(body) == {"a", "b", "c"}

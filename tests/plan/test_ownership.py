@@ -154,3 +154,17 @@ def test_words_of_a_secret_are_compared_where_they_are_stored() -> None:
     assert ownership.would_change_nothing({**live, "data": {"password": "eA=="}}, body)
     assert not ownership.would_change_nothing({**live, "data": {"password": "eQ=="}}, body)
     assert not ownership.would_change_nothing(live, body)
+
+
+def test_the_owned_part_has_our_fields_alone_with_their_live_values() -> None:
+    live = applied(DAEMONSET, AGENT)
+    template = live["spec"]["template"]
+    template["metadata"]["annotations"] = {"example.com/of": "another manager"}
+    template["spec"]["hostNetwork"] = False
+    part = ownership.owned_part(live, ("spec", "template"))
+    assert "annotations" not in part["metadata"]
+    assert part["metadata"]["labels"] == template["metadata"]["labels"]
+    assert part["spec"]["hostNetwork"] is False
+    assert "schedulerName" in template["spec"]
+    assert "schedulerName" not in part["spec"]
+    assert ownership.owned_part(live, ("spec", "missing")) is None

@@ -1,0 +1,77 @@
+"""Agents that are suspended by the annotation of their live DaemonSet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds.model import names
+from gitops_ds.model.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.objects import Body, Digest, Key, key_of
+from gitops_ds.plan import suspension
+from tests.plan.world import config_map, daemonset
+
+
+def change(body: Body, agent: str, operation: Operation = Operation.UPDATE) -> Change:
+    return Change(operation, key_of(body), manifest(body, agent))
+
+
+def manifest(body: Body, agent: str) -> Manifest:
+    return Manifest(key_of(body), body, Digest("digest"), Origin(Pointer("a.yaml", 0, ())), agent)
+
+
+def suspended(value: str | None = "true", *, by_git: bool = False) -> dict[str, Any]:
+    body = daemonset()
+    if value is not None:
+        body["metadata"]["annotations"] = {names.SUSPEND: value}
+    if by_git:
+        fields = {"f:metadata": {"f:annotations": {f"f:{names.SUSPEND}": {}}}}
+        entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+        body["metadata"]["managedFields"] = [entry]
+    return body
+
+
+def skipped(changes: list[Change], live: Body, *, live_annotations: bool = True) -> list[Key]:
+    found = suspension.refusals(changes, {key_of(live): live}, live_annotations=live_annotations)
+    return [one.key for one in found if one.key is not None]
+
+
+AGENT = key_of(daemonset())
+
+
+def test_all_objects_of_a_suspended_agent_are_skipped_and_those_of_others_are_not() -> None:
+    mine, other = config_map("mine"), config_map("other")
+    changes = [change(daemonset(), "a"), change(mine, "a"), change(other, "b")]
+    assert skipped(changes, suspended()) == [AGENT, key_of(mine)]
+
+
+@pytest.mark.parametrize("value", [None, "", "false", "yes"])
+def test_another_value_suspends_nothing(value: str | None) -> None:
+    assert skipped([change(daemonset(), "a")], suspended(value)) == []
+
+
+def test_a_delete_and_an_object_without_agent_are_skipped_by_their_key() -> None:
+    delete = Change(Operation.DELETE, AGENT, None)
+    assert skipped([delete], suspended("True")) == [AGENT]
+    assert skipped([change(daemonset(), ""), change(config_map("c"), "")], suspended()) == [AGENT]
+
+
+def test_an_unchanged_object_is_not_skipped() -> None:
+    assert skipped([change(daemonset(), "a", Operation.KEEP)], suspended()) == []
+
+
+def test_git_takes_back_what_it_suspended_and_no_other() -> None:
+    again = change(suspended(), "a")
+    resumes = change(daemonset(), "a")
+    assert skipped([resumes], suspended(by_git=True)) == []
+    assert skipped([again], suspended(by_git=True)) == [AGENT]
+    assert skipped([replace(resumes, operation=Operation.DELETE)], suspended()) == [AGENT]
+
+
+def test_without_live_annotations_only_git_suspends() -> None:
+    again = change(suspended(), "a")
+    assert skipped([again], suspended(), live_annotations=False) == []
+    assert skipped([again], suspended(by_git=True), live_annotations=False) == [AGENT]
