@@ -112,6 +112,16 @@ def test_the_images_run_as_nobody_from_pinned_parts() -> None:
     assert not any(word == "ADD" for word, _ in found)
 
 
+def test_the_images_have_the_labels_of_the_specification() -> None:
+    """https://specs.opencontainers.org/image-spec/annotations/"""
+    (labels,) = [rest for word, rest in files.instructions() if word == "LABEL"]
+    values = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', labels))
+    assert {"title", "description", "source", "licenses", "version", "revision"} <= set(values)
+    workflow = (files.ROOT / ".github/workflows/release.yml").read_text()
+    for argument in re.findall(r"\$\{(\w+)\}", labels):
+        assert f"            {argument}=" in workflow
+
+
 def test_the_lock_of_what_runs_is_a_part_of_the_other_and_holds_what_pyproject_asks_for() -> None:
     """`make lock` makes both. A hash for each; the build backend too, so that nothing is installed
     without one.
