@@ -353,13 +353,15 @@ def test_a_failed_commit_never_goes_on_and_its_revert_goes_first() -> None:
         assert await found.images() == [BAD, "1", "1"]
         assert "waits for cluster staging: it failed: " in eu1.status.message
         # Neither does a later commit, until the cluster is well again.
-        found.branch.change(f"{BAD}", "Another change of the same image")
+        again = found.branch.change(BAD, "Another change of the same image")
         await asyncio.sleep(3600)
         assert await found.images() == [BAD, "1", "1"]
-        revert = found.branch.change("1", f'Revert "A change"\n\nThis reverts commit {bad}.')
+        message = f"Back\n\nThis reverts commit {again}.\nThis reverts commit {bad}."
+        revert = found.branch.change("1", message)
         await found.until(["1", "1", "1"], minutes=2)
-        await asyncio.sleep(3600)
+        await asyncio.sleep(60)
         assert eu1.status.applied == revert
+        await asyncio.sleep(3600)
         assert eu1.status.condition is Condition.SYNCED
 
     play(script)
@@ -490,6 +492,23 @@ def test_a_forged_copy_and_garbage_let_nothing_go_on() -> None:
             await asyncio.sleep(600)
             assert reason in eu1.status.message
             assert await found.images() == ["1", "1", "1"]
+
+    play(script)
+
+
+def test_a_service_that_starts_again_continues_its_proofs() -> None:
+    async def script(found: Fleet) -> None:
+        staging = found.services["staging"]
+        commit = found.branch.change("2")
+        await found.until(["2", "1", "1"], minutes=2)
+        await asyncio.sleep(300)
+        staging.kill()
+        await asyncio.sleep(60)
+        staging.start()
+        assert await found.until(["2", "2", "1"]) < 300
+        rows = found.refs.pushes["staging"]
+        proofs = {one.proved[-1] for one in rows if one.proved}
+        assert len([one for one in proofs if one.commit == commit]) == 1
 
     play(script)
 
