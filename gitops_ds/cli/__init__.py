@@ -113,7 +113,7 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
     return code
 
 
-def run(arguments: Sequence[str]) -> int:
+def execute(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit code: 0 success, 1 negative result, 2 usage error,
     3 failure, 130 interrupted.
     """
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Runs the command line of the process, and ends the process with its exit code."""
     cpu_timer.install()
-    code = run(sys.argv[1:])
+    code = execute(sys.argv[1:])
     # without it, garbage collection at exit takes a sixth of the time of a check
     gc.freeze()
     sys.exit(code)

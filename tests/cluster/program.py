@@ -123,7 +123,7 @@ def in_this_process(
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
-        code = cli.run(tuple(str(word) for word in words))
+        code = cli.execute(tuple(str(word) for word in words))
         out.flush()
         err.flush()
     printed = (stream.buffer.getvalue().decode() for stream in (out, err))
