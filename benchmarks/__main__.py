@@ -16,6 +16,7 @@ from benchmarks import (
     stages,
     start,
     validate,
+    watches,
 )
 
 PARTS = {
@@ -29,6 +30,7 @@ PARTS = {
     "stages": stages.main,
     "staged_rollouts": staged_rollouts.main,
     "page": page.main,
+    "watches": watches.main,
     "service": service.main,
 }
 

@@ -1,0 +1,90 @@
+"""The watches of deployers: how many each repository opens beside the others, and their memory.
+
+python -m benchmarks watches; GITOPS_DS_BENCH_AGENTS says how many DaemonSets (100). The lists come
+parsed again, as over a wire, and equal bodies are interned, as by the connection of the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from benchmarks import rollouts
+from gitops_ds import simulator
+from gitops_ds.client.body_interning import BodyCache
+from gitops_ds.client.supervisor import Supervisor
+from gitops_ds.deployer.watch_cache import WatchCache
+from gitops_ds.model.cluster import EVERYTHING, Listing, Selection, WatchEvent
+from gitops_ds.model.objects import DAEMONSET, Resource
+from gitops_ds.simulator import virtual_time
+
+AGENTS = int(os.environ.get("GITOPS_DS_BENCH_AGENTS", "100"))
+NODES = (100, 1_000)
+REPOSITORIES = 4
+
+
+class Wire:
+    """A client that parses and interns each body, and counts open watches."""
+
+    def __init__(self, client: simulator.Client) -> None:
+        self._client, self._bodies, self.watches = client, BodyCache(), 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        found = await self._client.list(resource, which)
+        bodies = (self._bodies.intern(orjson.loads(orjson.dumps(one))) for one in found.items)
+        return Listing(tuple(bodies), found.version)
+
+    async def watch(
+        self, resource: Resource, since: str, which: Selection = EVERYTHING
+    ) -> AsyncIterator[WatchEvent]:
+        self.watches += 1
+        try:
+            async for event in self._client.watch(resource, since, which):
+                yield event
+        finally:
+            self.watches -= 1
+
+
+def main() -> None:
+    for nodes in NODES:
+        print(f"{AGENTS} DaemonSets on {nodes} nodes:")
+        virtual_time.run(_repositories(nodes))
+
+
+async def _repositories(nodes: int) -> None:
+    async with simulator.SimulatedCluster() as cluster:
+        cluster.add_nodes(simulator.NodeSpec(f"node-{n:04d}") for n in range(nodes))
+        for number in range(AGENTS):
+            body = rollouts.daemonset("1")
+            body["metadata"]["name"] = f"agent-{number}"
+            await cluster.create(DAEMONSET, body)
+        wire: Any = Wire(cluster.client())
+        caches = list[WatchCache]()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(1, REPOSITORIES + 1):
+            supervisor = Supervisor(lambda _: None, virtual_time.clock())
+            cache = WatchCache(wire, f"r{number}", lambda: None, lambda: 0.5, supervisor)
+            await cache.live({})
+            caches.append(cache)
+            await asyncio.sleep(5)
+            gc.collect()
+            used, _ = tracemalloc.get_traced_memory()
+            print(
+                f"  {number} repositories: {wire.watches} watches, "
+                f"{(used - before) / 2**20:+.2f} MiB for the last one",
+                flush=True,
+            )
+            before = used
+        tracemalloc.stop()
+        for cache in caches:
+            await cache.stop()
