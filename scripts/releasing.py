@@ -48,7 +48,6 @@ def mismatches(versions: Versions, changelog: str, tag: str = "") -> list[str]:
     """A line for each file whose version differs from the package's, and for a tag that differs."""
     package = versions.package
     rows = {
-        "deploy/chart/gitops-ds/Chart.yaml, version": versions.chart,
         "deploy/chart/gitops-ds/Chart.yaml, appVersion": versions.app,
         "deploy/install.yaml, the tag of the image": versions.manifest,
         "templates/check.yml, the default of `package`": versions.component,
@@ -58,6 +57,10 @@ def mismatches(versions: Versions, changelog: str, tag: str = "") -> list[str]:
         for place, version in rows.items()
         if version != package
     ]
+    if versions.chart != semver(package):
+        lines.append(
+            f"deploy/chart/gitops-ds/Chart.yaml, version is {versions.chart}, not {semver(package)}"
+        )
     if not _VERSION.fullmatch(package):
         lines.append(f"gitops_ds/__init__.py: {package} is not X.Y.Z, X.Y.ZaN, X.Y.ZbN or X.Y.ZrcN")
     if tag and tag != f"v{package}":
@@ -67,6 +70,12 @@ def mismatches(versions: Versions, changelog: str, tag: str = "") -> list[str]:
     ):
         lines.append(f"CHANGELOG.md has no section `## [{package}] - DATE`")
     return lines
+
+
+def semver(version: str) -> str:
+    """A version of Python as one of Semantic Versioning, for helm and krew: 1.0.0-rc.1."""
+    words = {"a": "alpha", "b": "beta", "rc": "rc"}
+    return re.sub(r"(a|b|rc)(\d+)$", lambda part: f"-{words[part[1]]}.{part[2]}", version)
 
 
 def prerelease(version: str) -> bool:
@@ -218,7 +227,7 @@ kind: Plugin
 metadata:
   name: {PLUGIN}
 spec:
-  version: v{version}
+  version: v{semver(version)}
   homepage: {HOME}
   shortDescription: Deploys DaemonSets from Git
   description: |

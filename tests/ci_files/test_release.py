@@ -110,6 +110,12 @@ def test_a_file_of_another_version_is_reported(more: dict[str, str], tag: str, l
     assert any(line in one for one in releasing.mismatches(versions(**more), CHANGELOG, tag))
 
 
+def test_a_prerelease_has_a_chart_with_a_semantic_version() -> None:
+    candidate = dict.fromkeys(("package", "app", "manifest", "component"), "0.2.0rc1")
+    assert releasing.mismatches(versions(**candidate, chart="0.2.0-rc.1"), CHANGELOG) == []
+    assert releasing.mismatches(versions(**candidate, chart="0.2.0rc1"), CHANGELOG)
+
+
 def test_a_release_has_a_dated_section_in_the_changelog() -> None:
     undated = CHANGELOG.replace(" - 2026-12-01", "")
     assert releasing.mismatches(versions(), undated, "v0.2.0")

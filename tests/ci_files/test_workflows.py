@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,25 @@ def test_no_value_of_an_event_becomes_a_part_of_a_script(file: Path) -> None:
             assert "${{" not in step.get("run", "")
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
+
+
+@each
+def test_each_script_is_one_of_bash(file: Path) -> None:
+    jobs = workflow(file)["jobs"].values()
+    scripts = [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
+    for script in scripts:
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_the_release_finds_the_base_images_of_the_containerfile() -> None:
+    """It replaces each tag by its digest, so the default must be one with a tag."""
+    text = (files.ROOT / "Containerfile").read_text()
+    bases = dict(re.findall(r"(?m)^ARG (\w+_IMAGE)=(.*)$", text))
+    assert set(bases) == {"GOLANG_IMAGE", "PYTHON_IMAGE"}
+    assert all(re.fullmatch(r"[\w./-]+:[\w.-]+", base) for base in bases.values())
+    release = (GITHUB / "workflows/release.yml").read_text()
+    for name in bases:
+        assert f"{name}=${{{{ steps.build.outputs.{name} }}}}" in release
 
 
 @each
