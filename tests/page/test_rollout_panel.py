@@ -8,7 +8,7 @@ import asyncio
 import re
 from typing import Any
 
-from gitops_ds.web.page import node_map
+from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.pages import Book
 from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import FAST, Watched, watched
@@ -53,6 +53,17 @@ def test_the_panel_shows_hold_halt_and_parked_nodes() -> None:
     text = panel(there)
     assert "Halted in stage canary: ImagePullBackOff on node-00" in text
     assert "On hold" not in text
+
+
+def test_the_facts_count_the_nodes_of_the_target() -> None:
+    there = watched()
+    assert rows.row(there.agent(), "main").counts.updated == 10
+    there.commit(SECOND)
+    there.rounds(6)
+    counts = rows.row(there.agent(), "main").counts
+    assert (counts.desired, counts.updated) == (10, 2)
+    drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
+    assert any("2 of 10 have it" in piece for piece in drawn.pieces.values())
 
 
 def test_the_map_shows_the_target_as_the_wanted_revision() -> None:

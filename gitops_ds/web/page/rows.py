@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
@@ -67,12 +67,21 @@ def row(agent: Agent, cluster: str) -> AgentRow:
         agent.health,
         sync,
         word,
-        agent.counts,
+        _counts(agent),
         commit,
         current.number if current else 0,
         bar,
         named,
     )
+
+
+def _counts(agent: Agent) -> Counts:
+    """The counters; in a rollout the nodes that are up to date are those that run its target, while
+    the status counts the DaemonSet's own template.
+    """
+    if agent.rollout is None:
+        return agent.counts
+    return replace(agent.counts, updated=agent.nodes_by_hash()[agent.rollout.target.hash])
 
 
 def _fill(reason: str, blame: Blame) -> str:
