@@ -244,6 +244,17 @@ def test_a_release_has_these_files_and_their_checksums(release: Path) -> None:
 
 
 @pytest.mark.renderers
+def test_a_second_build_of_the_same_commit_makes_the_same_bytes(
+    release: Path, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, RELEASE, "distribution", tmp_path], check=True)
+    built = sorted(tmp_path.iterdir())
+    assert [path.suffix for path in built] == [".whl", ".gz"]
+    for path in built:
+        assert path.read_bytes() == (release / path.name).read_bytes()
+
+
+@pytest.mark.renderers
 def test_the_packed_chart_renders_the_published_image(release: Path) -> None:
     helm, chart = renderers.programs() / "helm", release / f"gitops-ds-{VERSION}.tgz"
     lint = subprocess.run(
