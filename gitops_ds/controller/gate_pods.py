@@ -37,7 +37,7 @@ SHOWN = 3  # pods in the label of a sample
 
 @dataclass(slots=True)
 class _Neighbours:
-    """The last look at the other pods of one node."""
+    """The last look at the other pods of one node; pods without restarts are in no map."""
 
     touched: float
     unready: tuple[str, ...] = ()
@@ -127,20 +127,23 @@ class PodGates:
         async with room:
             listed = await self._cluster.list(POD, which)
         touched, before = request.touched[node], kept.get(node)
-        first = dict(before.first) if before is not None else {}
+        first: dict[str, int] = {}
         others = []
         for body in listed.items:
             pod = pods.pod_of(body)
             if pod.owner is not None and pod.owner.uid == request.subject.uid:
                 continue
             others.append(pod)
-            crashed = (pods.crashed_at(body.get("status") or {}) or 0.0) >= touched
-            first.setdefault(pod.uid, pod.restarts - int(crashed and pod.restarts > 0))
+            if before is not None:
+                first[pod.uid] = before.first.get(pod.uid, 0)
+            else:
+                crashed = (pods.crashed_at(body.get("status") or {}) or 0.0) >= touched
+                first[pod.uid] = pod.restarts - int(crashed and pod.restarts > 0)
         kept[node] = _Neighbours(
             touched,
             tuple(sorted(_name(pod) for pod in others if _got_unready(pod, touched))),
-            {_name(pod): pod.restarts - first[pod.uid] for pod in others},
-            {pod.uid: first[pod.uid] for pod in others},
+            {_name(pod): restarts for pod in others if (restarts := pod.restarts - first[pod.uid])},
+            {uid: count for uid, count in first.items() if count},
         )
 
 
@@ -166,16 +169,15 @@ def _samples(node: str, look: _Neighbours) -> Iterator[GateSample]:
 def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[tuple[str, GateSample]]:
     """The container of each pod with the largest share of its limit, by the pod."""
     for body in items:
-        name = str((body.get("metadata") or {}).get("name"))
-        shares = []
-        for container in body.get("containers") or ():
-            limit = request.limits.get(str(container.get("name")))
-            try:
-                used = quantities.parse((container.get("usage") or {})["memory"])
-            except (KeyError, ValueError):
-                continue
-            if limit:
-                shares.append((float(100 * used / limit), str(container.get("name"))))
+        name, shares = "", list[tuple[float, str]]()
+        try:
+            name = str(body["metadata"]["name"])
+            for container in body["containers"]:
+                if limit := request.limits.get(container["name"]):
+                    used = quantities.parse(container["usage"]["memory"])
+                    shares.append((float(100 * used / limit), container["name"]))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue  # not as the metrics API writes it: no data
         if shares and name in request.pods:
             share, container = max(shares)
             yield name, GateSample(share, f"container {container} on {request.pods[name]}")

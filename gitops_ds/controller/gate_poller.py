@@ -23,6 +23,10 @@ class GateMeter(Protocol):
         """One measurement in bounded time; it raises nothing."""
         ...
 
+    def forget(self, key: Key) -> None:
+        """The DaemonSet has no measured gate now."""
+        ...
+
 
 @dataclass(slots=True)
 class _Measured:
@@ -72,11 +76,12 @@ class GatePoller:
         """Ends the measurements of a DaemonSet."""
         self._measured.pop(key, None)
         self._revisions.pop(key, None)
+        self.meter.forget(key)
 
     def clear(self) -> None:
         """Ends all measurements."""
-        self._measured.clear()
-        self._revisions.clear()
+        for key in tuple(self._measured):
+            self.forget(key)
 
     async def run(self) -> None:
         """Measures until it is cancelled."""

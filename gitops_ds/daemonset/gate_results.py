@@ -81,10 +81,11 @@ def probes(policy: RolloutPolicy, stage: Stage) -> Iterator[Probe]:
 
 def of(fleet: StagedNodes, stage: Stage, members: Sequence[str]) -> tuple[GateResult, ...]:
     """The results for a stage; none before a node runs the target, and for a revert."""
-    running = frozenset(name for name in members if fleet.nodes[name].step in RUNNING)
-    if not running or not fleet.inputs.target.revision:
+    measured = tuple(probes(fleet.policy, stage))
+    if not measured or not fleet.inputs.target.revision:
         return ()
-    return tuple(_result(fleet, probe, running) for probe in probes(fleet.policy, stage))
+    running = frozenset(name for name in members if fleet.nodes[name].step in RUNNING)
+    return tuple(_result(fleet, probe, running) for probe in measured) if running else ()
 
 
 def pause(results: Sequence[GateResult]) -> StageHold | None:

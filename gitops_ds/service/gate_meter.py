@@ -19,6 +19,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.rollout_gates import (
     GateRequest,
@@ -124,6 +125,13 @@ class HttpGateMeter:
             return Reading(at, nodes, reason=str(error), unavailable=True)
         except NoData as error:
             return Reading(at, nodes, reason=f"{_NAMES[type(request)]}: {error}")
+        except (TypeError, ValueError) as error:
+            # A text of the policy that no request can contain, such as half of a surrogate pair.
+            return Reading(at, nodes, reason=f"{_NAMES[type(request)]}: {type(error).__name__}")
+
+    def forget(self, key: Key) -> None:
+        """The DaemonSet has no measured gate now."""
+        self._pods.forget(key)
 
     async def _query(self, at: float, nodes: frozenset[str], request: PrometheusRequest) -> Reading:
         """The series now, before the first touch, and of untouched nodes. Raises NoData."""

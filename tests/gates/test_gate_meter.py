@@ -8,6 +8,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,15 @@ def test_a_policy_reaches_permitted_hosts_only(url: str) -> None:
     reading = measure(ask(url), webhooks={"allow": ["127.0.0.1"]})
     assert reading.passes is None
     assert "metrics.webhooks.allow" in reading.reason or "no http or https" in reading.reason
+
+
+def test_texts_that_no_request_can_contain_are_no_data() -> None:
+    half = "\ud800"
+    reading = measure(query(half), prometheus={"url": "http://127.0.0.1:1"})
+    assert reading.reason == "Prometheus: UnicodeEncodeError"
+    asked = replace(ask("http://127.0.0.1:1"), subject=replace(ask("").subject, nodes=(half,)))
+    reading = measure(asked, webhooks={"allow": ["127.0.0.1"]})
+    assert reading.reason.startswith("webhook: ")
 
 
 def test_a_server_that_is_away_is_no_data() -> None:

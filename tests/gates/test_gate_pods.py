@@ -170,7 +170,12 @@ def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_is_no_data() -> N
     assert [(one.value, one.labels) for one in reading.samples] == [(90.0, "container side on a")]
     assert reading.reason == "metrics API: no memory of pod agent-b"
     assert cluster.asked[0].labels == f"{names.ROLLOUT}=hash"
-    cluster.memory += [metrics("agent-b", main="many"), {}, metrics("agent-b", main="1Mi")]
+    cluster.memory += [metrics("agent-b", main="many"), {}, {"metadata": 3}]
+    cluster.memory += [{"metadata": {"name": "agent-b"}, "containers": [3]}]
+    assert measure_memory(cluster, main=100 << 20).reason == (
+        "metrics API: no memory of pod agent-b"
+    )
+    cluster.memory += [metrics("agent-b", main="1Mi")]
     assert not measure_memory(cluster, main=100 << 20).reason
 
 

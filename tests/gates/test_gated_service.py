@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from tests.gates import prometheus
 from tests.gates.prometheus import Exporter, Prometheus
 from tests.service import staged
 from tests.service.staged import CANARIES, PodWatch, Soaks
-from tests.service.test_service import running
-from tests.service.test_uninstall import program
+from tests.service.test_service import PROGRAM, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,10 +71,19 @@ class Fleet:
         return str(file)
 
     def status(self) -> Any:
-        done = program(
-            self.plane, staged.STATES, "status", "ds/agent", "-n", "default", "-o", "json"
+        """What the program shows of the rollout, in a process of its own."""
+        command = (PROGRAM, "status", "ds/agent", "-n", "default", "-o", "json")
+        options = ("--kubeconfig", str(self.plane.kubeconfig), "--state-namespace", staged.STATES)
+        done = subprocess.run(
+            (*command, *options),
+            env=gitservers.GIT_ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
-        return done.json["rollout"]
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)["rollout"]
 
     def last_message(self) -> str:
         return self.upstream.git("log", "-1", "--format=%B", "main")
