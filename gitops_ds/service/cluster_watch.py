@@ -17,7 +17,8 @@ from gitops_ds.service import git_auth, report_reader
 from gitops_ds.service.report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
-EVERY = 60.0  # seconds
+EVERY = 60.0  # seconds between two reads
+SOON = 5.0  # seconds between two looks for an order, which cost no request
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class ClusterWatch:
                 if rows != self.rows:
                     self.rows = rows
                     self._context.emit(ReportsRead(self._context.clock()))
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(EVERY if self._context.orders() else SOON)
 
     async def _read(self) -> Sequence[ClusterRow]:
         context, orders = self._context, self._context.orders()

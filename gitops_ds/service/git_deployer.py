@@ -173,22 +173,28 @@ class GitDeployer(runnable.DeployerPart):
                 source.revisions(), target, options, self._waking(emit), timing
             )
             loop.join(context.claims, Rank.GIT)
-            reverts = self._reverts = self._revert_writer(source, loop, emit)
-            reports = self._reports = self._report_publisher(source, loop, emit)
-            supervisor = Supervisor(emit, time.time)
-            tasks = [
-                supervisor.start("reverts", reverts.run),
-                supervisor.start("cluster reports", reports.run),
-                supervisor.start("agents of cluster reports", self._wake_reports),
-            ]
-            listen = context.service.listen
-            if listen.page.served_at(listen.address) is not None:
-                watch = self._watch = self._cluster_watch(source, loop, emit)
-                tasks.append(supervisor.start("clusters of the page", watch.run))
+            tasks = self._start_writers(source, loop, emit)
             try:
                 yield loop
             finally:
                 await ended(*tasks)
+
+    def _start_writers(
+        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
+    ) -> list[asyncio.Task[None]]:
+        """The tasks beside a loop: reverts, the report of the cluster, the clusters of the page."""
+        supervisor, listen = Supervisor(emit, time.time), self._context.service.listen
+        reverts = self._reverts = self._revert_writer(source, loop, emit)
+        reports = self._reports = self._report_publisher(source, loop, emit)
+        tasks = [
+            supervisor.start("reverts", reverts.run),
+            supervisor.start("cluster reports", reports.run),
+            supervisor.start("agents of cluster reports", self._wake_reports),
+        ]
+        if listen.page.served_at(listen.address) is not None:
+            watch = self._watch = self._cluster_watch(source, loop, emit)
+            tasks.append(supervisor.start("clusters of the page", watch.run))
+        return tasks
 
     def _revert_writer(
         self, source: GitSource, loop: deployer_loop.Loop, emit: Emit

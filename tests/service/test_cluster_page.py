@@ -1,0 +1,62 @@
+"""The installed service publishes the report of its cluster, and its page shows all clusters."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.model import cluster_report
+from gitops_ds.model.cluster_report import ClusterState
+from tests import controlplane, gitservers
+from tests.service.test_service import running, until
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.system]
+FILES = {
+    "gitops-ds.yaml": "version: v1\nname: cluster-page\nmanifests: [manifests/]\n",
+    "clusters/staging.yaml": "namespace: default\n",
+    "clusters/eu-1.yaml": "namespace: default\nafter: {clusters: [staging], soak: 1h}\n",
+    "manifests/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-page}\n",
+}
+URL = "https://staging.example.com/ds/"
+
+
+def page(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/clusters", timeout=60) as reply:
+            return str(reply.read().decode())
+    except OSError:
+        return ""
+
+
+def test_the_page_of_a_service_shows_the_reports_of_all_clusters(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    commit = upstream.commit(FILES)
+    port = controlplane.free_port()
+    settings = {
+        "repository": {
+            "url": str(upstream.path),
+            "allowLocal": True,
+            "interval": "1s",
+            "push": True,
+        },
+        "cluster": {"name": "staging"},
+        "listen": {"address": f"127.0.0.1:{port}", "page": {"url": URL}},
+    }
+    (tmp_path / "settings.yaml").write_text(json.dumps(settings))
+    options = ("--settings", str(tmp_path / "settings.yaml"))
+    with running(tmp_path, api_server, *options) as (process, log):
+        until(lambda: commit[:12] in page(port), log.read_text)
+        html = page(port)
+        assert process.poll() is None
+        assert "Traceback" not in log.read_text()
+    assert f'<a href="{URL}" rel="noreferrer">staging</a>' in html
+    assert "<td>staging, soak 1h</td>" in html
+    assert "no report was published" in html
+    text = upstream.git("show", "refs/gitops-ds/clusters/staging:cluster.json")
+    report = cluster_report.decode(text.encode())
+    assert (report.state, report.applied, report.url) == (ClusterState.PROVED, commit, URL)
