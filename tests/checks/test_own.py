@@ -90,7 +90,7 @@ limits:
   atRisk: {cluster: 5%, perZone: 15%, perVariant: 25%, nodes: 200}
   parked: 20%
   api: {writesPerSecond: 20}
-  registry: {concurrentPulls: 50, prePull: true}
+  registry: {concurrentPulls: 50}
 gates:
   pods: {readyWithin: 3m, restarts: 0, reasons: none, memoryOfLimit: 90%}
   nodes:
@@ -107,7 +107,7 @@ supersede: newest-from-canary
 windows:
   gpu-night: {cron: "0 1 * * *", length: 4h, timezone: Europe/Berlin}
 freeze:
-  - {from: 2027-12-20, to: 2028-01-03, except: [revert, severity/critical]}
+  - {from: 2027-12-20, to: 2028-01-03, except: [revert]}
 after: [{agent: cilium, sameNode: true}]
 """,
 }
