@@ -129,7 +129,7 @@ def test_with_full_powers_it_refuses_to_start_beside_kubernetes_own_controller(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     with running(tmp_path, control_plane, "--powers", "full") as (process, log):
-        assert process.wait(30) == 1, log.read_text()
+        assert process.wait(120) == 1, log.read_text()
         assert "kube-controller-manager writes the status of DaemonSets" in log.read_text()
         assert "use powers pace" in log.read_text()
 
@@ -145,7 +145,7 @@ def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_
             program.rolled_out(plane, "default", "agent")
             plane.start_daemonset_controller()
             plane.kubectl("-n", "default", "set", "image", "ds/agent", f"agent={image(2)}")
-            assert process.wait(60) == 1, log.read_text()
+            assert process.wait(120) == 1, log.read_text()
             assert (
                 "another DaemonSet controller is at work: kube-controller-manager"
                 in log.read_text()
