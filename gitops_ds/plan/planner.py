@@ -25,6 +25,7 @@ from gitops_ds.plan import (
     guard_limits,
     ownership,
     prune,
+    target_fields,
     target_nodes,
 )
 from gitops_ds.plan.deletions import Leaving
@@ -97,7 +98,7 @@ def plan(
     return Plan(
         bundle.commit,
         bundle.cluster.name,
-        left,
+        tuple(target_fields.shown(left, live)),
         (*refused, *bundle.refusals, *deletes.refusals, *guard_limits.unknown_nodes(left, live)),
         deletes.hash,
         drifted,

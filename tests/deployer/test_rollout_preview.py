@@ -43,6 +43,8 @@ def test_a_plan_over_the_live_cluster_lists_the_nodes_in_the_order_of_their_upda
         text = "\n".join(printers.change_lines([change]))
         assert "staged rollout of 10 nodes in 2 stages" in text
         assert "canary: 2 nodes: node-0, node-1; from 0 s" in text
+        image = 'spec.template.spec.containers[agent].image: "example.com/agent:{}"'
+        assert f'{image.format(1)} -> "example.com/agent:2"' in text
         assert "no new revision" not in text
         assert "OnDelete)" not in text
         scene.request()

@@ -11,29 +11,48 @@ import asyncio
 import contextlib
 import re
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.commands import history, rollback
-from gitops_ds.commands.demo.stage import AUTHOR, CLUSTER, DemoStage, open_stage, served_page
+from gitops_ds.commands.demo.stage import (
+    AUTHOR,
+    CLUSTER,
+    STAGED,
+    DemoStage,
+    open_stage,
+    prepared,
+    served_page,
+)
 from gitops_ds.commands.git_commit import Proposal
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import local_worktree
+from gitops_ds.model.change import Change, Plan
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.deployer import Planned, Reconciled
+from gitops_ds.model.events.rollout_reverts import RevertCommitted
+from gitops_ds.model.events.rollouts import (
+    RolloutHalted,
+    StageOpened,
+    StagePassed,
+)
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline import open_repository
+from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import printers
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 
-STAR = "fluentd-elasticsearch"
+STAR = STAGED
 OTHER = "node-exporter"
+E = TypeVar("E", bound=Event)
 PATIENCE = 600.0  # seconds of the cluster's time that a scene may take
 
 
@@ -60,8 +79,9 @@ async def play(
                 _join_and_leave,
                 _rollout,
                 _broken_commit,
-                _bad_image,
                 _way_back,
+                _stages,
+                _bad_image,
             ):
                 await scene(stage)
             if link:
@@ -229,8 +249,10 @@ async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject:
     return commit
 
 
-async def _print_plan(stage: DemoStage, commit: CommitId) -> None:
-    """Prints the plan that the deployer made for the commit, without its last lines."""
+async def _print_plan(stage: DemoStage, commit: CommitId, before: Sequence[Agent] = ()) -> None:
+    """Prints the plan that the deployer made for the commit, without its last lines; with the
+    agents before it, the stages of their rollouts as well.
+    """
 
     def planned() -> Planned | None:
         return next(
@@ -245,8 +267,20 @@ async def _print_plan(stage: DemoStage, commit: CommitId) -> None:
     await _fleet(stage, lambda _: planned() is not None, "a plan for the commit")
     found = planned()
     if found is not None:
-        for line in printers.as_text(found.plan).split("\n\n")[0].splitlines():
+        plan = replace(found.plan, changes=await _staged(stage, found.plan, before))
+        for line in printers.as_text(plan).split("\n\n")[0].splitlines():
             stage.say(f"  {line}")
+
+
+async def _staged(stage: DemoStage, plan: Plan, before: Sequence[Agent]) -> tuple[Change, ...]:
+    """The changes of the plan, with the stages of rollouts."""
+    if not before:
+        return plan.changes
+    assert plan.commit is not None
+    bundle = (await prepared(stage.repository, plan.commit)).bundle
+    bodies = {agent.key: agent.seen.daemonset.raw for agent in before}
+    nodes = before[0].seen.nodes
+    return tuple(StagedPreviews().over(plan.changes, bodies, bundle, nodes))
 
 
 async def _broken_commit(stage: DemoStage) -> None:
@@ -272,37 +306,63 @@ async def _broken_commit(stage: DemoStage) -> None:
     await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
 
 
-async def _bad_image(stage: DemoStage) -> None:
-    stage.say("\nA bad image: the rollout stalls, and health says where and why")
-    commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
-    await _print_plan(stage, commit)
+async def _stages(stage: DemoStage) -> None:
+    stage.say("\nA newer image in stages: a canary, then the rest")
+    before = await _look(stage)
+    commit = await _commit(stage, STAR, (_tag(stage, STAR), "v5.0.2"), "fluentd 5.0.2")
+    await _print_plan(stage, commit, before)
     agent = await _agent(
-        stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout"
+        stage,
+        STAR,
+        lambda a: _healthy(a) and a.commit_of(a.history[-1]) == commit,
+        "the new image everywhere",
     )
-    stage.say(f"  {agent.health.state}: {agent.health.message}")
-    for node in agent.health.nodes:
-        if node.blame == "template":
-            stage.say(f"  {node.node}: {node.reason}, to blame: the {node.blame}; {node.message}")
+    for event in stage.events:
+        if isinstance(event, StageOpened | StagePassed) and event.commit == commit:
+            stage.say(f"  {event.kube_text()}")
     _counters(stage, agent)
+
+
+async def _bad_image(stage: DemoStage) -> None:
+    stage.say("\nA bad image: halted in the canary, and reverted in Git by the service")
+    commit = await _commit(stage, STAR, (_tag(stage, STAR), "broken"), "fluentd 5.1.0")
+    halted = await _event(stage, RolloutHalted, lambda event: event.commit == commit)
+    stage.say(f"  {halted.kube_text()}")
+    _counters(stage, fleet_agents.find_agent(await _look(stage), STAR, ""))
+    reverted = await _event(stage, RevertCommitted, lambda event: event.commit == commit)
+    stage.say(f"  {reverted.kube_text()}")
+    _counters(stage, await _agent(stage, STAR, _healthy, "recovery"))
+    moment = datetime.fromtimestamp(stage.cluster.server.now(), UTC)
+    stage.say(f"  on the cluster's clock it is {fleet_agents.when(moment)}")
+
+
+async def _event(stage: DemoStage, of: type[E], until: Callable[[E], bool]) -> E:
+    """The first event of that kind for which `until` holds."""
+
+    def found() -> E | None:
+        return next((one for one in stage.events if isinstance(one, of) and until(one)), None)
+
+    await _fleet(stage, lambda _: found() is not None, of.__name__)
+    event = found()
+    assert event is not None
+    return event
 
 
 async def _way_back(stage: DemoStage) -> None:
     stage.say("\nThe way back is a revert commit, and gets a new, higher revision number")
-    agent = await _agent(
-        stage, STAR, lambda a: a.health.state is HealthState.FAILED, "a failed rollout"
-    )
+    agent = await _agent(stage, OTHER, _healthy, "a healthy agent")
     good = agent.history[-2]
     named = open_repository.RepositoryRef(stage.repository.address, "", None)
     options = rollback.RollbackOptions(
         good.number, None, cluster=CLUSTER, proposal=Proposal("main", push=True, author=AUTHOR)
     )
-    stage.say(f"  gitops-ds rollback ds/{STAR} --to-revision {good.number} --push")
+    stage.say(f"  gitops-ds rollback ds/{OTHER} --to-revision {good.number} --push")
     done = await rollback.roll_back_in(stage.repository, named, agent, options)
     stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
     stage.loop.request()
     agent = await _agent(
         stage,
-        STAR,
+        OTHER,
         lambda a: _healthy(a) and a.commit_of(a.history[-1]) == done.way.commit,
         "recovery",
     )
@@ -319,5 +379,3 @@ async def _way_back(stage: DemoStage) -> None:
         f"  revision {_number(agent)} {'is byte for byte' if same else 'is not'} the template "
         f"that revision {good.number} was"
     )
-    moment = datetime.fromtimestamp(stage.cluster.server.now(), UTC)
-    stage.say(f"  on the cluster's clock it is {fleet_agents.when(moment)}")

@@ -26,12 +26,21 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.renderers import expand
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 
 CLUSTER = "dev-1"
 AUTHOR = "Dana Demo <dana@example.com>"
+STAGED = "fluentd-elasticsearch"
+POLICY = """\
+stages:
+  - {name: canary, nodes: {count: 1}, soak: 30s}
+  - {name: rest, soak: 10s}
+limits: {atRisk: {cluster: 40%}}
+onFailure: {revert: {after: 30s, how: commit}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,7 @@ async def open_stage(
         shutil.copytree(example, work)
     if expand.program() is None:
         _without_kustomize(work)
+    (work / "agents" / STAGED / "rollout.yaml").write_text(POLICY)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
     say(
         f"a Git repository in {work}: commit {first[:12]} with "
@@ -78,7 +88,7 @@ async def open_stage(
         controller = Controller(
             cluster.client(),
             Powers.FULL,
-            _quiet,
+            events.append,
             clock=cluster.server.now,
             chance=random.Random(1).random,
         )
@@ -86,9 +96,11 @@ async def open_stage(
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
             group.create_task(loop.run())
+            reverts = group.create_task(_reverts(stage))
             yield stage
             loop.stop()
             controller.stop()
+            reverts.cancel()
 
 
 def _without_kustomize(work: Path) -> None:
@@ -103,8 +115,36 @@ def _without_kustomize(work: Path) -> None:
             )
 
 
-def _quiet(_: Event) -> None:
-    """The controller's own records; the scenes look at the objects instead."""
+async def _reverts(stage: DemoStage) -> None:
+    """Writes the reverts of halted rollouts, as the service does."""
+    from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+    from gitops_ds.settings.repository import RepositorySettings
+
+    writer = RevertWriter(
+        RevertContext(
+            repository=stage.repository,
+            settings=RepositorySettings(url=str(stage.folder), branch="main", push=True),
+            prepared=partial(prepared, stage.repository),
+            applied=lambda: stage.loop.applied,
+            pushed=stage.loop.expect,
+            emit=stage.events.append,
+            clock=stage.cluster.server.now,
+            chance=random.Random(3).random,
+        )
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writer.run())
+        while True:
+            writer.wake()
+            await asyncio.sleep(1.0)
+
+
+_prepare = partial(prepare.prepare, cluster=CLUSTER)
+
+
+async def prepared(repository: Repository, commit: CommitId) -> Prepared:
+    """A commit, rendered and checked."""
+    return _prepare(await open_repository.snapshot_of(repository, commit, ""))
 
 
 def _loop(
@@ -126,7 +166,7 @@ def _loop(
         tip,
         snapshot,
         repository.movement,
-        revision_selector.prepare_directly(partial(prepare.prepare, cluster=CLUSTER)),
+        revision_selector.prepare_directly(_prepare),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
