@@ -46,7 +46,7 @@ def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
     return found
 
 
-def said(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
+def summary(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
     """`6 nodes of pool small: node-a, node-b and 4 more`. Declared nodes have no
     names.
     """

@@ -74,7 +74,7 @@ def rehearse(
     while stage.turn():
         if stage.turns >= most:
             return stage.estimated()
-    return stage.told()
+    return stage.rehearsal()
 
 
 class _Stage:
@@ -193,7 +193,7 @@ class _Stage:
     def serves(self, pod: Pod) -> bool:
         return not pod.terminating and pod.available(self.daemonset.min_ready_seconds, self.now)
 
-    def told(self) -> Rehearsal:
+    def rehearsal(self) -> Rehearsal:
         moves = isinstance(self.daemonset.strategy, RollingUpdate) and not self.daemonset.suspended
         return Rehearsal(
             self.moved_at,
@@ -207,7 +207,7 @@ class _Stage:
         before = {pod.node for pod in self.pods.values() if self.serves(pod)} - latest
         done, begun = len(wanted & latest), len(wanted - before)
         if not done:
-            return self.told()
+            return self.rehearsal()
         seconds, steps = self.moved_at * len(wanted) / done, -(-self.steps * len(wanted) // begun)
         return Rehearsal(
             seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True

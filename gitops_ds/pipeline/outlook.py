@@ -269,7 +269,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
         yield _cost_line(outlook.costs)
     if census is not None:
         for misfit in outlook.misfits:
-            yield misfit.said(census)
+            yield misfit.sentence(census)
         if outlook.rehearsal:
             yield _rehearsed(outlook.rehearsal, outlook.broken, change, census)
     if outlook.back:
@@ -321,12 +321,12 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
         )
         most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
         why = (
-            f"{node_groups.said(broken, census)} not ready and maxUnavailable {most}; "
+            f"{node_groups.summary(broken, census)} not ready and maxUnavailable {most}; "
             if broken
             else ""
         )
         return (
-            f"does not end: {why}{node_groups.said(played.waiting, census, shown=1)} would wait "
+            f"does not end: {why}{node_groups.summary(played.waiting, census, shown=1)} would wait "
             "for a new pod indefinitely"
         )
     steps = counted(played.steps, "step")

@@ -162,7 +162,9 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
     rollout, nodes = change.rollout, change.nodes
 
     def named(some: Sequence[str]) -> str:
-        return _nodes(some) if census is None else node_groups.said(some, census, shown=SHOWN_NODES)
+        return (
+            _nodes(some) if census is None else node_groups.summary(some, census, shown=SHOWN_NODES)
+        )
 
     if _ends_rollout(change):
         yield "ends its staged rollout: the proven template replaces the pods of the target at once"

@@ -51,7 +51,7 @@ def _stage(stage: StagePreview, census: Census | None) -> str:
 def _nodes(names: Sequence[str], census: Census | None) -> str:
     """The nodes in their order; declared ones, which have no names, by pool."""
     if census is not None and census.declared:
-        return node_groups.said(names, census)
+        return node_groups.summary(names, census)
     count = counted(len(names), "node")
     return f"{count}: {node_groups.listed(names, SHOWN_NODES)}" if names else count
 

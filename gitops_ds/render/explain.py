@@ -80,13 +80,13 @@ def explain(
                     f"the parameter {steps[0]} of agent {agent} has nothing at "
                     f"{show_path(steps[1:])}"
                 )
-            return _told(field_path.get(parameter, way), found, manifest)
+            return _explanation(field_path.get(parameter, way), found, manifest)
     way = field_path.resolve(manifest.body, steps)
     if way is None:
         raise UsageError(
             f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}"
         )
-    return _told(field_path.get(_as_tree(manifest), way), found, manifest)
+    return _explanation(field_path.get(_as_tree(manifest), way), found, manifest)
 
 
 def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
@@ -136,7 +136,7 @@ def _as_tree(manifest: Manifest) -> TracedTree:
     return traced_values.tree(manifest.body, setters)
 
 
-def _told(tree: TracedTree, found: Layout, manifest: Manifest) -> Explanation:
+def _explanation(tree: TracedTree, found: Layout, manifest: Manifest) -> Explanation:
     settings = [
         Setting(found.place(pointer), path)
         for path, scalar in traced_values.scalars(tree)

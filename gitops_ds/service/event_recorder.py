@@ -63,7 +63,7 @@ class KubeEventWriter:
 
     def handle(self, event: Event) -> None:
         """Queues the Kubernetes events of an event; drops them when the queue is full."""
-        for kube_event in self._recorder.told(event):
+        for kube_event in self._recorder.kube_events(event):
             series = self._correlator.take(kube_event, event.at)
             if series is not None:
                 with contextlib.suppress(asyncio.QueueFull):

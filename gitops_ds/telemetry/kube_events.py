@@ -71,7 +71,7 @@ class EventRecorder:
     state: InvolvedObject | None = None
     _uids: dict[Key, str] = field(default_factory=dict)
 
-    def told(self, event: Event) -> tuple[KubeEvent, ...]:
+    def kube_events(self, event: Event) -> tuple[KubeEvent, ...]:
         """The Kubernetes events of an event; none for an event that only logs contain."""
         if isinstance(event, Decided):
             if not event.performed:

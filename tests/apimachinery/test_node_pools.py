@@ -84,16 +84,16 @@ def test_without_pools_of_its_own_a_providers_label_names_the_pool() -> None:
 def test_many_nodes_are_named_in_a_few_words() -> None:
     names = [f"node-{letter}" for letter in "abcdef"]
     seen = Census((), dict.fromkeys(names, "small"))
-    assert node_groups.said(names, seen) == "6 nodes of pool small: node-a, node-b and 4 more"
-    assert node_groups.said(names[:3], seen) == "3 nodes of pool small: node-a, node-b, node-c"
-    assert node_groups.said(names[:1], Census(())) == "1 node: node-a"
+    assert node_groups.summary(names, seen) == "6 nodes of pool small: node-a, node-b and 4 more"
+    assert node_groups.summary(names[:3], seen) == "3 nodes of pool small: node-a, node-b, node-c"
+    assert node_groups.summary(names[:1], Census(())) == "1 node: node-a"
     mixed = Census((), {"node-a": "small", "node-b": "large", "node-c": "large"})
     assert (
-        node_groups.said(names[:4], mixed)
+        node_groups.summary(names[:4], mixed)
         == "4 nodes (2 of pool large, 1 of no pool, 1 of pool small): node-a, node-b and 2 more"
     )
     assert (
-        node_groups.said(names, Census((), dict.fromkeys(names, "small"), declared=True))
+        node_groups.summary(names, Census((), dict.fromkeys(names, "small"), declared=True))
         == "6 nodes of pool small"
     )
 

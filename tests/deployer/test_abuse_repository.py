@@ -99,7 +99,7 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         await scene.settle()
         reporter = EventRecorder(STATE)
         outputs: list[object] = [
-            event for record in scene.events for event in reporter.told(record)
+            event for record in scene.events for event in reporter.kube_events(record)
         ]
         for record in scene.events:
             outputs += [log_lines.line(record), log_lines.as_json(record)]

@@ -29,7 +29,7 @@ REPOSITORY = "git.example.com/fleet"
 
 
 def _kube_events(event: Event, state: InvolvedObject | None) -> Iterator[str]:
-    for found in EventRecorder(state).told(event):
+    for found in EventRecorder(state).kube_events(event):
         yield f"{'Warning' if found.warning else 'Normal'} {found.reason} on {found.about.kind}"
 
 

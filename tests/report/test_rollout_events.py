@@ -41,16 +41,16 @@ def test_a_stage_event_is_counted(event: Event, label: str) -> None:
 
 def test_kube_events_of_a_rollout_name_the_uid_of_the_daemonset() -> None:
     recorder = EventRecorder()
-    assert recorder.told(RolloutProgressed(1.0, AGENT, "the-uid", COMMIT, STAGES)) == ()
+    assert recorder.kube_events(RolloutProgressed(1.0, AGENT, "the-uid", COMMIT, STAGES)) == ()
     for event, _ in EVENTS:
-        (found,) = recorder.told(event)
+        (found,) = recorder.kube_events(event)
         assert (found.about.uid, found.about.name) == ("the-uid", "agent")
         assert found.reason == event.definition.kind
         assert found.warning is isinstance(event, RolloutHalted)
 
 
 def test_the_kube_event_of_a_hold_names_its_end() -> None:
-    (found,) = EventRecorder().told(EVENTS[2][0])
+    (found,) = EventRecorder().kube_events(EVENTS[2][0])
     assert (
         found.message == "aaaaaaaaaaaa: the rollout is on hold: freeze, until 1970-01-02T00:00:00Z"
     )
@@ -63,9 +63,9 @@ def test_the_writes_of_a_rollout_are_no_events_of_pods() -> None:
         RecordRollout(revision, "u", "{}", "why"),
         PromoteRevision(revision, "u", {}, "why"),
     ):
-        assert EventRecorder().told(Performed(1.0, AGENT, action, action.key)) == ()
+        assert EventRecorder().kube_events(Performed(1.0, AGENT, action, action.key)) == ()
         failed = made(ActionFailed, 0)
-        (found,) = EventRecorder().told(ActionFailed(1.0, AGENT, action, failed.error))
+        (found,) = EventRecorder().kube_events(ActionFailed(1.0, AGENT, action, failed.error))
         assert found.warning
         assert found.reason in ("FailedCreate", "FailedHistory")
 

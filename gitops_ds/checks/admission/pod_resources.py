@@ -62,11 +62,11 @@ def _meant(text: str) -> str:
 
 def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
     for place in _AMOUNTS.get(str(body.get("kind")), ()):
-        yield from _said(place, at(body, place))
+        yield from _amounts_of(place, at(body, place))
     for way, container in containers(body):
         yield from _of_resources(way, container)
     for path, spec in pod_specs(body):
-        yield from _said((*path, "overhead"), spec.get("overhead"))
+        yield from _amounts_of((*path, "overhead"), spec.get("overhead"))
         yield from _of_resources(path, spec)
         for index, volume in enumerate(items(spec.get("volumes"))):
             if (claim := section(volume.get("ephemeral")).get("volumeClaimTemplate")) is not None:
@@ -82,10 +82,10 @@ def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
 def _of_resources(way: Path, holder: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     if resources := section(holder.get("resources")):
         for field in ("requests", "limits"):
-            yield from _said((*way, "resources", field), resources.get(field))
+            yield from _amounts_of((*way, "resources", field), resources.get(field))
 
 
-def _said(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
+def _amounts_of(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
     for name, value in section(amounts).items():
         if value is not None:
             yield (*place, name), value

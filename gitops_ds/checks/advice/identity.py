@@ -78,17 +78,17 @@ def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     selector = section(spec.get("selector"))
     for key in section(selector.get("matchLabels")):
         if _volatile(key):
-            yield _told((*_SELECTOR, "matchLabels", key), key)
+            yield _violation((*_SELECTOR, "matchLabels", key), key)
     for index, one in enumerate(selector.get("matchExpressions") or ()):
         if _volatile(str(section(one).get("key"))):
-            yield _told((*_SELECTOR, "matchExpressions", index), one["key"])
+            yield _violation((*_SELECTOR, "matchExpressions", index), one["key"])
 
 
 def _volatile(key: str) -> bool:
     return key.rpartition("/")[2].lower() in _VOLATILE
 
 
-def _told(path: Path, key: str) -> Violation:
+def _violation(path: Path, key: str) -> Violation:
     message = (
         f"the label {key} changes over time, and a selector is immutable: set it only in the "
         f"labels of the pod template"

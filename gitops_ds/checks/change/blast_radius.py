@@ -33,7 +33,7 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
                 total, each = regressions.amount(resource, more), regressions.amount(resource, now)
                 message = (
                     f"+{total} of {resource} over the cluster: {each} on each of "
-                    f"{node_groups.said(nodes, sides.census, shown=0)}"
+                    f"{node_groups.summary(nodes, sides.census, shown=0)}"
                 )
                 yield Violation((*POD, "containers"), message, object=key)
 
@@ -55,7 +55,7 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
             lost <= sides.after.eligible.get(other, frozenset()) for other in _siblings(key, sides)
         ):
             message = (
-                f"{node_groups.said(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
+                f"{node_groups.summary(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
                 f"the agent"
             )
             yield Violation(POD, message, object=key)

@@ -55,14 +55,14 @@ class Misfit:
     nodes: tuple[str, ...]
     surging: bool = False
 
-    def said(self, census: Census) -> str:
+    def sentence(self, census: Census) -> str:
         """`does not fit on 6 nodes of pool small: node-a and 5 more (Insufficient memory)`."""
         when = (
             "does not fit a second time during an update (maxSurge)"
             if self.surging
             else "does not fit"
         )
-        return f"{when} on {node_groups.said(self.nodes, census)} ({self.why})"
+        return f"{when} on {node_groups.summary(self.nodes, census)} ({self.why})"
 
 
 def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
@@ -99,7 +99,7 @@ def fits(fleet: ClusterContext) -> Iterator[Violation]:
     """DS605: an agent does not fit on one of its nodes."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
-            yield Violation(_CONTAINERS, misfit.said(fleet.census), object=misfit.key)
+            yield Violation(_CONTAINERS, misfit.sentence(fleet.census), object=misfit.key)
 
 
 def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
@@ -121,7 +121,7 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
             default=None,
         )
         if most is not None and fleet.census is not None:
-            where = node_groups.said(nodes, fleet.census)
+            where = node_groups.summary(nodes, fleet.census)
             tenancy = counted(len(tenants), "agent requests", "agents together request")
             message = f"{tenancy} {share}% of the {resource} of {where}; this one requests the most"
             yield Violation(_CONTAINERS, message, object=most.key)

@@ -78,8 +78,8 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
         if broken and not surge and unavailable <= len(broken):
             message = (
                 f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by "
-                f"{node_groups.said(broken, fleet.census)}, which are not ready: no update would "
-                f"continue; increase it"
+                f"{node_groups.summary(broken, fleet.census)}, which are not ready: no update "
+                f"would continue; increase it"
             )
             enough = _enough(manifest, len(nodes), len(broken))
             fix = _written(_MAX_UNAVAILABLE, enough) if enough else None
@@ -239,7 +239,7 @@ def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
     for one, other in _variants(fleet):
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
         if nodes:
-            where = node_groups.said(nodes, fleet.census)
+            where = node_groups.summary(nodes, fleet.census)
             yield _apart(one, other, where)
 
 
@@ -339,7 +339,7 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
         )
         missed = [node.name for node in counted if node.name not in taken]
         if missed:
-            where = node_groups.said(missed, fleet.census)
+            where = node_groups.summary(missed, fleet.census)
             message = (
                 f"agent {agent} expects pods on {where}, and no variant can run there: change the "
                 f"variants, or tolerate the taints"

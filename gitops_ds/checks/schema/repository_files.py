@@ -93,7 +93,7 @@ def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaVio
         Draft202012Validator(schema(kind_of_file)).iter_errors(value),
         key=lambda error: list(map(str, error.absolute_path)),
     ):
-        yield from _told(error)
+        yield from _violations_of(error)
 
 
 def _is_likely(path: PurePosixPath, data: bytes) -> bool:
@@ -103,7 +103,7 @@ def _is_likely(path: PurePosixPath, data: bytes) -> bool:
     return b"apiVersion" not in data or path.name in _BY_NAME
 
 
-def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
+def _violations_of(error: Any) -> Iterator[error_messages.SchemaViolation]:
     path: Path = tuple(error.absolute_path)
     name = show_path(path) or "the file"
     match error.validator:
@@ -147,7 +147,7 @@ def _told(error: Any) -> Iterator[error_messages.SchemaViolation]:
                 f"{name} is {phrases.shown(error.instance)}, not {phrases.one_of(allowed)}{hint}",
             )
         case "anyOf" | "oneOf" if error.context:
-            yield from _told(_nearest(error))
+            yield from _violations_of(_nearest(error))
         case "pattern" | "format":
             meant = error.schema.get(
                 "description", f"a string that matches {error.schema.get('pattern')}"

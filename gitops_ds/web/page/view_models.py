@@ -349,11 +349,12 @@ def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, st
     hidden = report.found_in({"kind": "DaemonSet", "spec": one.template} for one in (before, after))
     found = [objects.field(key, change) for change in diff.compare(before.template, after.template)]
     return tuple(
-        (show_path(c.path), hidden.within(_told(c.old)), hidden.within(_told(c.new))) for c in found
+        (show_path(c.path), hidden.within(_as_text(c.old)), hidden.within(_as_text(c.new)))
+        for c in found
     )
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else writer.dump(value).rstrip("\n")
