@@ -172,3 +172,20 @@ def test_memory_and_neighbours(
     assert gate_verdicts.assess(found, kind, Reading(1.0, samples=tuple(samples))).verdict is (
         expected
     )
+
+
+@pytest.mark.parametrize(
+    ("passes", "rule", "expected"),
+    [
+        (True, "hold", MET),
+        (False, "hold", EXCEEDED),
+        (False, "pass", EXCEEDED),
+        (None, "hold", NO_DATA),
+        (None, "pass", MET),
+    ],
+)
+def test_the_answers_of_a_webhook(passes: bool | None, rule: str, expected: Verdict) -> None:
+    reading = Reading(1.0, passes=passes, reason="the budget")
+    found = gate_verdicts.assess(gate(noData=rule), ProbeKind.WEBHOOK, reading)
+    assert found.verdict is expected
+    assert "the budget" in found.text
