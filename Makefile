@@ -60,7 +60,7 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system, with the profile fast
 	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not metrics and not browser"
 
-mutants: $(STAMP) ## a sample of mutants of daemonset/ and plan/: each fails one of their own fast tests or is explained (MUTANTS=120 SEED=1)
+mutants: $(STAMP) ## a sample of mutants of daemonset/, rollouts/ and plan/: each fails one of their own fast tests or is explained (MUTANTS=120 SEED=1)
 	@$(BIN)/python -m tests.mutants --count $(MUTANTS) --seed $(SEED)
 
 conformance: $(STAMP) ## Kubernetes' own end-to-end tests of DaemonSets against ours as the only controller (also in `make test`)

@@ -20,12 +20,11 @@ from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.daemonset import decide, pinned_pods
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import Repetition
 from gitops_ds.daemonset.node_room import NodeCapacity
-from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
@@ -33,6 +32,8 @@ from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.staged_rollout import StageInputs
+from gitops_ds.rollouts import pinned_pods
+from gitops_ds.rollouts.pinned_pods import StagedDecision
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16

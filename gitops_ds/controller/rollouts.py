@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from gitops_ds.apimachinery import halted_templates, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_poller import GatePoller
-from gitops_ds.daemonset import earlier_agents, gate_requests, halted_elsewhere, pinned_pods
-from gitops_ds.daemonset.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -27,6 +25,8 @@ from gitops_ds.model.objects import POD, CommitId, Key
 from gitops_ds.model.rollout_policy import RolloutPolicy
 from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision, StageState
 from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.rollouts import earlier_agents, gate_requests, halted_elsewhere, pinned_pods
+from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 

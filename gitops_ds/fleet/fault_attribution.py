@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.daemonset import node_steps
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.node_steps import LEAVING
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
+from gitops_ds.rollouts import node_steps
+from gitops_ds.rollouts.node_steps import LEAVING
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
 

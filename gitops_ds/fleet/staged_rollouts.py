@@ -11,7 +11,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import revisions, target_revisions, timestamps
 from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.daemonset import decide, stages
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
 from gitops_ds.model.agent_status import RolloutCounts
@@ -29,6 +29,7 @@ from gitops_ds.model.staged_rollout import (
     StagesDecision,
     StageState,
 )
+from gitops_ds.rollouts import stages
 
 # The steps of nodes that a stage waits for, in the order of an update.
 _MOVING = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)

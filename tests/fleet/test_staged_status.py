@@ -15,8 +15,8 @@ from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.staged_rollout import NodeStep
-from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import FAST, Watched, watched
+from tests.rollouts.rollout_world import SECOND
 
 SCHEMA = json.loads(Path("schemas/status-list.schema.json").read_text(encoding="utf-8"))
 

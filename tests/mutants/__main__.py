@@ -41,13 +41,12 @@ from tests.mutants.operators import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).with_name("explained.toml")
-PACKAGES = {"gitops_ds/daemonset": "tests/daemonset", "gitops_ds/plan": "tests/plan"}
+PACKAGES = {
+    f"gitops_ds/{package}": f"tests/{package}" for package in ("daemonset", "rollouts", "plan")
+}
 # Tests of single modules that are in other folders, since they need the loop around them.
 FURTHER = {
     "gitops_ds/daemonset/competing_controller.py": "tests/controller/test_competing_controller.py",
-    "gitops_ds/daemonset/gate_requests.py": "tests/gates/test_gate_results.py",
-    "gitops_ds/daemonset/gate_results.py": "tests/gates/test_gate_results.py",
-    "gitops_ds/daemonset/gate_verdicts.py": "tests/gates/test_gate_verdicts.py",
     "gitops_ds/daemonset/node_room.py": "tests/controller/test_direct_scheduling.py",
     "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",

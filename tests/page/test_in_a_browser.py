@@ -13,10 +13,10 @@ from playwright.sync_api import Page, expect
 
 from gitops_ds.model.objects import Key
 from gitops_ds.web.page.view import PageEvent
-from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import watched
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving
+from tests.rollouts.rollout_world import SECOND
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 NODE = "ip-10-0-7-7.eu-west-1.compute.internal"

@@ -10,9 +10,9 @@ from typing import Any
 
 from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.pages import Book
-from tests.daemonset.rollout_world import SECOND
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.page.fleets import Show
+from tests.rollouts.rollout_world import SECOND
 
 PATH = "agents/logging/agent"
 

@@ -29,7 +29,7 @@ from gitops_ds.service import gate_http, gate_meter
 from gitops_ds.service.gate_http import NoData
 from gitops_ds.service.gate_meter import HttpGateMeter
 from gitops_ds.settings import service as settings_of_service
-from tests.gates import prometheus
+from tests.rollouts import prometheus
 
 KEY = Key(DAEMONSET.group, DAEMONSET.kind, "agents", "agent")
 Answer = Callable[[http.server.BaseHTTPRequestHandler, bytes], None]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import nodes
-from gitops_ds.daemonset import node_steps
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from gitops_ds.rollouts import node_steps
 from tests.daemonset.world import node
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.model.rollout_policy import OnFailure
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from gitops_ds.rollouts.pinned_pods import StagedDecision
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 both = pytest.mark.parametrize(
     "owned", [False, True], ids=["beside the controller", "as the controller"]

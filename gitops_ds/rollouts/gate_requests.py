@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gitops_ds.apimachinery import quantities
-from gitops_ds.daemonset import decide, gate_results, node_steps
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
@@ -23,6 +23,7 @@ from gitops_ds.model.rollout_gates import (
 )
 from gitops_ds.model.rollout_policy import Gate, Stage
 from gitops_ds.model.staged_rollout import StageInputs, StagesDecision, StageState
+from gitops_ds.rollouts import gate_results, node_steps
 
 NODES = "$nodes"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gitops_ds.model import names
 from gitops_ds.model.staged_rollout import NodeStep, StageState
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
 from tests.daemonset.world import node
 from tests.profiles import examples
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 both = pytest.mark.parametrize(
     "owned", [False, True], ids=["beside the controller", "as the controller"]

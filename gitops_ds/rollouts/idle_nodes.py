@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollout_policy import Stage
 from gitops_ds.model.staged_rollout import NodeStep, StageHold
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 
 def waits(fleet: StagedNodes, name: str) -> bool:

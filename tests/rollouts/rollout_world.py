@@ -11,10 +11,10 @@ import copy
 from typing import Any
 
 from gitops_ds.apimachinery import daemonsets, pods, revisions, target_revisions
-from gitops_ds.daemonset import pinned_pods
-from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.model import names, rollout_policy
 from gitops_ds.model.staged_rollout import StageInputs
+from gitops_ds.rollouts import pinned_pods
+from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.daemonset.world import World, daemonset, node
 
 SECOND = "agent:2"

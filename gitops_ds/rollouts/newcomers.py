@@ -8,9 +8,9 @@ touched node.
 from __future__ import annotations
 
 from gitops_ds.apimachinery import rollout_windows
-from gitops_ds.daemonset import stage_members
-from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.staged_rollout import NodeStep
+from gitops_ds.rollouts import stage_members
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _BY_STAGE = ("stable", "end")
 _APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitops_ds.apimachinery import target_revisions
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.node_steps import node_problem, runs_target
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollout_policy import After
 from gitops_ds.model.staged_rollout import RolloutTarget
+from gitops_ds.rollouts.node_steps import node_problem, runs_target
 
 
 def behind(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import failure_cause
 from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.rollouts import failure_cause
 
 STEPS = {
     "F": (NodeStep.FAILED, "CrashLoopBackOff"),

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gitops_ds.daemonset import gate_requests
-from gitops_ds.daemonset.pinned_pods import StagedDecision
 from gitops_ds.model.rollout_gates import (
     GateRequest,
     GateSample,
@@ -17,7 +15,9 @@ from gitops_ds.model.rollout_gates import (
     Reading,
 )
 from gitops_ds.model.staged_rollout import Halt, StageInputs
-from tests.daemonset.rollout_world import RolloutWorld
+from gitops_ds.rollouts import gate_requests
+from gitops_ds.rollouts.pinned_pods import StagedDecision
+from tests.rollouts.rollout_world import RolloutWorld
 
 INTERVAL = 15.0
 Measure = Callable[[GateRequest, float], Reading]

@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from gitops_ds.daemonset import gate_verdicts
-from gitops_ds.daemonset.gate_verdicts import Assessment
-from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model import duration
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.plural import counted
@@ -33,6 +30,9 @@ from gitops_ds.model.rollout_gates import (
 )
 from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
 from gitops_ds.model.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
+from gitops_ds.rollouts import gate_verdicts
+from gitops_ds.rollouts.gate_verdicts import Assessment
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 RUNNING = (NodeStep.SOAKING, NodeStep.PROVED)
 SHOWN = 20  # nodes in the evidence of a failure

@@ -1,7 +1,7 @@
 """Which nodes a staged rollout updates now: the one decision for the preview, the simulation and
 the controller.
 
-Invariants, over any observations (tests/daemonset/test_stages.py):
+Invariants, over any observations (tests/rollouts/test_stages.py):
 
 1. Cap: a node is taken only while the nodes at risk stay within `cap`. At risk are touched nodes
    that are not proved, and nodes whose earlier pod broke after the rollout began.
@@ -24,17 +24,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gitops_ds.daemonset import (
-    gate_results,
-    idle_nodes,
-    newcomers,
-    node_selection,
-    rollout_holds,
-    staged_nodes,
-)
-from gitops_ds.daemonset.gate_results import GateResult, GateState
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.rollout_policy import Stage
 from gitops_ds.model.staged_rollout import (
     Halt,
@@ -45,6 +35,16 @@ from gitops_ds.model.staged_rollout import (
     StagesDecision,
     StageState,
 )
+from gitops_ds.rollouts import (
+    gate_results,
+    idle_nodes,
+    newcomers,
+    node_selection,
+    rollout_holds,
+    staged_nodes,
+)
+from gitops_ds.rollouts.gate_results import GateResult, GateState
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
 

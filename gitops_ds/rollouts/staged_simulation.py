@@ -4,7 +4,7 @@ fails.
 It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
 stated number of seconds to start and to stop, so what differs from a real rollout is the duration,
 and the order only under `limits.atRisk.perZone`, where the node goes first whose zone has room
-first (tests/daemonset/test_staged_simulation.py).
+first (tests/rollouts/test_staged_simulation.py).
 
 Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
 as open here, and the preview names them.
@@ -20,7 +20,6 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions, target_revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import gate_results, node_steps, pinned_pods
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
@@ -37,6 +36,7 @@ from gitops_ds.model.staged_rollout import (
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.rollouts import gate_results, node_steps, pinned_pods
 
 _UID, _LONG_AGO = "simulated", -1e9
 _MOST_LOOKS = 400_000  # some seconds of CPU

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.daemonset import gate_requests, gate_verdicts
 from gitops_ds.model import rollout_policy
 from gitops_ds.model.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollout_policy import Gate
+from gitops_ds.rollouts import gate_requests, gate_verdicts
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308
 MET, EXCEEDED, NO_DATA = Verdict.MET, Verdict.EXCEEDED, Verdict.NO_DATA

@@ -9,8 +9,8 @@ import pytest
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names, rollout_policy
 from gitops_ds.model.staged_rollout import StageState
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
 from tests.daemonset.world import node
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 both = pytest.mark.parametrize(
     "owned", [False, True], ids=["beside the controller", "as the controller"]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.daemonset import gate_requests
 from gitops_ds.model.rollout_gates import (
     GateRequest,
     GateSample,
@@ -20,9 +19,10 @@ from gitops_ds.model.rollout_gates import (
     WebhookRequest,
 )
 from gitops_ds.model.staged_rollout import StageState
-from tests.daemonset.rollout_world import SECOND
-from tests.gates.gated_world import GatedWorld, every, no_data, policy, values
+from gitops_ds.rollouts import gate_requests
 from tests.profiles import examples
+from tests.rollouts.gated_world import GatedWorld, every, no_data, policy, values
+from tests.rollouts.rollout_world import SECOND
 
 QUERY = 'errors{node=~"$nodes"}'
 NODES = 5

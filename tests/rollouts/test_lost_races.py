@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gitops_ds.daemonset.node_selection import RETRY_AFTER
 from gitops_ds.model.decision import CreatePod, DeletePod
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from gitops_ds.rollouts.node_selection import RETRY_AFTER
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 POLICY: dict[str, Any] = {
     "stages": [{"name": "canary", "nodes": {"count": 1}, "soak": "10s"}, "rest"],

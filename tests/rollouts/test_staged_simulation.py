@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import nodes
-from gitops_ds.daemonset import staged_simulation
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
-from gitops_ds.daemonset.staged_simulation import RolloutNodes
 from gitops_ds.model import rollout_policy
 from gitops_ds.model.objects import Body
 from gitops_ds.model.staged_preview import StagedPreview
-from tests.daemonset.rollout_world import SECOND, RolloutWorld, zoned
-from tests.daemonset.test_stages import FAST, policies
+from gitops_ds.rollouts import staged_simulation
+from gitops_ds.rollouts.staged_simulation import RolloutNodes
 from tests.daemonset.world import daemonset
 from tests.profiles import examples
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, zoned
+from tests.rollouts.test_stages import FAST, policies
 
 PACE = RolloutPace(start=30.0, stop=5.0)
 PACES = (PACE, PACE, RolloutPace(start=1.0, stop=0.0), RolloutPace(start=90.0, stop=20.0))

@@ -13,8 +13,6 @@ from functools import lru_cache
 
 from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import failure_cause, stage_members
-from gitops_ds.daemonset.failure_cause import OVERDUE, AttributedNodes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame
@@ -27,6 +25,8 @@ from gitops_ds.model.staged_rollout import (
     RolloutTarget,
     StageInputs,
 )
+from gitops_ds.rollouts import failure_cause, stage_members
+from gitops_ds.rollouts.failure_cause import OVERDUE, AttributedNodes
 
 # Waiting reasons of a container that the template can cause. kubelet:
 # pkg/kubelet/container/sync_result.go, pkg/kubelet/images.

@@ -8,13 +8,13 @@ import pytest
 
 from gitops_ds.apimachinery import target_revisions
 from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.daemonset import halted_elsewhere
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names, rollout_policy
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.model.staged_rollout import Halt, RolloutRecord
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
+from gitops_ds.rollouts import halted_elsewhere
 from tests.daemonset.world import daemonset, node
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 OTHER = "DaemonSet logging/other"
 both = pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gitops_ds.daemonset import idle_nodes, newcomers
-from gitops_ds.daemonset.staged_nodes import StagedNodes
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
 from gitops_ds.model.staged_rollout import NodeStep
+from gitops_ds.rollouts import idle_nodes, newcomers
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 RETRY_AFTER = 15.0  # seconds from the creation of a proven pod to the next try on its node
 

@@ -12,13 +12,13 @@ import pytest
 
 from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.daemonset import earlier_agents
 from gitops_ds.model import names
 from gitops_ds.model.rollout_policy import After
 from gitops_ds.model.staged_rollout import NodeStep, RolloutTarget, StageInputs
-from tests.daemonset.rollout_world import SECOND, RolloutWorld
-from tests.daemonset.test_stages import FAST, both
+from gitops_ds.rollouts import earlier_agents
 from tests.daemonset.world import World, daemonset, node
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.test_stages import FAST, both
 
 AFTER = (After("cni"),)
 

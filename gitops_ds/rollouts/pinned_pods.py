@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gitops_ds.apimachinery import revisions, target_revisions
-from gitops_ds.daemonset import decide, node_steps, pod_changes, stages
+from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.pod_factory import PodFactory
@@ -47,6 +47,7 @@ from gitops_ds.model.staged_rollout import (
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.rollouts import node_steps, stages
 
 _REPLACED = RolloutRecord(unproved=True)
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests import controlplane, gitservers
-from tests.gates import prometheus
-from tests.gates.prometheus import Exporter, Prometheus
+from tests.rollouts import prometheus
+from tests.rollouts.prometheus import Exporter, Prometheus
 from tests.service import staged
 from tests.service.staged import CANARIES, PodWatch, Soaks
 from tests.service.test_service import PROGRAM, running
