@@ -24,7 +24,7 @@ from tests.plan.world import daemonset
 
 POOLS = ("general", "batch", "gpu")
 CANARIES = 3
-PATIENCE = 180.0  # seconds
+PATIENCE = 600.0  # seconds
 STATES = "service-test"
 
 
@@ -122,7 +122,8 @@ class PodWatch:
     cluster: rest.HttpCluster
     soaks: Soaks
     pods: dict[str, tuple[str, Pod]] = field(default_factory=dict)  # by UID, with the tag
-    created: dict[str, str] = field(default_factory=dict)  # all UIDs ever, with the tag
+    # all UIDs ever, with the tag and the node
+    created: dict[str, tuple[str, str]] = field(default_factory=dict)
     canaries: list[str] = field(default_factory=list)
     target: str = ""
     wrong: list[str] = field(default_factory=list)
@@ -154,7 +155,7 @@ class PodWatch:
         pod = pods.pod_of(body)
         self.pods[pod.uid] = tag, pod
         if pod.uid not in self.created:
-            self.created[pod.uid] = tag
+            self.created[pod.uid] = tag, pod.node
             if tag == self.target:
                 self._judge(pod)
 

@@ -37,10 +37,10 @@ stages:
   - {name: canary, nodes: {count: 1}, soak: 1s}
   - {name: rest, soak: 1s, pace: {start: 2}}
 limits: {atRisk: {nodes: 2, cluster: 100%}}
-onFailure: {revert: {after: 0s, how: commit}}
+onFailure: {revert: {after: 15s, how: commit}}
 """
 NODES = 3
-PATIENCE = 240.0  # seconds
+PATIENCE = 600.0  # seconds
 
 
 def until(holds: Any, what: Any) -> None:
