@@ -14,6 +14,7 @@ import copy
 import random
 import socket
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -45,6 +46,7 @@ from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
 REQUEST_SECONDS = 30.0
+CLOSING_SECONDS = 1.0  # for the last bytes of TLS
 CONNECTIONS = 64  # for requests; more only wait inside the API server
 # A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go,
 # maxRetries), and for so many seconds at most: API Priority and Fairness names up to 32 s
@@ -99,6 +101,7 @@ class HttpCluster:
         self._tally = tally or RequestCounter()
         self._throttle = ReconnectThrottle(time.monotonic)
         self._bodies = BodyCache()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     async def __aenter__(self) -> Self:
         """Opens the pools."""
@@ -115,16 +118,27 @@ class HttpCluster:
         for session in (self._session, self._watch_session):
             if session is not None:
                 await session.close()
+        # Connections that were dropped before, as of a cancelled watch, close in later steps of the
+        # event loop, for which `close` of aiohttp does not wait.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110  a socket has no event
+                    await asyncio.sleep(0.001)
 
     def _open(self, connections: int) -> aiohttp.ClientSession:
         """A pool of at most so many connections; 0 is no limit."""
         connector = aiohttp.TCPConnector(
-            limit=connections, ssl=self._access.tls or True, socket_factory=_socket
+            limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
         )
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         return aiohttp.ClientSession(
             connector=connector, headers=headers, trace_configs=[self._guarded()]
         )
+
+    def _socket(self, address: Any) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
 
     def _guarded(self) -> aiohttp.TraceConfig:
         """Calls the guard when a body, which every write has and no read, is passed to the

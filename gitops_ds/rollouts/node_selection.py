@@ -5,7 +5,7 @@ limits of nodes at risk.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
@@ -22,7 +22,8 @@ def take(
     """The nodes whose pods are replaced now. Appends to `times` when a later batch may
     begin.
     """
-    room = _Room(fleet)
+    room = _Room(fleet, fleet.risky)
+    room.nodes = min(room.nodes, _pulls_left(fleet), _at_once(fleet))
     for stage, members in fleet.stages:
         if stage not in open_stages:
             continue
@@ -40,12 +41,12 @@ def take(
 
 
 class _Room:
-    """The nodes that may be at risk in addition, of all and of each zone."""
+    """The nodes that may be at risk in addition to `risky`, of all and of each zone."""
 
-    def __init__(self, fleet: StagedNodes) -> None:
+    def __init__(self, fleet: StagedNodes, risky: Set[str]) -> None:
         self._fleet = fleet
-        self.nodes = min(fleet.cap - fleet.at_risk, _pulls_left(fleet), _at_once(fleet))
-        self._zones = _zone_rooms(fleet)
+        self.nodes: float = fleet.cap - len(risky)
+        self._zones = _zone_rooms(fleet, risky)
 
     def admits(self, name: str) -> bool:
         """Whether one more node may be at risk, which then is."""
@@ -57,6 +58,20 @@ class _Room:
         if self._zones:
             self._zones[zone] = left - 1
         return True
+
+
+def beyond_limits(fleet: StagedNodes) -> frozenset[str]:
+    """The nodes without a pod that would be too many with the target. Whether the rollout deleted
+    the pod, or an eviction, is not known: as many as the limits admit get the target.
+    """
+    without = [
+        name
+        for _, members in fleet.stages
+        for name in members
+        if fleet.nodes[name].step is NodeStep.REPLACING and not fleet.by_node[name].staying
+    ]
+    room = _Room(fleet, fleet.risky.difference(without))
+    return frozenset(name for name in without if not room.admits(name))
 
 
 def _is_due(fleet: StagedNodes, name: str, times: list[float]) -> bool:
@@ -135,12 +150,12 @@ def _zone_cap(fleet: StagedNodes, zone: str) -> int:
     return max(1, share.of(sum(1 for other in fleet.zones.values() if other == zone)))
 
 
-def _zone_rooms(fleet: StagedNodes) -> dict[str, int]:
+def _zone_rooms(fleet: StagedNodes, risky: Set[str]) -> dict[str, int]:
     """How many further nodes of each zone may be at risk; empty without such a limit."""
     if fleet.policy.limits.at_risk.per_zone is None:
         return {}
     rooms = {zone: _zone_cap(fleet, zone) for zone in set(fleet.zones.values())}
-    for name in fleet.risky:
+    for name in risky:
         rooms[fleet.zones[name]] -= 1
     return rooms
 

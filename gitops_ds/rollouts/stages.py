@@ -85,10 +85,7 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     due = (time for time in (*ends, *selection.times) if time is not None and time > fleet.now)
     return StagesDecision(
         take=selection.take,
-        open=frozenset(
-            name for stage, members in fleet.stages if stage in stages.open for name in members
-        )
-        | newcomers.open_nodes(fleet),
+        open=_open_nodes(fleet, stages),
         nodes=tuple(fleet.nodes[name] for name in sorted(fleet.nodes)),
         stages=tuple(_progress(fleet, stages, selection)),
         at_risk=fleet.at_risk,
@@ -108,6 +105,13 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
         commits=halt is None and bool(inputs.target.revision) and (complete or is_early),
         wake_at=min(due, default=None),
     )
+
+
+def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
+    """The nodes that may get the target when they have no pod."""
+    of_stages = (names for stage, names in fleet.stages if stage in stages.open)
+    opened = newcomers.open_nodes(fleet).union(*of_stages)
+    return opened - node_selection.beyond_limits(fleet)
 
 
 def _stages(fleet: StagedNodes) -> _Stages:

@@ -227,7 +227,7 @@ def test_two_applies_at_once_leave_one_whole_state(
 
     at.commit("Many", **{f"c{n}": config_map(f"c{n}", space, n=str(n)) for n in range(8)})
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        ends = list(pool.map(lambda _: at.run("apply"), range(2)))
+        ends = list(pool.map(lambda _: at.run_program("apply"), range(2)))
     assert [end.code for end in ends] == [0, 0], [end.err for end in ends]
     assert "0 written, 8 unchanged" in at.run("apply").out
 

@@ -16,7 +16,11 @@ def _audited(
     tmp_path_factory: pytest.TempPathFactory, *, built_in: bool
 ) -> Iterator[controlplane.ControlPlane]:
     wanted = controlplane.Wanted(
-        nodes=3, daemonset_controller=built_in, audit=True, api_server_options=_ENFORCED
+        nodes=3,
+        daemonset_controller=built_in,
+        pod_delete_milliseconds=1000,
+        audit=True,
+        api_server_options=_ENFORCED,
     )
     found = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), wanted)
     try:

@@ -44,7 +44,9 @@ def make(plane: controlplane.ControlPlane, space: str, name: str) -> None:
 
 def images_by_node(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
     pods = plane.items(space, "pods")
-    return sorted((pod["spec"]["nodeName"], pod["spec"]["containers"][0]["image"]) for pod in pods)
+    return sorted(
+        (pod["spec"].get("nodeName", ""), pod["spec"]["containers"][0]["image"]) for pod in pods
+    )
 
 
 def on_every_node(tag: int) -> list[tuple[str, str]]:
