@@ -20,6 +20,7 @@ from gitops_ds.pipeline import prepare
 from tests.plan import world
 
 SOURCES = Path(catalogue.__file__).parents[1]
+RETIRED = {"DS807"}  # a number is not used again
 FAMILIES = {0: 17, 100: 8, 200: 12, 300: 20, 400: 21, 500: 16, 600: 9, 700: 10, 800: 8, 900: 4}
 PARAMETERS = orjson.dumps(
     {"type": "object", "properties": {"version": {"type": "string"}, "more": {"type": "string"}}}
@@ -44,12 +45,13 @@ def explained(rule: str) -> str:
 
 def test_the_list_holds_every_rule_that_a_finding_can_name_and_no_other() -> None:
     listed = {row.id for row in catalogue.rows()}
-    assert listed == {
+    numbered = {
         f"DS{family + number:03}"
         for family, count in FAMILIES.items()
         for number in range(1, count + 1)
     }
-    assert len(listed) == 125
+    assert listed == numbered - RETIRED
+    assert len(listed) == 124
     assert named(r"DS\d{3}") == listed
     assert named(r"SRC\d{3}") == set(catalogue.OF_FILES)
 
