@@ -8,6 +8,7 @@ has its revision.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -201,15 +202,13 @@ def _by_node(
     """The creates alone, the deletes alone, and the replacements: the deletes of a node with the
     create that follows at once, before the built-in controller finds the node without a pod.
     """
-    nodes, created = {one.node for one in deletes}, {one.node for one in creates}
+    created, earlier = {one.node for one in creates}, defaultdict[str, list[Action]](list)
+    for action in deletes:
+        earlier[action.node].append(action)
     return (
-        [(action,) for action in creates if action.node not in nodes],
+        [(action,) for action in creates if action.node not in earlier],
         [(action,) for action in deletes if action.node not in created],
-        [
-            (*(action for action in deletes if action.node == create.node), create)
-            for create in creates
-            if create.node in nodes
-        ],
+        [(*earlier[action.node], action) for action in creates if action.node in earlier],
     )
 
 

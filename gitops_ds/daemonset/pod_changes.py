@@ -12,7 +12,7 @@ from gitops_ds.model.objects import POD, Key
 
 # Upstream's BurstReplicas: creates, and deletes, of one reconciliation; the next one does the rest.
 # It also waits until its watch has shown what it created, five minutes at most
-# (ExpectationsTimeout), lest thousands of nodes pull an image within a second.
+# (ExpectationsTimeout), so that thousands of nodes do not pull an image within a second.
 BURST = 250
 
 

@@ -25,8 +25,7 @@ from gitops_ds.plan import (
     guard_limits,
     ownership,
     prune,
-    target_fields,
-    target_nodes,
+    target_template,
 )
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
@@ -83,7 +82,7 @@ def plan(
         for key, manifest in bundle.manifests.items()
     }
     changes = [
-        target_nodes.of(one.change, bundle.manifests, live)
+        target_template.of(one.change, bundle.manifests, live)
         for one in outcomes.values()
         if one.change
     ]
@@ -98,7 +97,7 @@ def plan(
     return Plan(
         bundle.commit,
         bundle.cluster.name,
-        tuple(target_fields.shown(left, live)),
+        left,
         (*refused, *bundle.refusals, *deletes.refusals, *guard_limits.unknown_nodes(left, live)),
         deletes.hash,
         drifted,

@@ -122,7 +122,7 @@ def _query(
     """
     nodes, control = subject.nodes, ""
     if gate.compare.control is not None:
-        kinds = gate_results.kinds_by_labels({one.name: one.labels for one in layout.seen.nodes})
+        kinds = gate_results.kinds_of(layout.seen.nodes)
         nodes, untouched = gate_results.controls(decided.nodes, kinds, subject.probe.stage)
         if not untouched:
             return

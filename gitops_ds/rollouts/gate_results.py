@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 from gitops_ds.model import duration
+from gitops_ds.model.live import Node
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollout_gates import (
@@ -30,9 +31,11 @@ from gitops_ds.model.rollout_gates import (
 )
 from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
 from gitops_ds.model.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
-from gitops_ds.rollouts import gate_verdicts
+from gitops_ds.rollouts import gate_verdicts, stage_members
 from gitops_ds.rollouts.gate_verdicts import Assessment
 from gitops_ds.rollouts.staged_nodes import StagedNodes
+
+Platform = tuple[str, str]
 
 RUNNING = (NodeStep.SOAKING, NodeStep.PROVED)
 SHOWN = 20  # nodes in the evidence of a failure
@@ -107,7 +110,7 @@ def halt(results: Sequence[GateResult], now: float) -> Halt | None:
 
 
 def controls(
-    nodes: Sequence[NodeProgress], kinds: Mapping[str, str], stage: str
+    nodes: Sequence[NodeProgress], kinds: Mapping[str, Platform], stage: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Touched nodes that run the target and as many untouched ones of the same kinds.
 
@@ -118,35 +121,29 @@ def controls(
     touched.sort(key=lambda one: (one.step is NodeStep.PROVED, one.node))
     untouched = [one for one in nodes if one.step is NodeStep.WAITING]
     untouched.sort(key=lambda one: (one.stage != stage, one.node))
-    room = Counter(kinds.get(one.node, "") for one in untouched)
-    wanted = Counter(kinds.get(one.node, "") for one in touched)
+    room = Counter(kinds.get(one.node) for one in untouched)
+    wanted = Counter(kinds.get(one.node) for one in touched)
     counts = {kind: min(number, room[kind]) for kind, number in wanted.items()}
     return _first(touched, kinds, counts), _first(untouched, kinds, counts)
 
 
 def _first(
-    nodes: Sequence[NodeProgress], kinds: Mapping[str, str], counts: Mapping[str, int]
+    nodes: Sequence[NodeProgress],
+    kinds: Mapping[str, Platform],
+    counts: Mapping[Platform | None, int],
 ) -> tuple[str, ...]:
     left, chosen = dict(counts), []
     for one in nodes:
-        kind = kinds.get(one.node, "")
+        kind = kinds.get(one.node)
         if left.get(kind, 0) > 0:
             left[kind] -= 1
             chosen.append(one.node)
     return tuple(chosen)
 
 
-def kinds_of(fleet: StagedNodes) -> Mapping[str, str]:
+def kinds_of(nodes: Iterable[Node]) -> Mapping[str, Platform]:
     """The operating system and the architecture of each node, as for the cause of failures."""
-    return kinds_by_labels({node.name: node.labels for node in fleet.layout.seen.nodes})
-
-
-def kinds_by_labels(labels: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
-    """The operating system and the architecture of each node."""
-    return {
-        name: f"{own.get('kubernetes.io/os', '')}/{own.get('kubernetes.io/arch', '')}"
-        for name, own in labels.items()
-    }
+    return {node.name: stage_members.platform_of(node) for node in nodes}
 
 
 def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateResult:
@@ -154,7 +151,7 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
     kept = fleet.inputs.record.gates.get(probe.key)
     if probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None:
         nodes = tuple(fleet.nodes.values())
-        if not controls(nodes, kinds_of(fleet), probe.stage)[1]:
+        if not controls(nodes, kinds_of(fleet.layout.seen.nodes), probe.stage)[1]:
             return _without_controls(fleet, probe, gate, kept)
     reading = fleet.inputs.readings.get(probe)
     if reading is None:

@@ -34,10 +34,14 @@ def take(
             if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
                 batch -= 1
                 yield name
-    opened = {name for stage, members in fleet.stages if stage in open_stages for name in members}
-    for name in sorted(newcomers.open_nodes(fleet) - opened):
+    for name in sorted(newcomers.open_nodes(fleet) - members_of(fleet, open_stages)):
         if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
             yield name
+
+
+def members_of(fleet: StagedNodes, stages: Sequence[Stage]) -> frozenset[str]:
+    """The nodes of some stages."""
+    return frozenset(name for stage, members in fleet.stages if stage in stages for name in members)
 
 
 class _Room:

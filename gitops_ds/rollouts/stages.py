@@ -109,8 +109,7 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
     """The nodes that may get the target when they have no pod."""
-    of_stages = (names for stage, names in fleet.stages if stage in stages.open)
-    opened = newcomers.open_nodes(fleet).union(*of_stages)
+    opened = node_selection.members_of(fleet, stages.open) | newcomers.open_nodes(fleet)
     return opened - node_selection.beyond_limits(fleet)
 
 

@@ -115,10 +115,8 @@ class HttpGateMeter:
                     return await self._query(at, nodes, request)
                 case WebhookRequest():
                     return await self._ask(at, nodes, request)
-                case MemoryRequest():
-                    return await self._pods.memory(request)
-                case NeighboursRequest():
-                    return await self._pods.neighbours(request)
+                case MemoryRequest() | NeighboursRequest():
+                    return await self._pods.measure(request)
         except _NotConfigured as error:
             return Reading(at, nodes, reason=str(error), unavailable=True)
         except errors.SettingsError as error:
