@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Fetch, check, plan and apply a commit once."),
     "run": ("run", "Run the service: the deployer and the DaemonSet controller."),
     "get": ("get", "List the DaemonSets of a cluster, with commit and health."),
-    "status": ("get", "Show one DaemonSet, node by node."),
+    "status": ("status", "Show one DaemonSet, node by node."),
     "sources": (
         "sources",
         "List the followed repositories and the state of their newest commit.",

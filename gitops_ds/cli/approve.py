@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
-_AGENTS = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")  # as in fleet.agents.name_of
+# as fleet.agents.KIND_WORDS
+_AGENTS = ("ds/", "daemonset/", "daemonsets/", "ds.apps/", "daemonset.apps/", "daemonsets.apps/")
 
 
 def _what(_: click.Context, __: click.Parameter, value: str) -> str:

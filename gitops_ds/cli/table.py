@@ -36,33 +36,35 @@ CLUSTERS = ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"]
 _APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
 
-def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool = True) -> str:
     """The table as text, with a line break at its end; an empty cell is `<none>`."""
     lines = [list(head), *([plain_text.line(cell) or "<none>" for cell in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         + "\n"
-        for line in lines
+        for line in (lines if headers else lines[1:])
     )
 
 
-def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
+def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:
     """The table of agents; `wide` adds revision, sync and the message of health."""
     if not agents:
         return "No DaemonSets found.\n"
     head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
-    return columns(head, (_row(agent, now, wide) for agent in agents))
+    return columns(head, (_row(agent, now, wide) for agent in agents), headers=headers)
 
 
-def clusters(rows: Sequence[ClusterRow], now: float, *, wide: bool = False) -> str:
+def clusters(
+    rows: Sequence[ClusterRow], now: float, *, wide: bool = False, headers: bool = True
+) -> str:
     """The table of clusters, then the messages of those that are not proved; `wide` has all of them
     as a column.
     """
     if not rows:
         return "No clusters found: the repository has no file in clusters/.\n"
     head = [*CLUSTERS, "NEWEST", "CONDITION", "MESSAGE"] if wide else CLUSTERS
-    text = columns(head, (_cluster(row, now, wide) for row in rows))
+    text = columns(head, (_cluster(row, now, wide) for row in rows), headers=headers)
     waiting = (row for row in rows if row.message and (row.state != "Proved" or _waits(row)))
     lines = [f"{row.name}: {plain_text.line(row.message)}\n" for row in waiting]
     return text + ("\n" + "".join(lines) if lines and not wide else "")
@@ -108,9 +110,12 @@ def apart(agents: Sequence[Agent]) -> list[str]:
     ]
 
 
-def agent(one: Agent, now: float, *, nodes: bool) -> str:
+def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     """One agent, its health, and its nodes."""
-    text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
+    text = (
+        columns(HEAD, [_row(one, now, False)], headers=headers)
+        + f"\n{one.health.state}: {one.health.message}\n"
+    )
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""
     if one.rollout is not None:
@@ -137,7 +142,7 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
         ]
         for e in entries
     ]
-    return text + "\n" + columns(head, rows)
+    return text + "\n" + columns(head, rows, headers=headers)
 
 
 def rollout(one: StagedRollout) -> str:
