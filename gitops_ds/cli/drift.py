@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted
@@ -30,7 +30,7 @@ class DriftArgs(
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--push", is_flag=True, help="Push the commit that keeps the drift.")
 @options.option("--print", "only_print", is_flag=True, help="Print that commit.")
 @options.option(

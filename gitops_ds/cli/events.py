@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, lists, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -44,7 +44,7 @@ class EventsArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs
 
 
 @click.command()
-@click.argument("name", required=False, default="")
+@click.argument("name", required=False, default="", shell_complete=candidates.daemonsets)
 @options.option("--warnings", is_flag=True, help="Only warnings.")
 @options.option(
     "--field-selector",

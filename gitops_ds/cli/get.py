@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, lists, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -42,7 +42,7 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[NAME]...")
+@click.argument("what", nargs=-1, metavar="[NAME]...", shell_complete=candidates.daemonset_words)
 @lists.scope
 @lists.selector
 @options.option("-w", "--watch", is_flag=True, help="Print each DaemonSet again after a change.")
@@ -88,7 +88,8 @@ async def _all_clusters(args: GetArgs) -> int:
         lists.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0
     wide, headers = args.output.is_wide, not args.no_headers
-    click.echo(table.clusters(rows, time.time(), wide=wide, headers=headers), nl=False)
+    text = table.clusters(rows, time.time(), wide=wide, headers=headers)
+    click.echo(table.coloured(text), nl=False)
     return 0
 
 
@@ -107,7 +108,8 @@ async def _get(args: GetArgs) -> int:
         lists.write(args.output, document, [_name(agent) for agent in found])
         return 0
     wide = args.output.is_wide
-    click.echo(table.fleet(found, now, wide=wide, headers=not args.no_headers), nl=False)
+    text = table.fleet(found, now, wide=wide, headers=not args.no_headers)
+    click.echo(table.coloured(text), nl=False)
     if not wide:
         for line in table.apart(found):
             options.say(line, quiet=args.quiet)
@@ -194,4 +196,5 @@ class _ChangePrinter:
             text = table.fleet(agents, time.time(), wide=args.output.is_wide).splitlines()
             rows = [row for agent, row in zip(agents, text[1:], strict=False) if agent in changed]
             head = text[:1] if not self._started and not args.no_headers else []
-            click.echo("".join(f"{line}\n" for line in (*head, *rows)), nl=False)
+            lines = "".join(f"{line}\n" for line in (*head, *rows))
+            click.echo(table.coloured(lines), nl=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, lists, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -31,7 +31,7 @@ class HistoryArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArg
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @options.option("--revision", "number", type=int, help="Print the pod template of this revision.")
 @options.option(
     "--diff", "pair", nargs=2, type=int, help="Compare the pod templates of two revisions."

@@ -15,6 +15,8 @@ import click
 from gitops_ds.cli import options
 
 if TYPE_CHECKING:  # --help imports none of these
+    from click.shell_completion import CompletionItem
+
     from gitops_ds.apimachinery import jsonpath
     from gitops_ds.model.bundle import Requirement
 
@@ -51,6 +53,15 @@ class OutputType(click.ParamType[Output]):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """The formats, as --help prints those of a choice."""
         return f"[{'|'.join(self._formats)}]"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The formats that begin with the typed text."""
+        from click.shell_completion import CompletionItem
+
+        known = (*self._formats[:-1], JSONPATH)
+        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

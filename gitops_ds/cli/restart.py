@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, argumen
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @commit_options.proposal
 @options.written_to
 @options.output("text", "json")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class RollbackArgs(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @options.option(
     "--to-revision",
     type=int,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, lists, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
@@ -26,7 +26,7 @@ class StatusArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--nodes", is_flag=True, help="One line per node.")
 @options.option("-w", "--watch", is_flag=True, help="Print again after each change.")
 @lists.scope
@@ -81,7 +81,7 @@ class _Printer:
         if args.output.is_table:
             text = table.agent(agent, time.time(), nodes=args.nodes, headers=not args.no_headers)
             if text != self._shown:
-                click.echo(text, nl=False)
+                click.echo(table.coloured(text), nl=False)
                 self._shown = text
             return
         document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+import click
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleets
@@ -32,6 +35,14 @@ HEAD = [
 
 CLUSTERS = ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"]
 
+# of health, of sync, of nodes and of clusters
+_COLOURS = {
+    **dict.fromkeys(("Healthy", "Synced", "Ready", "Proved"), "green"),
+    **dict.fromkeys(("Progressing", "Suspended", "Held", "Waiting", "Terminating"), "yellow"),
+    **dict.fromkeys(("Degraded", "Failed", "Missing", "OutOfSync", "NotReady"), "red"),
+}
+_STATE = re.compile(rf"(?:(?<=   )|^)(?:{'|'.join(_COLOURS)})(?=   |:|$)", re.MULTILINE)
+
 # sync states other than in sync
 _APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
@@ -45,6 +56,11 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool
         + "\n"
         for line in (lines if headers else lines[1:])
     )
+
+
+def coloured(text: str) -> str:
+    """A table whose states have their colours; a state is a cell of its own or begins a line."""
+    return _STATE.sub(lambda found: click.style(found[0], fg=_COLOURS[found[0]]), text)
 
 
 def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from gitops_ds import cli, simulator
+from gitops_ds.cli import table
 from gitops_ds.commands import events as commands_events
 from gitops_ds.commands import watch_agents
 from gitops_ds.commands.events import Happening
@@ -293,3 +294,26 @@ def test_the_short_options_are_those_of_kubectl(command: str) -> None:
     assert found is not None
     names = {name for option in found.params for name in option.opts}
     assert {"-A", "--all-namespaces", "-n", "-o", "--no-headers"} <= names
+
+
+def test_states_have_colours_on_request_only(at: Desk) -> None:
+    plain = at.run("get", "-o", "wide")
+    assert "\x1b" not in plain.out
+    coloured = at.run("get", "-o", "wide", "--color", "always")
+    assert coloured.out.count("\x1b[32mHealthy\x1b[0m") == 3
+    assert click.unstyle(coloured.out) == plain.out
+    status = at.run("status", "beta", "--color", "always")
+    assert "\x1b[32mHealthy\x1b[0m: " in status.out
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a   Failed   x", "a   \x1b[31mFailed\x1b[0m   x"),
+        ("Progressing: 1 of 2", "\x1b[33mProgressing\x1b[0m: 1 of 2"),
+        ("the message Failed here", "the message Failed here"),
+        ("a   Failed to pull", "a   Failed to pull"),
+    ],
+)
+def test_a_state_inside_of_a_message_has_no_colour(text: str, shown: str) -> None:
+    assert table.coloured(text) == shown
