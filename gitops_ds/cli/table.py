@@ -175,6 +175,11 @@ def rollout(one: StagedRollout) -> str:
         text += "".join(f"  {fact}\n" for fact in (halt.gate.lines if halt.gate else ()))
     head = ["STAGE", "STATE", "PROVED", "WAITS FOR", "UNTIL"]
     text += columns(head, (_stage(one, stage) for stage in stages.stages))
+    for stage in stages.stages:
+        text += "".join(
+            f"Stage {stage.name} is approved: {plain_text.line(approval.text)}\n"
+            for approval in one.approvals_of(stage)
+        )
     if one.parked:
         head = ["PARKED", "STAGE", "REASON", "MESSAGE"]
         rows = ([p.node, p.stage, p.reason, p.message] for p in one.parked)
