@@ -36,11 +36,13 @@ class StageApproval(msgspec.Struct, frozen=True, omit_defaults=True):
 class Approver:
     """A name of `approval.from` in the settings of a repository.
 
-    `keys` are fingerprints, and principals of ssh keys.
+    `keys` are fingerprints, and principals of ssh keys; `users` and `teams` are those of the forge.
     """
 
     name: str
     keys: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    teams: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

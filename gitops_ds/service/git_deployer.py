@@ -36,6 +36,7 @@ from gitops_ds.service.git_source import GitSource
 from gitops_ds.service.git_startup import Startup
 from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.review_approvals import ForgeReviews
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.telemetry.kube_events import InvolvedObject
 
@@ -219,6 +220,10 @@ class GitDeployer(runnable.DeployerPart):
     def _approval_writer(
         self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
     ) -> ApprovalWriter:
+        repository, settings = source.repository, self._settings
+        reviews = settings.forge and ForgeReviews(
+            repository, self._address, settings.forge, settings.path
+        )
         return ApprovalWriter(
             ApprovalContext(
                 repository=source.repository,
@@ -228,6 +233,7 @@ class GitDeployer(runnable.DeployerPart):
                 emit=emit,
                 clock=time.time,
                 chance=random.random,
+                reviews=reviews.find if reviews else None,
             )
         )
 

@@ -23,14 +23,24 @@ class ApproverSettings(SettingsGroup, frozen=True):
             "allowedSignersFile."
         ),
     ] = frozenset()
+    users: Annotated[frozenset[NonEmptyText], describe("User names of the forge, for reviews.")] = (
+        frozenset()
+    )
+    teams: Annotated[
+        frozenset[NonEmptyText],
+        describe("Teams of the forge, ORGANIZATION/TEAM; with GitLab the path of a group."),
+    ] = frozenset()
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for an approver without a key."""
-        if not self.keys:
+        """Raises SettingsError for an approver without a key, a user and a team."""
+        if not (self.keys or self.users or self.teams):
             raise SettingsError(
-                "repository.approvers: an approver needs keys, or can never approve"
+                "repository.approvers: an approver needs keys, users or teams, or can never approve"
             )
+        if wrong := sorted(one for one in self.teams if not one.strip("/")):
+            raise SettingsError(f"repository.approvers: {wrong[0]!r} is not a team")
 
     def named(self, name: str) -> Approver:
-        """The approver with its name."""
-        return Approver(name, self.keys)
+        """The approver; names of users and teams are compared without case."""
+        users = frozenset(one.lower() for one in self.users)
+        return Approver(name, self.keys, users, frozenset(one.strip("/") for one in self.teams))

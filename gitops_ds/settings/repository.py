@@ -290,3 +290,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
                 "repository.approvers has keys, but no key is trusted: set "
                 "repository.verify.allowedSignersFile or gpgKeysFile"
             )
+        if any(one.users or one.teams for one in approvers) and self.forge is None:
+            raise SettingsError(
+                "repository.approvers has users or teams, which need repository.forge"
+            )

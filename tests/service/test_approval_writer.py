@@ -170,6 +170,8 @@ def test_the_commit_of_the_rollout_approves_itself_without_its_id(scene: Scene) 
     assert scene.looks() == ("", []), "it is another commit than that of the rollout"
     scene.stage = replace(scene.stage, commit=CommitId(commit))
     assert scene.looks()[0] == "ada@example.com"
+    scene.upstream.git("reset", "--quiet", "--hard", "HEAD~1")
+    assert scene.looks() == ("", []), "it is not on the branch any longer"
 
 
 def test_a_name_without_an_entry_never_approves_and_that_is_reported(scene: Scene) -> None:
@@ -204,3 +206,28 @@ def test_the_command_writes_a_commit_that_approves(
     unknown = replace(approved, target=replace(target, commit="0" * 40))
     with pytest.raises(Refused, match="not in the history"):
         asyncio.run(approval_commit.approve(named, proposal, unknown))
+
+
+def test_the_commits_that_brought_a_template_are_those_of_the_branch_itself(scene: Scene) -> None:
+    git, since = scene.upstream.git, scene.stage.commit
+    git("checkout", "--quiet", "-b", "feature")
+    scene.upstream.commit({"b.yaml": "b: 1\n"})
+    scene.upstream.commit({"c.yaml": "c: 1\n"})
+    git("checkout", "--quiet", "main")
+    own = scene.upstream.commit({"d.yaml": "d: 1\n"})
+    git("merge", "--quiet", "--no-ff", "--message", "Merge", "feature")
+    merge = git("rev-parse", "HEAD")
+
+    async def brought(since: str, commit: str, limit: int) -> dict[str, frozenset[str]] | None:
+        where = address.parse(str(scene.upstream.path), allow_local=True)
+        async with Repository(where, scene.directory / "cache") as repository:
+            await repository.fetch(CommitId(merge))
+            found = await repository.commits_that_brought(CommitId(since), CommitId(commit), limit)
+        return None if found is None else {one.id: one.files for one in found}
+
+    files = {merge: frozenset({"b.yaml", "c.yaml"}), own: frozenset({"d.yaml"})}
+    assert asyncio.run(brought(since, merge, 2)) == files
+    assert asyncio.run(brought(since, merge, 1)) is None, "too many"
+    assert asyncio.run(brought(merge, own, 5)) is None, "not in its history"
+    assert asyncio.run(brought("0" * 40, merge, 5)) is None, "not known"
+    assert asyncio.run(brought(merge, merge, 5)) == {}
