@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -136,12 +138,15 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     text += f"{sync}: {word}\n" if sync in _APART else ""
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)
-    # the nodes of later stages are in the table of stages
     entries = fleets.nodes(one)
     if not nodes:
+        # the nodes of later stages are in the table of stages
         entries = [
             e for e in entries if e["reason"] and not (one.rollout and e["blame"] == "unknown")
         ]
+        waiting = waiting_nodes(entries)
+        entries = waiting.rows
+        text += "".join(f"{line}\n" for line in waiting.lines)
     if not entries:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
@@ -159,6 +164,35 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
         for e in entries
     ]
     return text + "\n" + columns(head, rows, headers=headers)
+
+
+# nodes in progress that have a row each; more of one reason are a line
+WAITING_ROWS = 5
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingNodes:
+    """The entries with a row of their own, and a line for each reason of many nodes in progress."""
+
+    rows: list[dict[str, Any]]
+    lines: list[str]
+
+
+def waiting_nodes(entries: Sequence[dict[str, Any]]) -> WaitingNodes:
+    """The entries of nodes, with many nodes in progress as lines, as on the page."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry["blame"] == "unknown":
+            by_reason.setdefault(entry["reason"], []).append(entry["node"])
+    many = {reason: names for reason, names in by_reason.items() if len(names) > WAITING_ROWS}
+    rows = [e for e in entries if e["blame"] != "unknown" or e["reason"] not in many]
+    lines = [
+        f"{reason}: {counted(len(names), 'node')}, such as {', '.join(names[:_NAMED])}; --nodes "
+        "lists every node"
+        for reason, names in many.items()
+    ]
+    return WaitingNodes(rows, lines)
 
 
 def rollout(one: StagedRollout) -> str:
