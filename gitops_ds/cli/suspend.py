@@ -85,6 +85,6 @@ async def _agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
         options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
         click.echo(
-            f"{key} is {'suspended: nothing is written for its agent' if suspended else 'resumed'}"
+            f"{key} is {'suspended: nothing is written to it' if suspended else 'not suspended'}"
         )
     return 0
