@@ -96,3 +96,29 @@ def test_without_a_rollout_nothing_is_approved() -> None:
         assert names.APPROVE not in body["metadata"]["annotations"]
 
     play(script, policy=None)
+
+
+def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+        hash = approved.target.hash
+        body = await cluster.get(CONTROLLER_REVISION, "default", name)
+        assert body["metadata"]["annotations"][names.APPROVE] == f"gpu={hash}"
+        request = StageRequest("ds/agent", "gpu", hash=hash)
+        assert (await rollout_approvals.approve(cluster, request)).target.hash == hash
+        with pytest.raises(errors.Refused, match="another commit came meanwhile"):
+            await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", hash="5d9f"))
+
+    play(script)
+
+
+def test_where_the_repository_has_approvers_the_annotation_is_refused() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
+        await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
+        request = StageRequest("ds/agent", "gpu")
+        with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):
+            await rollout_approvals.approve(cluster, request)
+        assert (await rollout_approvals.waiting(cluster, request)).target.commit == "c" * 40
+
+    play(script)
