@@ -109,16 +109,17 @@ def _request(args: ApproveArgs) -> StageRequest:
 
 async def _commit_approval(args: ApproveArgs) -> int:
     from gitops_ds.cli import commit_options
-    from gitops_ds.commands import approval_commit, rollout_approvals
+    from gitops_ds.commands import approval_commit, git_commit, rollout_approvals
     from gitops_ds.commands.git_commit import Proposal
     from gitops_ds.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
         found = await rollout_approvals.waiting(cluster, _request(args))
-    named = open_repository.named(args.directory)
     proposal = Proposal(args.branch, args.push)
-    done = await approval_commit.approve(named, proposal, found)
-    commit_options.show(args, "ApprovalCommit", done, named.display, stage=found.stage)
+    target = await git_commit.on_server(open_repository.named(args.directory), proposal)
+    done = await approval_commit.approve(target.repository, target.proposal, found)
+    where = target.repository.display
+    commit_options.show(args, "ApprovalCommit", done, where, stage=found.stage)
     return 0
 
 
