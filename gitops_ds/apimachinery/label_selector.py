@@ -113,3 +113,41 @@ def _valid_key(key: str) -> bool:
 
 def _valid_value(value: str) -> bool:
     return not value or _NAME.fullmatch(value) is not None
+
+
+_TERM = re.compile(
+    r"""\s*(?:
+        (?P<absent>!)\s*(?P<key1>[^\s,=!()<>]+)
+      | (?P<key2>[^\s,=!()<>]+)\s*(?P<equal>==|=|!=)\s*(?P<value>[^\s,=!()<>]*)
+      | (?P<key3>[^\s,=!()<>]+)\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)
+      | (?P<key4>[^\s,=!()<>]+)
+    )\s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+def parse(text: str) -> tuple[Requirement, ...]:
+    """The conditions in `a=b,c!=d,e in (f,g),h,!i`, as `kubectl -l` accepts them. Raises
+    ValueError.
+    """
+    found, at = list[Requirement](), 0
+    while at < len(text):
+        term = _TERM.match(text, at)
+        requirement = _of_term(term) if term else None
+        if term is None or requirement is None or not is_valid(requirement):
+            raise ValueError(f"{text!r} is not a label selector: write a=b, a!=b, a in (b,c) or !a")
+        found.append(requirement)
+        at = term.end()
+    return tuple(found)
+
+
+def _of_term(term: re.Match[str]) -> Requirement:
+    if term["absent"]:
+        return Requirement(term["key1"], "DoesNotExist", ())
+    if term["equal"]:
+        operator = "NotIn" if term["equal"] == "!=" else "In"
+        return Requirement(term["key2"], operator, (term["value"],))
+    if term["set"]:
+        values = tuple(value.strip() for value in term["values"].split(","))
+        return Requirement(term["key3"], "In" if term["set"] == "in" else "NotIn", values)
+    return Requirement(term["key4"], "Exists", ())

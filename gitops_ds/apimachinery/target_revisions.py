@@ -107,19 +107,6 @@ def record_in(target: Revision) -> RolloutRecord:
         return RolloutRecord()
 
 
-def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
-    """The stages that the annotation `gitops-ds.io/approve` of the target revision names, separated
-    by commas.
-
-    It is on the revision, so it approves no later rollout; who may write it is a matter of access
-    rights.
-    """
-    found = next((one for one in known if one.uid == target.uid), None)
-    annotations = (found.raw.get("metadata") or {}).get("annotations") or {} if found else {}
-    words = str(annotations.get(names.APPROVE) or "").split(",")
-    return frozenset(word.strip() for word in words if word.strip())
-
-
 def encoded(record: RolloutRecord) -> str:
     """The record as the text of its annotation."""
     return msgspec.json.encode(record, order="sorted").decode()

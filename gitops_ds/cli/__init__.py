@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from gitops_ds import __version__
+from gitops_ds.cli import examples
 from gitops_ds.errors import GitopsError
 from gitops_ds.sandbox import cpu_timer
 
@@ -29,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Fetch, check, plan and apply a commit once."),
     "run": ("run", "Run the service: the deployer and the DaemonSet controller."),
     "get": ("get", "List the DaemonSets of a cluster, with commit and health."),
-    "status": ("get", "Show one DaemonSet, node by node."),
+    "status": ("status", "Show one DaemonSet, node by node."),
     "sources": (
         "sources",
         "List the followed repositories and the state of their newest commit.",
@@ -57,6 +59,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "uninstall": ("uninstall", "Remove gitops-ds from the objects of a cluster; no pod restarts."),
     "completion": ("completion", "Print the completion script for a shell."),
     "version": ("completion", "Print the versions."),
+    "help": ("help", "Print the help of a command."),
+}
+# the sections of `--help`, in its order
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Start": ("demo", "init", "adopt", "doctor"),
+    "Files and pull requests": ("check", "render", "explain", "comment", "snapshot"),
+    "Deploy": ("plan", "apply", "run", "wait"),
+    "Observe": ("get", "status", "sources", "events", "history", "trace", "drift"),
+    "Change by a commit": ("rollback", "restart"),
+    "Control the service": ("reconcile", "suspend", "resume", "hold", "release", "approve"),
+    "Support": ("replay", "support-dump", "uninstall", "completion", "version", "help"),
 }
 ALIASES = {"diff": "plan"}
 
@@ -75,12 +88,25 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[name][0]}")
         command: click.Command = getattr(module, name.replace("-", "_"))
+        command.epilog = examples.text(name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first argument. Raises NoSuchCommand with the nearest names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            names = [*COMMANDS, *ALIASES]
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, without importing anything."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+        """The tables of the groups, without importing anything; one width for all."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
 
 
 @click.group(
@@ -113,12 +139,25 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
     return code
 
 
+COMPLETION_VARIABLE = "_GITOPS_DS_COMPLETE"
+
+
+def program_name(path: str) -> str:
+    """The name in usage messages of the program at `path`: kubectl calls its plugins by a file."""
+    plugin = path.rpartition(os.sep)[2].startswith("kubectl-")
+    return "kubectl gitops-ds" if plugin else "gitops-ds"
+
+
 def execute(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit code: 0 success, 1 negative result, 2 usage error,
     3 failure, 130 interrupted.
     """
     try:
-        return cli.main(list(arguments), standalone_mode=False) or 0
+        name = program_name(sys.argv[0])
+        return (
+            cli.main(list(arguments), name, complete_var=COMPLETION_VARIABLE, standalone_mode=False)
+            or 0
+        )
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:

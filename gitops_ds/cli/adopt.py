@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,7 @@ class AdoptArgs(arguments.AccessArgs, arguments.CommonArgs):
     "--namespace",
     "namespaces",
     multiple=True,
+    shell_complete=candidates.namespaces,
     help="Only this namespace; may be repeated.",
 )
 @options.access

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli import arguments, options, plan_colours
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.change import Plan
@@ -155,7 +155,7 @@ def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
     if args.output == "json":
         options.show_json(printers.as_json(made))
     elif writes is None:
-        click.echo(printers.as_text(made), nl=False)
+        click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
     else:
         for refusal in made.refusals:
             options.say(f"not applied: {refusal.message}")

@@ -11,11 +11,13 @@ import click
 from gitops_ds.cli import arguments, options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.commands.rollout_approvals import StageRequest
     from gitops_ds.commands.service_requests import StateObject, Where
     from gitops_ds.model.cluster import Cluster
     from gitops_ds.model.objects import Body
 
-_AGENTS = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/")  # as in fleet.agents.name_of
+# as fleet.agents.KIND_WORDS
+_AGENTS = ("ds/", "daemonset/", "daemonsets/", "ds.apps/", "daemonset.apps/", "daemonsets.apps/")
 
 
 def _what(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -34,12 +36,29 @@ class ApproveArgs(service_options.ServiceArgs):
     what: str
     stage: str
     namespace: str
+    hash: str
+    commit: bool
+    push: bool
+    branch: str | None
 
 
 @click.command()
 @click.argument("what", metavar="HASH|ds/NAME", callback=_what)
 @click.argument("stage", required=False, default="")
 @options.in_namespace
+@options.option(
+    "--hash", default="", help="Approve only if the target of the rollout has this hash."
+)
+@options.option(
+    "--commit",
+    is_flag=True,
+    help="Approve by a signed, empty commit, for the approvers of the repository.",
+)
+@options.option("--push", is_flag=True, help="Push the commit to the branch.")
+@options.option(
+    "--branch",
+    help="The branch to push to; default: the checked-out branch, or the server's default.",
+)
 @service_options.service
 @arguments.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
@@ -49,6 +68,12 @@ def approve(args: ApproveArgs) -> int:
     is_stage = args.what.startswith(_AGENTS)
     if is_stage is not bool(args.stage):
         raise click.UsageError("write a HASH alone, or ds/NAME and a STAGE")
+    if not is_stage and (args.hash or args.commit):
+        raise click.UsageError("--hash and --commit are for a STAGE")
+    if not args.commit and (args.push or args.branch):
+        raise click.UsageError("--push and --branch need --commit")
+    if args.commit:
+        return options.run(_commit_approval(args))
     return options.run(_approve_stage(args) if is_stage else _approve(args))
 
 
@@ -58,7 +83,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.model.objects import short
 
     async with args.open_cluster() as cluster:
-        found = await rollout_approvals.approve(cluster, args.what, args.namespace, args.stage)
+        found = await rollout_approvals.approve(cluster, _request(args))
     if args.output == "json":
         fields = {
             "kind": "StageApproval",
@@ -66,12 +91,35 @@ async def _approve_stage(args: ApproveArgs) -> int:
             "name": found.daemonset.name,
             "stage": found.stage,
             "target": found.target.revision,
+            "hash": found.target.hash,
             "commit": found.target.commit,
         }
         options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
         commit = short(found.target.commit)
         click.echo(f"{found.daemonset}: stage {found.stage} of commit {commit} approved")
+    return 0
+
+
+def _request(args: ApproveArgs) -> StageRequest:
+    from gitops_ds.commands.rollout_approvals import StageRequest
+
+    return StageRequest(args.what, args.stage, args.namespace, args.hash)
+
+
+async def _commit_approval(args: ApproveArgs) -> int:
+    from gitops_ds.cli import commit_options
+    from gitops_ds.commands import approval_commit, git_commit, rollout_approvals
+    from gitops_ds.commands.git_commit import Proposal
+    from gitops_ds.pipeline import open_repository
+
+    async with args.open_cluster() as cluster:
+        found = await rollout_approvals.waiting(cluster, _request(args))
+    proposal = Proposal(args.branch, args.push)
+    target = await git_commit.on_server(open_repository.named(args.directory), proposal)
+    done = await approval_commit.approve(target.repository, target.proposal, found)
+    where = target.repository.display
+    commit_options.show(args, "ApprovalCommit", done, where, stage=found.stage)
     return 0
 
 

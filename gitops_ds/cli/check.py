@@ -40,6 +40,7 @@ class CheckArgs(
     require_live: bool
     baseline: str | None
     no_cache: bool
+    whole: bool
     fix: bool
     fix_unsafe: bool
     rule: str | None
@@ -88,6 +89,12 @@ class CheckArgs(
     "--baseline",
     metavar="FILE",
     help="Suppress the findings of an earlier report (`-o json=FILE`); blocking findings stay.",
+)
+@options.option(
+    "--all",
+    "whole",
+    is_flag=True,
+    help="Print every finding as text; by default the first 10 of more than 30, and a summary.",
 )
 @options.option(
     "--no-cache",
@@ -149,7 +156,7 @@ async def _check(args: CheckArgs) -> int:
         if cached:
             cached.save(report, tree)
     context = check_output.report_context(args, tree, request.repository.path)
-    check_output.write(report, context, args.output, quiet=args.quiet)
+    check_output.write(report, context, args.output, quiet=args.quiet, whole=args.whole)
     if args.verbose:
         for name in skipped:
             options.say(f"no Kubernetes object: {name}")

@@ -56,9 +56,15 @@ def parsed(
 
 
 def write(
-    report: Report, about: ReportContext, outputs: Sequence[tuple[str, str]], *, quiet: bool = False
+    report: Report,
+    about: ReportContext,
+    outputs: Sequence[tuple[str, str]],
+    *,
+    quiet: bool = False,
+    whole: bool = True,
 ) -> None:
-    """Writes the report in each format. Raises UsageError if a file cannot be written, Refused for
+    """Writes the report in each format; without `whole`, text on stdout has only the first of many
+    findings. Raises UsageError if a file cannot be written, Refused for
     a symbolic link.
     """
     from gitops_ds.report import findings, formats, text
@@ -67,7 +73,7 @@ def write(
         if file:
             _into(file, formats.written(formats.ReportFormat(format), report, about))
         elif format == "text":
-            for line, colour in text.lines(report):
+            for line, colour in text.lines(report, whole=whole):
                 click.echo(click.style(line, fg=colour) if colour else line)
         else:
             click.echo(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -24,12 +26,45 @@ def completion(args: CompletionArgs) -> int:
     """Print the completion script: source <(gitops-ds completion bash)."""
     from click.shell_completion import get_completion_class
 
-    from gitops_ds.cli import cli
+    from gitops_ds.cli import COMPLETION_VARIABLE, cli
 
     kind = get_completion_class(args.shell)
     if kind is not None:
-        click.echo(kind(cli, {}, "gitops-ds", "_GITOPS_DS_COMPLETE").source())
+        click.echo(kind(cli, {}, "gitops-ds", COMPLETION_VARIABLE).source())
     return 0
+
+
+NO_FILES = 4  # of cobra's ShellCompDirective: the shell does not add names of files
+DEFAULT = 0
+
+
+def plugin_completions(words: Sequence[str]) -> str:
+    """The answer of `kubectl_complete-gitops_ds` to the words after `kubectl gitops-ds`, the last
+    one incomplete: a candidate per line, then a directive.
+
+    https://github.com/kubernetes/enhancements/tree/master/keps/sig-cli/3751-plugin-completion
+    """
+    from click.shell_completion import ShellComplete
+
+    from gitops_ds.cli import COMPLETION_VARIABLE, cli
+
+    *before, incomplete = words or [""]
+    completion = ShellComplete(cli, {}, "kubectl gitops-ds", COMPLETION_VARIABLE)
+    try:
+        found = completion.get_completions(list(before), incomplete)
+    except Exception:  # a prompt is no place for a message
+        found = []
+    plain = [one for one in found if one.type == "plain"]
+    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]
+    directive = NO_FILES if len(plain) == len(found) else DEFAULT
+    return "".join(f"{line}\n" for line in (*lines, f":{directive}"))
+
+
+def kubectl() -> None:
+    """The program `kubectl_complete-gitops_ds`, which kubectl calls for completions of the
+    plugin.
+    """
+    click.echo(plugin_completions(sys.argv[1:]), nl=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted
@@ -30,7 +30,7 @@ class DriftArgs(
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--push", is_flag=True, help="Push the commit that keeps the drift.")
 @options.option("--print", "only_print", is_flag=True, help="Print that commit.")
 @options.option(
@@ -64,7 +64,7 @@ def drift(args: DriftArgs) -> int:
 
 
 async def _drift(args: DriftArgs) -> int:
-    from gitops_ds.commands import apply, drift_commit
+    from gitops_ds.commands import apply, drift_commit, git_commit
     from gitops_ds.fleet import agents
 
     repository = args.repository_ref()
@@ -79,9 +79,10 @@ async def _drift(args: DriftArgs) -> int:
         }
     if args.name and (args.push or args.only_print):
         key, drifted = _only(args.name, drifts)
-        request = drift_commit.DriftCommitOptions(target, args.reason, args.proposal())
-        done = await drift_commit.take(repository, key, drifted, request)
-        commit_options.show(args, "Drift", done, repository.display)
+        written = await git_commit.on_server(repository, args.proposal())
+        request = drift_commit.DriftCommitOptions(target, args.reason, written.proposal)
+        done = await drift_commit.take(written.repository, key, drifted, request)
+        commit_options.show(args, "Drift", done, written.repository.display)
         return 0
     _show(drifts, args)
     return 1 if args.exit_code and drifts else 0

@@ -3,67 +3,143 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.apimachinery import jsonpath
+    from gitops_ds.commands.events import Happening
+
+# the fields of Events in field selectors of Kubernetes, as far as `commands.events` has them
+FIELDS = (
+    "type",
+    "reason",
+    "source",
+    "reportingComponent",
+    "metadata.name",
+    "metadata.namespace",
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+)
+HEAD = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventsArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class EventsArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds events`."""
 
     name: str
     warnings: bool
-    namespace: str
-    output: str
+    field_selector: tuple[lists.FieldCondition, ...]
+    watch: bool
+    sort_by: jsonpath.Path | None
+    no_headers: bool
+    output: lists.Output
 
 
 @click.command()
-@click.argument("name", required=False, default="")
+@click.argument("name", required=False, default="", shell_complete=candidates.daemonsets)
 @options.option("--warnings", is_flag=True, help="Only warnings.")
-@options.in_namespace
+@options.option(
+    "--field-selector",
+    type=lists.FieldSelectorType(FIELDS),
+    default="",
+    metavar="FIELDS",
+    help="Only events with these fields, such as reason=DriftDetected,type!=Normal.",
+)
+@options.option("-w", "--watch", is_flag=True, help="Print new events until Ctrl-C.")
+@lists.scope
+@lists.sort_by
+@lists.no_headers
 @options.connection
-@options.output("text", "json", "yaml")
+@lists.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(EventsArgs)
 def events(args: EventsArgs) -> int:
     """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
     DaemonSet only.
     """
-    return options.run(_events(args))
+    if args.watch and args.sort_by:
+        raise click.UsageError("--watch and --sort-by exclude each other")
+    return options.run(_watch(args) if args.watch else _events(args))
 
 
 async def _events(args: EventsArgs) -> int:
-    from gitops_ds.apimachinery import timestamps
     from gitops_ds.commands import events as commands_events
-    from gitops_ds.fleet import agents
-    from gitops_ds.model import names
 
     connection = args.connection()
     async with args.open_cluster() as cluster:
-        found = await commands_events.read(cluster, connection.state_namespace)
-    found = [
+        read = await commands_events.read(cluster, connection.state_namespace)
+    found = lists.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
+    if args.output.is_table and not found:
+        click.echo("No events found; a cluster keeps them for an hour.")
+        return 0
+    _show(args, found, headers=not args.no_headers)
+    return 0
+
+
+async def _watch(args: EventsArgs) -> int:
+    from gitops_ds.commands import events as commands_events
+
+    headers = not args.no_headers
+
+    def show(found: list[Happening]) -> None:
+        nonlocal headers
+        chosen = _selected(args, found)
+        if args.output.is_table and (chosen or headers):
+            _show(args, chosen, headers=headers)
+            headers = False
+        elif not args.output.is_table:
+            for one in chosen:
+                lists.write(args.output, commands_events.as_json(one), [_name(one)])
+
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
+        await commands_events.follow(cluster, connection.state_namespace, show, options.say)
+    return 0
+
+
+def _selected(args: EventsArgs, found: Sequence[Happening]) -> list[Happening]:
+    from gitops_ds.commands import events as commands_events
+    from gitops_ds.fleet import agents
+
+    def meets(one: Happening) -> bool:
+        return all(
+            (commands_events.field_of(one, term.field) == term.value) is term.equal
+            for term in args.field_selector
+        )
+
+    return [
         one
         for one in found
         if (not args.name or one.key.name == agents.name_of(args.name))
-        and args.namespace in ("", one.key.namespace)
+        and args.chosen_namespace in ("", one.key.namespace)
         and (one.warning or not args.warnings)
+        and meets(one)
     ]
-    if args.output != "text":
-        document = {
-            "apiVersion": names.API_VERSION,
-            "kind": "EventList",
-            "items": [commands_events.as_json(one) for one in found],
-        }
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
-        return 0
-    if not found:
-        click.echo("No events found; a cluster keeps them for an hour.")
-        return 0
-    now = time.time()
-    head = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
+
+
+def _name(one: Happening) -> str:
+    return f"event/{one.name}"
+
+
+def _show(args: EventsArgs, found: Sequence[Happening], *, headers: bool) -> None:
+    from gitops_ds.apimachinery import timestamps
+    from gitops_ds.commands import events as commands_events
+    from gitops_ds.model import names
+
+    if not args.output.is_table:
+        items = [commands_events.as_json(one) for one in found]
+        document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": items}
+        lists.write(args.output, document, [_name(one) for one in found])
+        return
+    now, wide = time.time(), args.output.is_wide
     rows = [
         [
             timestamps.elapsed(now - one.last),
@@ -72,8 +148,9 @@ async def _events(args: EventsArgs) -> int:
             str(one.key),
             str(one.count),
             " ".join(one.message.split()),
+            *((one.speaker, one.name) if wide else ()),
         ]
         for one in found
     ]
-    click.echo(table.columns(head, rows), nl=False)
-    return 0
+    head = [*HEAD, "SOURCE", "NAME"] if wide else HEAD
+    click.echo(table.columns(head, rows, headers=headers), nl=False)

@@ -1,36 +1,53 @@
-"""`gitops-ds get` and `status`: DaemonSets, their commits and their health."""
+"""`gitops-ds get`: DaemonSets, their commits and their health; or the clusters of a repository."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.apimachinery import jsonpath
     from gitops_ds.fleet.agents import Agent
+    from gitops_ds.model.bundle import Requirement
+    from gitops_ds.model.objects import Key
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds get`."""
 
-    resource: str
-    namespace: str
-    output: str
+    what: tuple[str, ...]
+    selector: tuple[Requirement, ...]
+    watch: bool
+    sort_by: jsonpath.Path | None
+    no_headers: bool
+    output: lists.Output
     all_clusters: bool
     directory: str | None
     path: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The chosen DaemonSets, without the word for their kind; none for all."""
+        from gitops_ds.fleet import agents
+
+        first = self.what[0].lower() if self.what else ""
+        return self.what[1:] if first in agents.KIND_WORDS else self.what
+
 
 @click.command()
-@click.argument(
-    "resource", required=False, default="ds", type=click.Choice(["ds", "daemonset", "daemonsets"])
-)
-@options.in_namespace
+@click.argument("what", nargs=-1, metavar="[NAME]...", shell_complete=candidates.daemonset_words)
+@lists.scope
+@lists.selector
+@options.option("-w", "--watch", is_flag=True, help="Print each DaemonSet again after a change.")
+@lists.sort_by
+@lists.no_headers
 @options.option(
     "--all-clusters",
     is_flag=True,
@@ -39,12 +56,22 @@ class GetArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.directory
 @options.inside
 @options.connection
-@options.output("text", "wide", "json", "yaml")
+@lists.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(GetArgs)
 def get(args: GetArgs) -> int:
-    """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters."""
-    return options.run(_all_clusters(args) if args.all_clusters else _get(args))
+    """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
+
+    NAME is a name, ds/NAME, or the word ds before names; default: all DaemonSets.
+    """
+    if args.all_clusters and (args.watch or args.selector or args.names):
+        raise click.UsageError("--all-clusters excludes NAME, --selector and --watch")
+    if args.names and args.selector:
+        raise click.UsageError("NAME and --selector exclude each other")
+    if args.watch and args.sort_by:
+        raise click.UsageError("--watch and --sort-by exclude each other")
+    work = _all_clusters if args.all_clusters else _watch if args.watch else _get
+    return options.run(work(args))
 
 
 async def _all_clusters(args: GetArgs) -> int:
@@ -53,19 +80,21 @@ async def _all_clusters(args: GetArgs) -> int:
     from gitops_ds.model import names
     from gitops_ds.pipeline import open_repository
 
-    rows = await all_clusters.look(open_repository.named(args.directory, args.path))
-    if args.output in ("json", "yaml"):
+    found = await all_clusters.look(open_repository.named(args.directory, args.path))
+    rows = lists.in_order(found, args.sort_by, cluster_overview.as_json)
+    if not args.output.is_table:
         items = [cluster_overview.as_json(row) for row in rows]
         document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+        lists.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0
-    click.echo(table.clusters(rows, time.time(), wide=args.output == "wide"), nl=False)
+    wide, headers = args.output.is_wide, not args.no_headers
+    text = table.clusters(rows, time.time(), wide=wide, headers=headers)
+    click.echo(table.coloured(text), nl=False)
     return 0
 
 
 async def _get(args: GetArgs) -> int:
     from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.model import names
 
     connection = args.connection()
     now = time.time()
@@ -73,90 +102,99 @@ async def _get(args: GetArgs) -> int:
         agents = await fleet_agents.list_agents(
             cluster, connection.state_namespace, now, options.say
         )
-    agents = tuple(agent for agent in agents if args.namespace in ("", agent.key.namespace))
-    if args.output in ("json", "yaml"):
-        document = {
-            "apiVersion": names.API_VERSION,
-            "kind": "DaemonSetStatusList",
-            "items": [fleet_agents.as_json(agent) for agent in agents],
-        }
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+    found = lists.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
+    if not args.output.is_table:
+        document = _document(found, single=len(args.names) == 1 and len(found) == 1)
+        lists.write(args.output, document, [_name(agent) for agent in found])
         return 0
-    wide = args.output == "wide"
-    click.echo(table.fleet(agents, now, wide=wide), nl=False)
+    wide = args.output.is_wide
+    text = table.fleet(found, now, wide=wide, headers=not args.no_headers)
+    click.echo(table.coloured(text), nl=False)
     if not wide:
-        for line in table.apart(agents):
+        for line in table.apart(found):
             options.say(line, quiet=args.quiet)
     return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusArgs(arguments.ConnectionArgs, arguments.CommonArgs):
-    """The arguments and options of `gitops-ds status`."""
-
-    name: str | None
-    nodes: bool
-    watch: bool
-    namespace: str
-    output: str
-
-
-@click.command()
-@click.argument("name", required=False)
-@options.option("--nodes", is_flag=True, help="One line per node.")
-@options.option("--watch", is_flag=True, help="Print again after each change.")
-@options.in_namespace
-@options.connection
-@options.output("text", "json", "yaml")
-@options.common
-@arguments.typed(StatusArgs)
-def status(args: StatusArgs) -> int:
-    """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
-    return options.run(_status(args))
-
-
-async def _status(args: StatusArgs) -> int:
-    if not args.name:
-        raise click.UsageError(
-            "NAME is required: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
-            "repositories"
-        )
-
-    from gitops_ds.commands import wait
+def _selected(args: GetArgs, agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    """The agents with the names, in the namespace, with the labels of the options. Raises NoMatch
+    for a name without an agent.
+    """
+    from gitops_ds.apimachinery import label_selector
     from gitops_ds.fleet import agents as fleet_agents
 
+    def labels(agent: Agent) -> Mapping[str, str]:
+        return (agent.seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
+
+    found = fleet_agents.select_agents(agents, args.names, args.chosen_namespace)
+    return tuple(one for one in found if label_selector.all_match(args.selector, labels(one)))
+
+
+def _name(agent: Agent) -> str:
+    """The name of an agent as `kubectl -o name` prints it."""
+    return f"daemonset.apps/{agent.key.name}"
+
+
+def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
+    """The JSON of one agent, or of a list, as kubectl prints an object for one name."""
+    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.model import names
+
+    items = [fleet_agents.as_json(agent) for agent in agents]
+    if single:
+        return {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatus", **items[0]}
+    return {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList", "items": items}
+
+
+async def _watch(args: GetArgs) -> int:
+    from gitops_ds.commands import watch_agents
+
+    printer = _ChangePrinter(args)
     connection = args.connection()
+    watch = watch_agents.WatchOptions(connection.state_namespace, time.time, options.say)
     async with args.open_cluster() as cluster:
-        if args.watch and args.output == "text":
-            which = wait.WaitOptions(args.name, args.namespace)
-            await wait.follow(
-                cluster, connection.state_namespace, which, _Printer(nodes=args.nodes).show
-            )
-            return 0
-        agents = await fleet_agents.list_agents(
-            cluster, connection.state_namespace, time.time(), options.say
-        )
-    agent = fleet_agents.find_agent(agents, args.name, args.namespace)
-    if args.output == "text":
-        _Printer(nodes=args.nodes).show(agent)
-        return 0
-    document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
-    options.show_json(document) if args.output == "json" else options.show_yaml(document)
+        await watch_agents.follow(cluster, watch, printer.show)
     return 0
 
 
-class _Printer:
-    """Prints an agent, and again when its text changed."""
+class _ChangePrinter:
+    """Prints the selected agents, then those that changed; the age of an agent is no change."""
 
-    def __init__(self, *, nodes: bool) -> None:
-        self._nodes, self._shown = nodes, ""
+    def __init__(self, args: GetArgs) -> None:
+        self._args = args
+        self._shown: dict[Key, Any] = {}
+        self._started = False
 
-    def show(self, agent: Agent | str) -> None:
-        """An agent as text; a message goes to stderr."""
-        if isinstance(agent, str):
-            options.say(agent)
-            return
-        text = table.agent(agent, time.time(), nodes=self._nodes)
-        if text != self._shown:
-            click.echo(text, nl=False)
-            self._shown = text
+    def show(self, agents: tuple[Agent, ...]) -> None:
+        """Prints the agents that differ from those printed before. The first time, raises NoMatch
+        for a name without an agent.
+        """
+        from gitops_ds.fleet import agents as fleet_agents
+
+        args = self._args
+        if self._started:  # an agent that is deleted may return
+            known = {agent.key.name for agent in agents}
+            names = tuple(one for one in args.names if fleet_agents.name_of(one) in known)
+            if args.names and not names:
+                agents = ()
+            args = replace(args, what=("ds", *names))
+        found = _selected(args, agents)
+        documents = {agent.key: fleet_agents.as_json(agent) for agent in found}
+        changed = [one for one in found if documents[one.key] != self._shown.get(one.key)]
+        self._shown = documents
+        if args.output.is_table:
+            self._print_rows(found, changed)
+        else:
+            for agent in changed:
+                lists.write(args.output, _document([agent], single=True), [_name(agent)])
+        self._started = True
+
+    def _print_rows(self, agents: Sequence[Agent], changed: Sequence[Agent]) -> None:
+        args = self._args
+        if (not self._started and not args.no_headers) or changed:
+            # all rows give the widths
+            text = table.fleet(agents, time.time(), wide=args.output.is_wide).splitlines()
+            rows = [row for agent, row in zip(agents, text[1:], strict=False) if agent in changed]
+            head = text[:1] if not self._started and not args.no_headers else []
+            lines = "".join(f"{line}\n" for line in (*head, *rows))
+            click.echo(table.coloured(lines), nl=False)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, options, table
+from gitops_ds.cli import arguments, candidates, lists, options, table
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.apimachinery import jsonpath
+
+HEAD = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class HistoryArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds history`."""
 
     name: str
     number: int | None
     pair: tuple[int, int] | None
     directory: str | None
-    namespace: str
-    output: str
+    sort_by: jsonpath.Path | None
+    no_headers: bool
+    output: lists.Output
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @options.option("--revision", "number", type=int, help="Print the pod template of this revision.")
 @options.option(
     "--diff", "pair", nargs=2, type=int, help="Compare the pod templates of two revisions."
@@ -35,9 +42,11 @@ class HistoryArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "directory",
     help="The repository of the commits; default: the Git work tree around the current directory.",
 )
-@options.in_namespace
+@lists.scope
+@lists.sort_by
+@lists.no_headers
 @options.connection
-@options.output("text", "json", "yaml")
+@lists.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(HistoryArgs)
 def history(args: HistoryArgs) -> int:
@@ -49,17 +58,18 @@ async def _history(args: HistoryArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names
-    from gitops_ds.model.objects import short, show_path
+    from gitops_ds.model.objects import show_path
     from gitops_ds.plan import diff
     from gitops_ds.redaction import objects
 
     connection = args.connection()
     async with args.open_cluster() as cluster:
         agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
-    agent = fleet_agents.find_agent(agents, args.name, args.namespace)
+    agent = fleet_agents.find_agent(agents, args.name, args.chosen_namespace)
     if args.number is not None:
-        template = objects.value(commands_history.revision_of(agent, args.number).template)
-        options.show_json(template) if args.output == "json" else options.show_yaml(template)
+        revision = commands_history.revision_of(agent, args.number)
+        output = lists.Output("yaml") if args.output.is_table else args.output
+        lists.write(output, objects.value(revision.template), [_name(revision.name)])
         return 0
     if args.pair:
         before, after = (
@@ -69,25 +79,35 @@ async def _history(args: HistoryArgs) -> int:
             shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
         return 0
-    items = await _items(agent, args.directory)
-    if args.output != "text":
+    items = lists.in_order(await _items(agent, args.directory), args.sort_by, dict)
+    if not args.output.is_table:
         document = {"apiVersion": names.API_VERSION, "kind": "History", "items": items}
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+        lists.write(args.output, document, [_name(item["name"]) for item in items])
         return 0
-    head = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
-    rows = [
-        [
-            str(i["revision"]) + ("*" if i["current"] else ""),
-            short(i["commit"]),
-            i["author"],
-            i["committed"],
-            i["changeCause"],
-            str(i["nodes"]),
-        ]
-        for i in items
-    ]
-    click.echo(table.columns(head, rows), nl=False)
+    wide = args.output.is_wide
+    head = [*HEAD, "NAME"] if wide else HEAD
+    rows = [_row(item, wide=wide) for item in items]
+    click.echo(table.columns(head, rows, headers=not args.no_headers), nl=False)
     return 0
+
+
+def _name(revision: str) -> str:
+    """The name of a revision as `kubectl -o name` prints it."""
+    return f"controllerrevision.apps/{revision}"
+
+
+def _row(item: Mapping[str, Any], *, wide: bool) -> list[str]:
+    from gitops_ds.model.objects import short
+
+    row = [
+        str(item["revision"]) + ("*" if item["current"] else ""),
+        short(item["commit"]),
+        item["author"],
+        item["committed"],
+        item["changeCause"],
+        str(item["nodes"]),
+    ]
+    return [*row, item["name"]] if wide else row
 
 
 async def _items(agent: Any, directory: str | None) -> list[dict[str, Any]]:

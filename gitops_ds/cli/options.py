@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gitops_ds.cli import candidates
+
 if TYPE_CHECKING:
     from gitops_ds.pipeline.open_repository import RepositoryRef
 
@@ -150,18 +152,32 @@ repository = _repository("the files of the work tree; for a URL, the tip of the 
 # for commands that take commits only
 committed_repository = _repository("the last commit, without uncommitted changes")
 cluster_name = option(
-    "--cluster", "cluster", default="", help="The name of a file in clusters/, without .yaml."
+    "--cluster",
+    "cluster",
+    default="",
+    shell_complete=candidates.clusters,
+    help="The name of a file in clusters/, without .yaml.",
 )
-namespace = option("-n", "--namespace", default="", help="The namespace of objects without one.")
+namespace = option(
+    "-n",
+    "--namespace",
+    default="",
+    shell_complete=candidates.namespaces,
+    help="The namespace of objects without one.",
+)
 # for commands that select a DaemonSet
 in_namespace = option(
-    "-n", "--namespace", default="", help="The namespace of the DaemonSet; default: all namespaces."
+    "-n",
+    "--namespace",
+    default="",
+    shell_complete=candidates.namespaces,
+    help="The namespace of the DaemonSet; default: all namespaces.",
 )
 # for commands that write a commit
 written_to = together(directory, inside, allow, cluster_name, in_namespace)
 access = together(
     option("--kubeconfig", help="The kubeconfig file; default: that of kubectl."),
-    option("--context", help="The context of the kubeconfig."),
+    option("--context", shell_complete=candidates.contexts, help="The context of the kubeconfig."),
 )
 
 connection = together(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli import arguments, options, plan_colours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +93,5 @@ async def _plan(args: PlanArgs) -> int:
         case "markdown":
             click.echo(printers.as_markdown(made), nl=False)
         case _:
-            click.echo(coloured(printers.as_text(made)), nl=False)
+            click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
     return 1 if args.exit_code and made.writes else 0
-
-
-_COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
-
-
-def coloured(text: str) -> str:
-    """The lines of a plan, coloured by sign."""
-    lines = text.splitlines(keepends=True)
-    return "".join(
-        click.style(line, fg=_COLOURS[line[2]])
-        if line[:2] == "  " and line[2:3] in _COLOURS
-        else line
-        for line in lines
-    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, argumen
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @commit_options.proposal
 @options.written_to
 @options.output("text", "json")
@@ -32,12 +32,13 @@ def restart(args: RestartArgs) -> int:
 
 
 async def _restart(args: RestartArgs) -> int:
+    from gitops_ds.commands import git_commit
     from gitops_ds.commands import restart as commands_restart
 
-    proposal = args.proposal()
-    named = args.repository_ref()
+    target = await git_commit.on_server(args.repository_ref(), args.proposal())
+    named = target.repository
     wanted = commands_restart.RestartOptions(
-        args.name, args.namespace, args.cluster, args.reason, proposal
+        args.name, args.namespace, args.cluster, args.reason, target.proposal
     )
     done, key = await commands_restart.restart(named, wanted)
     commit_options.show(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, commit_options, options
+from gitops_ds.cli import arguments, candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class RollbackArgs(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @options.option(
     "--to-revision",
     type=int,
@@ -53,6 +53,7 @@ def rollback(args: RollbackArgs) -> int:
 
 
 async def _rollback(args: RollbackArgs) -> int:
+    from gitops_ds.commands import git_commit
     from gitops_ds.commands import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
 
@@ -61,13 +62,14 @@ async def _rollback(args: RollbackArgs) -> int:
         agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
     agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
-    named = args.repository_ref()
+    target = await git_commit.on_server(args.repository_ref(), args.proposal(args.named_forge()))
+    named = target.repository
     request = commands_rollback.RollbackOptions(
         args.to_revision,
         args.to_commit,
         args.reason,
         args.cluster,
-        args.proposal(args.named_forge()),
+        target.proposal,
     )
     done = await commands_rollback.roll_back(named, agent, request)
     way = done.way

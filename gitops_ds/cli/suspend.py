@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, service_options
+from gitops_ds.cli import arguments, candidates, options, service_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -26,7 +26,7 @@ class SuspendArgs(service_options.ServiceArgs):
 
 
 @click.command()
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @service_options.service
 @arguments.typed(SuspendArgs)
@@ -38,7 +38,7 @@ def suspend(args: SuspendArgs) -> int:
 
 
 @click.command()
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @service_options.service
 @arguments.typed(SuspendArgs)
@@ -85,6 +85,6 @@ async def _agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
         options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
         click.echo(
-            f"{key} is {'suspended: nothing is written for its agent' if suspended else 'resumed'}"
+            f"{key} is {'suspended: nothing is written to it' if suspended else 'not suspended'}"
         )
     return 0

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleets
@@ -32,37 +37,52 @@ HEAD = [
 
 CLUSTERS = ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"]
 
+# of health, of sync, of nodes and of clusters
+_COLOURS = {
+    **dict.fromkeys(("Healthy", "Synced", "Ready", "Proved"), "green"),
+    **dict.fromkeys(("Progressing", "Suspended", "Held", "Waiting", "Terminating"), "yellow"),
+    **dict.fromkeys(("Degraded", "Failed", "Missing", "OutOfSync", "NotReady"), "red"),
+}
+_STATE = re.compile(rf"(?:(?<=   )|^)(?:{'|'.join(_COLOURS)})(?=   |:|$)", re.MULTILINE)
+
 # sync states other than in sync
 _APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
 
-def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool = True) -> str:
     """The table as text, with a line break at its end; an empty cell is `<none>`."""
     lines = [list(head), *([plain_text.line(cell) or "<none>" for cell in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         + "\n"
-        for line in lines
+        for line in (lines if headers else lines[1:])
     )
 
 
-def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False) -> str:
+def coloured(text: str) -> str:
+    """A table whose states have their colours; a state is a cell of its own or begins a line."""
+    return _STATE.sub(lambda found: click.style(found[0], fg=_COLOURS[found[0]]), text)
+
+
+def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:
     """The table of agents; `wide` adds revision, sync and the message of health."""
     if not agents:
         return "No DaemonSets found.\n"
     head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
-    return columns(head, (_row(agent, now, wide) for agent in agents))
+    return columns(head, (_row(agent, now, wide) for agent in agents), headers=headers)
 
 
-def clusters(rows: Sequence[ClusterRow], now: float, *, wide: bool = False) -> str:
+def clusters(
+    rows: Sequence[ClusterRow], now: float, *, wide: bool = False, headers: bool = True
+) -> str:
     """The table of clusters, then the messages of those that are not proved; `wide` has all of them
     as a column.
     """
     if not rows:
         return "No clusters found: the repository has no file in clusters/.\n"
     head = [*CLUSTERS, "NEWEST", "CONDITION", "MESSAGE"] if wide else CLUSTERS
-    text = columns(head, (_cluster(row, now, wide) for row in rows))
+    text = columns(head, (_cluster(row, now, wide) for row in rows), headers=headers)
     waiting = (row for row in rows if row.message and (row.state != "Proved" or _waits(row)))
     lines = [f"{row.name}: {plain_text.line(row.message)}\n" for row in waiting]
     return text + ("\n" + "".join(lines) if lines and not wide else "")
@@ -108,19 +128,25 @@ def apart(agents: Sequence[Agent]) -> list[str]:
     ]
 
 
-def agent(one: Agent, now: float, *, nodes: bool) -> str:
+def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     """One agent, its health, and its nodes."""
-    text = columns(HEAD, [_row(one, now, False)]) + f"\n{one.health.state}: {one.health.message}\n"
+    text = (
+        columns(HEAD, [_row(one, now, False)], headers=headers)
+        + f"\n{one.health.state}: {one.health.message}\n"
+    )
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)
-    # the nodes of later stages are in the table of stages
     entries = fleets.nodes(one)
     if not nodes:
+        # the nodes of later stages are in the table of stages
         entries = [
             e for e in entries if e["reason"] and not (one.rollout and e["blame"] == "unknown")
         ]
+        waiting = waiting_nodes(entries)
+        entries = waiting.rows
+        text += "".join(f"{line}\n" for line in waiting.lines)
     if not entries:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
@@ -137,7 +163,36 @@ def agent(one: Agent, now: float, *, nodes: bool) -> str:
         ]
         for e in entries
     ]
-    return text + "\n" + columns(head, rows)
+    return text + "\n" + columns(head, rows, headers=headers)
+
+
+# nodes in progress that have a row each; more of one reason are a line
+WAITING_ROWS = 5
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingNodes:
+    """The entries with a row of their own, and a line for each reason of many nodes in progress."""
+
+    rows: list[dict[str, Any]]
+    lines: list[str]
+
+
+def waiting_nodes(entries: Sequence[dict[str, Any]]) -> WaitingNodes:
+    """The entries of nodes, with many nodes in progress as lines, as on the page."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry["blame"] == "unknown":
+            by_reason.setdefault(entry["reason"], []).append(entry["node"])
+    many = {reason: names for reason, names in by_reason.items() if len(names) > WAITING_ROWS}
+    rows = [e for e in entries if e["blame"] != "unknown" or e["reason"] not in many]
+    lines = [
+        f"{reason}: {counted(len(names), 'node')}, such as {', '.join(names[:_NAMED])}; --nodes "
+        "lists every node"
+        for reason, names in many.items()
+    ]
+    return WaitingNodes(rows, lines)
 
 
 def rollout(one: StagedRollout) -> str:
@@ -154,6 +209,11 @@ def rollout(one: StagedRollout) -> str:
         text += "".join(f"  {fact}\n" for fact in (halt.gate.lines if halt.gate else ()))
     head = ["STAGE", "STATE", "PROVED", "WAITS FOR", "UNTIL"]
     text += columns(head, (_stage(one, stage) for stage in stages.stages))
+    for stage in stages.stages:
+        text += "".join(
+            f"Stage {stage.name} is approved: {plain_text.line(approval.text)}\n"
+            for approval in one.approvals_of(stage)
+        )
     if one.parked:
         head = ["PARKED", "STAGE", "REASON", "MESSAGE"]
         rows = ([p.node, p.stage, p.reason, p.message] for p in one.parked)

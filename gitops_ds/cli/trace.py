@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import arguments, options, table
+from gitops_ds.cli import arguments, candidates, options, table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@click.argument("what")
+@click.argument("what", shell_complete=candidates.traced)
 @options.option(
     "-C",
     "--repository",

@@ -64,7 +64,10 @@ async def _uninstall(args: UninstallArgs) -> int:
             f"{', '.join(sorted(what.owners)) or 'no owner'}?"
         )
         if not args.yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
-            raise click.UsageError("nothing was changed: confirm with --yes")
+            raise click.UsageError(
+                "nothing was changed: confirm with --yes; --dry-run lists "
+                f"{counted(len(what.objects), 'object')}"
+            )
         changed = await commands_uninstall.hand_back(
             cluster, namespace, what, lambda news: options.say(news, quiet=args.quiet)
         )

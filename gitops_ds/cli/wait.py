@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.daemonsets)
 @options.option(
     "--commit", metavar="REVISION", default="", help="The commit to wait for; a later one will do."
 )

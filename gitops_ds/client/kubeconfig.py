@@ -11,6 +11,7 @@ way. Exec plugins can prompt on the terminal: stdin and stderr are inherited.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 import os
@@ -73,6 +74,7 @@ def of_file(files: str, context: str | None) -> KubeconfigEntry:
 
     configuration = Configuration()
     merged = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+    _check_context(merged, context)
     with _directory() as directory:
         loader = KubeConfigLoader(merged, context, config_base_path=None, temp_file_path=directory)  # type: ignore[no-untyped-call]
         loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
@@ -86,6 +88,29 @@ def of_file(files: str, context: str | None) -> KubeconfigEntry:
             and ("exec" in user or "auth-provider" in user),
             token_file=_token_file(user),
         )
+
+
+class UnknownContext(Exception):
+    """No context of the kubeconfig has the name; the text is the rest of a sentence."""
+
+
+def _check_context(merged: Any, context: str | None) -> None:
+    """Raises UnknownContext, with the names that exist."""
+    wanted = context or str(merged.safe_get("current-context") or "")
+    contexts = _plain(merged.value.get("contexts"))
+    entries = map(_plain, contexts if isinstance(contexts, list) else [])
+    known = [str(one.get("name")) for one in entries if isinstance(one, dict)]
+    if not wanted or not known or wanted in known:
+        return
+    near = difflib.get_close_matches(wanted, known, 1)
+    hint = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(sorted(known))}"
+    what = "no such context" if context else f"the current context {wanted} does not exist"
+    raise UnknownContext(f": {what}; {hint}")
+
+
+def _plain(node: Any) -> Any:
+    """The value of a node of the package, which a merged list contains."""
+    return getattr(node, "value", node)
 
 
 def current_context(files: str) -> str:
@@ -191,6 +216,8 @@ def _said(arguments: list[str], failed: Errors) -> dict[str, Any]:
                 found = of_file(files, context[0] if context else None)
             case _:
                 raise AssertionError
+    except UnknownContext as error:
+        return {"problem": str(error)}
     except ConfigException as error:
         return {"problem": f": {_one_line(error)}; `kubectl config view` shows what is in it"}
     except CertificateError as error:

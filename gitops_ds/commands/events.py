@@ -6,13 +6,18 @@ https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.client import informer
+from gitops_ds.errors import Expired
 from gitops_ds.fleet import agents
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import EVENT, Body, Key, group_of
 from gitops_ds.service import event_recorder
 
@@ -22,7 +27,7 @@ _SPEAKERS = frozenset((event_recorder.COMPONENT, event_recorder.CONTROLLER))
 @dataclass(frozen=True, slots=True)
 class Happening:
     """One event: when it was last seen (seconds since 1970), what it is about, who says it, and how
-    often.
+    often. `name` is the name of the Event.
     """
 
     last: float
@@ -32,6 +37,7 @@ class Happening:
     warning: bool
     count: int
     speaker: str
+    name: str = ""
 
     @property
     def type(self) -> str:
@@ -44,13 +50,78 @@ async def read(cluster: Cluster, state_namespace: str) -> list[Happening]:
     Raises ClusterError.
     """
     found = [_happening(body) for body in (await cluster.list(EVENT)).items]
-    ours = (
-        one
-        for one in found
-        if one.key.is_daemonset
-        or (one.key.namespace == state_namespace and one.speaker in _SPEAKERS)
-    )
+    ours = (one for one in found if _is_shown(one, state_namespace))
     return sorted(ours, key=lambda one: (one.last, one.key, one.reason))
+
+
+def _is_shown(one: Happening, state_namespace: str) -> bool:
+    ours = one.key.namespace == state_namespace and one.speaker in _SPEAKERS
+    return one.key.is_daemonset or ours
+
+
+async def follow(
+    cluster: Cluster,
+    state_namespace: str,
+    show: Callable[[list[Happening]], None],
+    say: Callable[[str], None],
+) -> None:
+    """Shows the events as `read`, then each new or repeated one, until cancelled. `say` receives
+    errors that are retried. Raises ClusterError for an error that does not pass.
+    """
+    failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    counts: dict[tuple[Key, str], int] = {}
+
+    def receive(event: informer.InformerEvent) -> None:
+        match event:
+            case Listing(items=items):
+                bodies = list(items)
+            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
+                bodies = [body]
+            case informer.Failing(error=error) if not error.retryable and not isinstance(
+                error, Expired
+            ):
+                if not failure.done():
+                    failure.set_exception(error)
+                return
+            case informer.Failing(error=error):
+                say(f"{error}; retrying")
+                return
+            case _:
+                return
+        found = [one for one in map(_happening, bodies) if _is_shown(one, state_namespace)]
+        new = [one for one in found if counts.get((one.key, one.name)) != one.count]
+        counts.update({(one.key, one.name): one.count for one in new})
+        show(sorted(new, key=lambda one: (one.last, one.key, one.reason)))
+
+    watch = asyncio.create_task(
+        informer.run(cluster, EVENT, Selection(), receive, random=random.random)
+    )
+    try:
+        await failure
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+
+def field_of(one: Happening, name: str) -> str:
+    """The value of a field that a field selector names."""
+    match name:
+        case "type":
+            return one.type
+        case "reason":
+            return one.reason
+        case "source" | "reportingComponent":
+            return one.speaker
+        case "metadata.name":
+            return one.name
+        case "metadata.namespace" | "involvedObject.namespace":
+            return one.key.namespace
+        case "involvedObject.kind":
+            return one.key.kind
+        case "involvedObject.name":
+            return one.key.name
+        case _:
+            raise ValueError(name)
 
 
 def as_json(one: Happening) -> dict[str, Any]:
@@ -63,7 +134,7 @@ def as_json(one: Happening) -> dict[str, Any]:
     }
     last = agents.when(datetime.fromtimestamp(one.last, UTC))
     fields = {"type": one.type, "reason": one.reason, "message": one.message, "count": one.count}
-    return {"lastSeen": last, **fields, "object": about, "source": one.speaker}
+    return {"name": one.name, "lastSeen": last, **fields, "object": about, "source": one.speaker}
 
 
 def _happening(body: Body) -> Happening:
@@ -98,4 +169,5 @@ def _happening(body: Body) -> Happening:
         speaker=str(
             (body.get("source") or {}).get("component") or body.get("reportingComponent") or ""
         ),
+        name=str(metadata.get("name") or ""),
     )

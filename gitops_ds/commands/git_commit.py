@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import access
@@ -31,7 +32,8 @@ class Proposal:
     (None: the person there).
 
     With a forge it becomes a pull request: at once, or with `push` where the branch does not take
-    it. `signoff`: that person signs it off.
+    it. `signoff`: that person signs it off. `home` is the work tree whose configuration has the
+    signing key, where the repository is a server.
     """
 
     branch: str | None = None
@@ -39,6 +41,7 @@ class Proposal:
     author: str | None = None
     forge: forge_discovery.NamedForge | None = None
     signoff: bool = False
+    home: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,41 @@ class Proposed:
     pull_request: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """The repository that a commit is written to, and the commit with its branch."""
+
+    repository: open_repository.RepositoryRef
+    proposal: Proposal
+
+
+async def on_server(named: open_repository.RepositoryRef, proposal: Proposal) -> WriteTarget:
+    """The remote `origin` of a work tree and the branch that is checked out, for a push to this
+    branch and for a pull request; else, and without that remote, the repository as named.
+    """
+    is_pull_request = proposal.forge is not None
+    if named.directory is None or not (proposal.push or is_pull_request):
+        return WriteTarget(named, proposal)
+    async with open_repository.opened(named) as repository:
+        here = await repository.default_branch()
+    other = proposal.branch not in (None, here)
+    if named.identity == named.display or (other and not is_pull_request):
+        return WriteTarget(named, proposal)
+    remote = open_repository.named(named.identity, named.path, named.allowed)
+    author = proposal.author or author_of(named.directory)
+    server = replace(remote, directory=None, path=named.path)
+    return WriteTarget(
+        server,
+        replace(proposal, branch=proposal.branch or here, author=author, home=named.directory),
+    )
+
+
+def author_of(directory: Path) -> str:
+    """The author in the configuration of a work tree, as `NAME <MAIL>`."""
+    name, mail = identity.name_and_mail(directory)
+    return f"{name} <{mail}>"
+
+
 @asynccontextmanager
 async def opened(
     named: open_repository.RepositoryRef, proposal: Proposal
@@ -63,15 +101,16 @@ async def opened(
     async with open_repository.opened(named) as repository:
         if named.directory is not None and proposal.forge is not None:
             raise errors.UsageError(
-                "a pull request is opened at the server: name it, -C $(git remote get-url origin)"
+                "a pull request is opened at the server, and the work tree has no remote `origin`: "
+                "name the repository with -C URL"
             )
         if proposal.push and named.directory is not None:
             here = await repository.default_branch()
             if proposal.branch in (None, here):
                 raise errors.UsageError(
-                    f"{here} is checked out in {named.display}, and git does not push there: name "
-                    "the server, "
-                    "-C $(git remote get-url origin), or another --branch"
+                    f"{here} is checked out in {named.display}, which has no remote `origin`, and "
+                    "git does not push to a branch that is checked out: name the server with "
+                    "-C URL, or another --branch"
                 )
         yield repository
 
@@ -128,4 +167,6 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
         raise errors.UsageError(
             f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'"
         )
-    return Signature(name, mail, now, identity.signing(named.directory), proposal.signoff)
+    return Signature(
+        name, mail, now, identity.signing(proposal.home or named.directory), proposal.signoff
+    )

@@ -1,7 +1,8 @@
 """Approvals of stages of a staged rollout, as an annotation of its target revision.
 
 The next rollout has another target revision, so it needs approvals of its own. Who may approve is a
-matter of the right to patch ControllerRevisions in the namespace.
+matter of the right to patch ControllerRevisions in the namespace, unless the settings of the
+repository have approvers: then signed commits and reviews of pull requests count instead.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Key
+from gitops_ds.model.stage_approval import StageApproval
 from gitops_ds.model.staged_rollout import RolloutTarget
 
 
@@ -27,28 +30,71 @@ class ApprovedStage:
     target: RolloutTarget
 
 
-async def approve(cluster: Cluster, name: str, namespace: str, stage: str) -> ApprovedStage:
-    """Approves a stage of the rollout of `ds/NAME` that is under way.
+@dataclass(frozen=True, slots=True)
+class StageRequest:
+    """A stage of the rollout of `ds/NAME`; `hash` is that of its target, empty: the present one."""
 
-    Raises NoMatch without such a DaemonSet, Refused without a rollout, UsageError for a stage that
-    the policy does not have or that needs no approval, Conflict where the rollout changes
-    meanwhile, and ClusterError.
+    name: str
+    stage: str
+    namespace: str = ""
+    hash: str = ""
+
+
+async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
+    """Approves a stage of the rollout that is under way, by an annotation with the target's hash.
+
+    Raises NoMatch without such a DaemonSet, Refused without a rollout, for another target than
+    that of the request, and where the annotation does not count, UsageError for a stage that the
+    policy does not have or that needs no approval, Conflict where the rollout changes meanwhile,
+    and ClusterError.
     """
-    daemonset = await _daemonset(cluster, name, namespace)
-    _check_stage(daemonset, stage)
+    daemonset, target, known = await _rollout(cluster, request)
+    (revision,) = known
+    annotations = stage_approvals.annotations_of(revision)
+    if names.APPROVERS in annotations:
+        raise errors.Refused(
+            f"{daemonset.key}: only the approvers of the repository "
+            f"({annotations[names.APPROVERS]}) approve, by a signed commit (--commit) or a review "
+            "of the pull request"
+        )
+    approved = {
+        *stage_approvals.approvals(known, target),
+        StageApproval(request.stage, target.hash),
+    }
+    metadata = {
+        "resourceVersion": revision.raw["metadata"].get("resourceVersion"),
+        "annotations": {names.APPROVE: stage_approvals.annotated(approved)},
+    }
+    space = daemonset.key.namespace
+    await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})
+    return ApprovedStage(daemonset.key, request.stage, target)
+
+
+async def waiting(cluster: Cluster, request: StageRequest) -> ApprovedStage:
+    """The stage and its target, for an approval by a commit. Raises as `approve`."""
+    daemonset, target, _ = await _rollout(cluster, request)
+    if not target.commit:
+        raise errors.Refused(f"{daemonset.key}: the target {target.revision} has no commit")
+    return ApprovedStage(daemonset.key, request.stage, target)
+
+
+async def _rollout(
+    cluster: Cluster, request: StageRequest
+) -> tuple[DaemonSet, RolloutTarget, list[Revision]]:
+    daemonset = await _daemonset(cluster, request.name, request.namespace)
+    _check_stage(daemonset, request.stage)
     space = daemonset.key.namespace
     body = await cluster.get(CONTROLLER_REVISION, space, daemonset.annotations[names.TARGET])
     known = [found for found in (revisions.revision_of(body),) if found is not None]
     target = target_revisions.target_of(daemonset, known)
     if target is None or not target.revision:
         raise errors.Refused(f"{daemonset.key} has the template of its target already")
-    approved = target_revisions.approved_stages(known, target) | {stage}
-    metadata = {
-        "resourceVersion": body["metadata"].get("resourceVersion"),
-        "annotations": {names.APPROVE: ",".join(sorted(approved))},
-    }
-    await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})
-    return ApprovedStage(daemonset.key, stage, target)
+    if request.hash and request.hash != target.hash:
+        raise errors.Refused(
+            f"{daemonset.key}: the target has the hash {target.hash}, not {request.hash}: another "
+            "commit came meanwhile"
+        )
+    return daemonset, target, known
 
 
 async def _daemonset(cluster: Cluster, name: str, namespace: str) -> DaemonSet:

@@ -66,11 +66,12 @@ def found(
     if not entries:
         inside = f" in namespace {namespace}" if namespace else ""
         what = {
-            "pod": "is the pod",
-            "node": "runs on the node",
-            "commit": "runs a template of the commit",
+            "pod": f"is named {name}",
+            "node": f"runs on node {name}",
+            "commit": f"runs the template of commit {name}",
         }[kind]
-        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what} {name}")
+        hint = ": `gitops-ds history ds/NAME` lists commits" if kind == "commit" else ""
+        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what}{hint}")
     return entries
 
 

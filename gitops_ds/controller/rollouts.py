@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gitops_ds.apimachinery import halted_templates, target_revisions
+from gitops_ds.apimachinery import halted_templates, stage_approvals, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_poller import GatePoller
 from gitops_ds.errors import ClusterError
@@ -75,12 +75,14 @@ class Rollouts:
         message, until = self._refused.get(daemonset.key, ("", 0.0))
         record = target_revisions.record_of(seen.revisions, target)
         refused = (message, until) if seen.now < until else ("", None)
+        approvals = stage_approvals.approvals(seen.revisions, target)
         return StageInputs(
             policy,
             target,
             record,
             pools,
-            approved=target_revisions.approved_stages(seen.revisions, target),
+            approved=frozenset(one.stage for one in approvals),
+            approvals=approvals,
             behind=earlier_agents.behind(policy.after, self._observations())
             if policy.after and target.revision
             else {},

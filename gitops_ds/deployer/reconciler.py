@@ -50,7 +50,7 @@ from gitops_ds.model.events.requests import RequestHandled
 from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.plan import approval, halted_rollouts
+from gitops_ds.plan import approval, halted_rollouts, stage_approvals
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.telemetry import spans
 
@@ -380,7 +380,8 @@ class Reconciler:
             return
         if snapshot.commit is not None:
             found = halted_rollouts.halted(draft.bundle, draft.applier.live)
-            self.applied = AppliedRollouts(snapshot.commit.id, tuple(found))
+            waiting = stage_approvals.waiting(draft.bundle, draft.applier.live)
+            self.applied = AppliedRollouts(snapshot.commit.id, tuple(found), tuple(waiting))
         with spans.span("apply", plan=draft.plan.hash):
             done = await reconcile.carry_out(self.target, draft, options, self._report, self._clock)
         self._ended = result = done.ended

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions, target_revisions
+from gitops_ds.apimachinery import revisions, stage_approvals, target_revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerStore
@@ -65,6 +65,7 @@ class WatchCache:
         self._current_at: dict[Resource, float] = {}
         self._wanted: frozenset[Resource] = frozenset()
         self._marks: dict[Key, object] = {}
+        self._approval_marks: dict[Key, object] = {}
         self._ours: set[Key] = set()
         self._retry_now = asyncio.Event()
 
@@ -223,9 +224,31 @@ class WatchCache:
                 key
             )  # another client removed our label: this change affects the plan as well
         is_ours = key in self._ours
-        if key.kind == "ControllerRevision":  # promoted, deleted or halted
-            return (was_ours and (not is_ours or _is_halted(change.object))) or _is_early(change)
+        if key.kind == "ControllerRevision":  # promoted, deleted, halted, or the next stage waits
+            waits = self._approval_may_be_missing(key, change)
+            is_halted = was_ours and (not is_ours or _is_halted(change.object))
+            return is_halted or waits or _is_early(change)
         return key.kind == "Node" or was_ours or is_ours
+
+    def _approval_may_be_missing(self, key: Key, change: WatchEvent) -> bool:
+        """Whether another stage waits for an approval, or the approvals changed."""
+        deleted = change.type is EventType.DELETED
+        mark = None if deleted else _approval_mark(change.object)
+        before = self._approval_marks.pop(key, None)
+        if mark is not None:
+            self._approval_marks[key] = mark
+        return mark is not None and mark != before
+
+
+def _approval_mark(body: Body) -> object:
+    """What changes which stage of a target revision needs an approval; None without approvers."""
+    revision = revisions.revision_of(body)
+    if revision is None:
+        return None
+    annotations = stage_approvals.annotations_of(revision)
+    if names.APPROVERS not in annotations:
+        return None
+    return frozenset(target_revisions.record_in(revision).passed), annotations.get(names.APPROVALS)
 
 
 def _is_halted(body: Body) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,15 +125,7 @@ async def list_agents(
         )
     observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
-    owners = sorted({owner(one) for one in seen} - {""})
-    states = dict(
-        zip(
-            owners,
-            await asyncio.gather(*(_state(cluster, state_namespace, id) for id in owners)),
-            strict=True,
-        )
-    )
-    followed = await _sources(cluster, state_namespace, now) if owners else {}
+    owners = await read_owners(cluster, state_namespace, seen, now)
     healths = (
         {one.daemonset.key: _by_status(one) for one in seen}
         if unseen
@@ -143,12 +136,36 @@ async def list_agents(
         Agent(
             one,
             healths[one.daemonset.key],
-            states.get(owner(one), DeployerState()),
-            followed.get(owner(one)),
+            owners.states.get(owner(one), DeployerState()),
+            owners.sources.get(owner(one)),
             rollout=None if unseen else staged_rollouts.read(one, assemble),
         )
         for one in seen
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The states of owners, and the status of their repositories, by the ID of the owner."""
+
+    states: Mapping[str, DeployerState]
+    sources: Mapping[str, SourceStatus]
+
+    def of(self, agent: Agent) -> Agent:
+        """The agent with the state of its owner and the status of its repository."""
+        id = owner(agent.seen)
+        state = self.states.get(id, DeployerState())
+        return replace(agent, state=state, source=self.sources.get(id))
+
+
+async def read_owners(
+    cluster: Cluster, state_namespace: str, seen: Sequence[Observation], now: float
+) -> Owners:
+    """The owners of these DaemonSets. Raises ClusterError."""
+    ids = sorted({owner(one) for one in seen} - {""})
+    states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
+    sources = await _sources(cluster, state_namespace, now) if ids else {}
+    return Owners(dict(zip(ids, states, strict=True)), sources)
 
 
 def _by_status(seen: Observation) -> Health:
@@ -195,10 +212,7 @@ async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Ag
     """The agent with the state of its owner and the status of its repository. Raises
     ClusterError.
     """
-    if not (id := owner(agent.seen)):
-        return agent
-    followed = await _sources(cluster, state_namespace, agent.seen.now)
-    return replace(agent, state=await _state(cluster, state_namespace, id), source=followed.get(id))
+    return (await read_owners(cluster, state_namespace, [agent.seen], agent.seen.now)).of(agent)
 
 
 def owner(seen: Observation) -> str:
@@ -217,32 +231,42 @@ def missing(
     return Agent(Observation(now, nothing, ()), health.judge(None), known, source)
 
 
+# the words of kubectl for the kind
+KIND_WORDS = frozenset(
+    ("ds", "daemonset", "daemonsets", "ds.apps", "daemonset.apps", "daemonsets.apps")
+)
+
+
 def name_of(text: str) -> str:
     """The name in `ds/NAME`, or the text itself."""
-    return (
-        text.partition("/")[2]
-        if text.startswith(("ds/", "daemonset/", "daemonsets/", "daemonset.apps/"))
-        else text
-    )
+    kind, slash, name = text.partition("/")
+    return name if slash and kind.lower() in KIND_WORDS else text
 
 
 def find_agent(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     """The agent named `ds/NAME` or `NAME`. Raises NoMatch without one, UsageError for several."""
     short = name_of(name)
-    found = [
-        agent
-        for agent in agents
-        if agent.key.name == short and namespace in ("", agent.key.namespace)
-    ]
-    if not found:
-        where = f" in namespace {namespace}" if namespace else ""
-        raise errors.NoMatch(
-            f'daemonsets.apps "{short}" not found{where}: `gitops-ds get` lists them'
-        )
+    found = select_agents(agents, [name], namespace)
     if len(found) > 1:
         spaces = ", ".join(agent.key.namespace for agent in found)
         raise errors.UsageError(f"{short} exists in the namespaces {spaces}: choose one with -n")
     return found[0]
+
+
+def select_agents(
+    agents: Sequence[Agent], names: Sequence[str], namespace: str
+) -> tuple[Agent, ...]:
+    """The agents of a namespace (empty: all) with one of these names (none: every name). Raises
+    NoMatch for a name without an agent, with the nearest one.
+    """
+    inside = tuple(agent for agent in agents if namespace in ("", agent.key.namespace))
+    wanted = {name_of(name) for name in names}
+    for missing in sorted(wanted - {agent.key.name for agent in inside}):
+        where = f" in namespace {namespace}" if namespace else ""
+        near = difflib.get_close_matches(missing, {agent.key.name for agent in inside}, 1)
+        hint = f'did you mean "{near[0]}"?' if near else "`gitops-ds get` lists them"
+        raise errors.NoMatch(f'daemonsets.apps "{missing}" not found{where}: {hint}')
+    return tuple(agent for agent in inside if not wanted or agent.key.name in wanted)
 
 
 def check_in_git(agent: Agent) -> None:
@@ -309,6 +333,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
     template = agent.seen.daemonset.template.get("spec") or {}
     sync, word = sync_of(agent)
     return {
+        "metadata": _metadata(agent),
         "namespace": agent.key.namespace,
         "name": agent.key.name,
         "desired": counts.desired,
@@ -324,6 +349,17 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "health": {"state": agent.health.state.value, "message": agent.health.message},
         "sync": {"state": sync, "message": word},
         "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
+    }
+
+
+def _metadata(agent: Agent) -> dict[str, Any]:
+    """The part of the metadata of the DaemonSet that templates of kubectl refer to."""
+    metadata = agent.seen.daemonset.raw.get("metadata") or {}
+    return {
+        "name": agent.key.name,
+        "namespace": agent.key.namespace,
+        "labels": dict(metadata.get("labels") or {}),
+        "creationTimestamp": metadata.get("creationTimestamp"),
     }
 
 

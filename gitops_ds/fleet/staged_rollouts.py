@@ -18,6 +18,7 @@ from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollout_gates import GateEvidence
+from gitops_ds.model.stage_approval import StageApproval
 from gitops_ds.model.staged_rollout import (
     Halt,
     NodeProgress,
@@ -112,6 +113,10 @@ class StagedRollout:
             return StageHold(words, max(times, default=None))
         return StageHold("the next batch", self.stages.wake_at)
 
+    def approvals_of(self, stage: StageProgress) -> tuple[StageApproval, ...]:
+        """Who approved a stage."""
+        return tuple(one for one in self.inputs.approvals if one.stage == stage.name)
+
     def number(self, seen: Observation) -> int:
         """The number that the revision gets with the template: the next one."""
         own = (
@@ -182,6 +187,7 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
     return {
         "commit": rollout.commit,
         "target": rollout.target.revision,
+        "hash": rollout.target.hash,
         "complete": rollout.complete,
         "began": _time(stages.record.began),
         "atRisk": stages.at_risk,
@@ -225,6 +231,7 @@ def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
         "nodes": len(stage.nodes),
         "proved": stage.proved,
         "waitsFor": _hold_json(rollout.waits_for(stage)),
+        "approvedBy": [one.text for one in rollout.approvals_of(stage)],
     }
 
 

@@ -11,7 +11,7 @@ import itertools
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -39,6 +39,7 @@ _REQUEST_SECONDS: Final = 30.0
 _MAX_PAGES: Final = 100
 _MAX_REDIRECTS: Final = 3
 _LONGEST_MESSAGE: Final = 200
+_MAY_BE_MISSING: Final = (RequestPurpose.LIST_REVIEWS, RequestPurpose.GET_MEMBER)
 
 
 class CommentChange(StrEnum):
@@ -110,7 +111,7 @@ class Forge:
 
     async def head(self, number: int) -> str:
         """The current head commit of a pull request. Raises ForgeDenied if it does not exist."""
-        return await self._request(
+        return await self.request(
             self._api.get_pull_request(self._ref(number)), self._api.read_head
         )
 
@@ -119,7 +120,7 @@ class Forge:
         request = self._api.list_open_pull_requests(self._ref(), branch)
         if request is None:
             return 0
-        heads = await self._request(
+        heads = await self.request(
             request,
             lambda reply: [(int(item["number"]), self._api.read_head(item)) for item in reply],
         )
@@ -128,7 +129,7 @@ class Forge:
     async def comment(self, number: int, sticky: Sticky) -> CommentChange:
         """Updates our comment with the same marker on a pull request, or creates it."""
         ref = self._ref(number)
-        user = await self._request(self._api.get_user(), self._api.read_user)
+        user = await self.request(self._api.get_user(), self._api.read_user)
         result = CommentChange.UNCHANGED
         for attempt in itertools.count():
             comment = await self._own_comment(ref, user, sticky)
@@ -151,15 +152,13 @@ class Forge:
 
     async def status(self, sha: str, status: CommitStatus) -> None:
         """Sets a status of a commit."""
-        await self._request(self._api.set_status(self._ref(), sha, status), lambda reply: reply)
+        await self.request(self._api.set_status(self._ref(), sha, status), lambda reply: reply)
 
     async def open(self, new: NewPullRequest) -> str:
         """Opens a pull request and returns its web page. A second one for a branch is refused by
         the forge.
         """
-        return await self._request(
-            self._api.open_pull_request(self._ref(), new), self._api.read_url
-        )
+        return await self.request(self._api.open_pull_request(self._ref(), new), self._api.read_url)
 
     async def _own_comment(self, ref: PullRequestRef, user: str, sticky: Sticky) -> Comment | None:
         """Our comment, searched on all pages."""
@@ -177,7 +176,8 @@ class Forge:
     def _ref(self, number: int = 0) -> PullRequestRef:
         return PullRequestRef(self._access.project, number)
 
-    async def _request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+    async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+        """What an answer contains; a missing review or member is read as None."""
         return self._read(await self._send(request), read)
 
     def _read(self, reply: _ForgeReply, read: Callable[[Any], T]) -> T:
@@ -213,6 +213,8 @@ class Forge:
         reply = await self._follow_redirects(request, attempt)
         if reply.status < 300:
             return reply
+        if reply.status == 404 and request.purpose in _MAY_BE_MISSING:
+            return replace(reply, body=b"null")
         message = self._message(reply)
         if (
             request.purpose is RequestPurpose.SET_STATUS

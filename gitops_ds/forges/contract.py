@@ -6,8 +6,8 @@ ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -45,6 +45,8 @@ class RequestPurpose(StrEnum):
     WRITE_COMMENT = "accept the comment"
     SET_STATUS = "accept the commit status"
     OPEN_PULL_REQUEST = "open the pull request"
+    LIST_REVIEWS = "list the reviews"
+    GET_MEMBER = "return the member of the team"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,51 @@ class PullRequestRef:
 
     project: str
     number: int = 0
+
+
+class ReviewState(StrEnum):
+    """The last word of a reviewer."""
+
+    APPROVED = "approved"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPullRequest:
+    """A merged pull request: the head that was merged, and its author."""
+
+    number: int
+    head: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestHead:
+    """A head of a pull request, and since when, in seconds since 1970."""
+
+    commit: str
+    since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A review; `state` is None for a mere comment. `commit` is the head that was reviewed, empty
+    where the forge states the time `at` instead.
+    """
+
+    user: str
+    user_id: str
+    state: ReviewState | None
+    commit: str
+    at: float | None = None
+
+    def at_head(self, heads: Sequence[PullRequestHead]) -> Review:
+        """The review with the newest head at its time; without a time or a head it has none."""
+        at = self.at
+        if at is None:
+            return self
+        before = [(one.since, one.commit) for one in heads if one.since and one.since <= at]
+        return replace(self, commit=max(before)[1]) if before else self
 
 
 class ForgeApi(Protocol):

@@ -50,6 +50,10 @@ class Gitea(GitHub):
                 return (
                     "the scope `write:repository`, and an account that may write to the repository"
                 )
+            case RequestPurpose.LIST_REVIEWS:
+                return "the scope `read:repository`"
+            case RequestPurpose.GET_MEMBER:
+                return "the scope `read:organization`, and an account of the organization"
             case RequestPurpose.OPEN_PULL_REQUEST:
                 return (
                     "the scopes `write:repository` and `write:issue`, and an account that may "

@@ -123,6 +123,10 @@ class GitHub:
                 return f"`pull-requests: write` {in_workflow}"
             case RequestPurpose.SET_STATUS:
                 return f"`statuses: write` {in_workflow}"
+            case RequestPurpose.LIST_REVIEWS:
+                return "`contents: read` and `pull-requests: read`"
+            case RequestPurpose.GET_MEMBER:
+                return "`members: read` of the organization"
             case RequestPurpose.OPEN_PULL_REQUEST:
                 return "`pull-requests: write`"
 

@@ -130,6 +130,8 @@ class GitLab:
                 return "the scope `api` and the role Reporter"
             case RequestPurpose.SET_STATUS:
                 return "the scope `api` and the role Developer (Maintainer for a protected branch)"
+            case RequestPurpose.LIST_REVIEWS | RequestPurpose.GET_MEMBER:
+                return "the scope `read_api`, and a member who may read the project and the group"
             case RequestPurpose.OPEN_PULL_REQUEST:
                 return "the scope `api` and the role Developer"
 

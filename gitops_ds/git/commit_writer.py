@@ -185,6 +185,11 @@ def commit_files(
     return _commit(bare, _changed_tree(bare, parent, changes), parent, message, by)
 
 
+def commit_empty(bare: BareRepository, parent: CommitId, message: str, by: Signature) -> CommitId:
+    """A commit on the parent that changes no file."""
+    return _commit(bare, _tree(bare, parent), parent, message, by)
+
+
 def commit_alone(
     bare: BareRepository, name: str, content: bytes, message: str, by: Signature
 ) -> CommitId:

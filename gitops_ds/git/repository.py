@@ -16,6 +16,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.git import (
+    approval_commits,
     branch_commits,
     cluster_refs,
     commit_writer,
@@ -24,6 +25,7 @@ from gitops_ds.git import (
     signatures,
 )
 from gitops_ds.git.address import Address
+from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import CommitReason, Signature
@@ -148,6 +150,24 @@ class Repository:
     ) -> tuple[BranchCommit, ...]:
         """As `log`, with the message and the changed files of each commit."""
         return await self._run(branch_commits.read, since, until, limit)
+
+    async def approval_commits(self, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
+        """The fetched commit and its descendants up to the tip that approve stages."""
+        return await self._run(approval_commits.read, commit, tip)
+
+    async def commits_that_brought(
+        self, since: CommitId, commit: CommitId, limit: int
+    ) -> tuple[ChangedFiles, ...] | None:
+        """The commits of the branch itself after `since` up to `commit`; None if they are not
+        known, or more than `limit`.
+        """
+        return await self._run(approval_commits.brought, since, commit, limit)
+
+    async def commit_approval(
+        self, tip: CommitId, values: Sequence[str], message: str, by: Signature
+    ) -> CommitId:
+        """An empty commit on the tip that approves stages."""
+        return await self._run(approval_commits.commit_approval, tip, values, message, by)
 
     async def is_ancestor(self, ancestor: CommitId, descendant: CommitId) -> bool:
         """Whether one fetched commit is in the history of another, or is that one."""

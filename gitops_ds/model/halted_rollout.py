@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollout_policy import Revert
 from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.stage_approval import WaitingStage
 from gitops_ds.model.staged_rollout import Halt
 
 
@@ -56,10 +57,11 @@ class HaltedRollout:
 
 @dataclass(frozen=True, slots=True)
 class AppliedRollouts:
-    """The halted rollouts of an applied commit."""
+    """The rollouts of an applied commit: the halted ones, and the stages that need an approval."""
 
     commit: CommitId
     halted: tuple[HaltedRollout, ...] = ()
+    waiting: tuple[WaitingStage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
 RELEASE = f"{DOMAIN}/release"  # commits that wait for no other cluster
 APPROVE = f"{DOMAIN}/approve"
+# on a target revision: the approved stages of its rollout, as JSON, by approvers of the repository
+APPROVALS = f"{DOMAIN}/approvals"
+# on a target revision: the approvers in the settings of its repository; `approve` does not count
+APPROVERS = f"{DOMAIN}/approvers"
 CLASS = f"{DOMAIN}/class"
 IGNORE = f"{DOMAIN}/ignore"
 IGNORE_FIELDS = f"{DOMAIN}/ignore-fields"  # JSON pointers, separated by commas: ignored by drift

@@ -18,6 +18,7 @@ from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollout_gates import GateEvidence, GateRecord, Probe, Reading
 from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.stage_approval import StageApproval
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class StageInputs:
     """What decides about a rollout beside pods and nodes.
 
-    `approved` names the stages that are approved; `readings` are the last measurements of
+    `approved` names the stages that are approved, and `approvals` states by whom, for people only;
+    `readings` are the last measurements of
     gates; `behind` maps each agent of `after` to the nodes where it is not up to date
     (None: anywhere in the cluster); `busy` are the nodes with pods that belong to no DaemonSet;
     `refused` is the message of the API server that refuses the pods, else empty: they are tried
@@ -95,6 +97,7 @@ class StageInputs:
     record: RolloutRecord
     pools: tuple[Pool, ...] = ()
     approved: frozenset[str] = frozenset()
+    approvals: tuple[StageApproval, ...] = ()
     readings: Mapping[Probe, Reading] = field(default_factory=dict)
     behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()

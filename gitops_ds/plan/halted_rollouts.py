@@ -34,14 +34,14 @@ def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
             commit=CommitId(str(annotations.get(names.COMMIT) or "")),
             since=str(annotations.get(names.SINCE) or ""),
             template=Digest(staging.template_digest(manifest)),
-            files=_files(manifest),
+            files=files_of(manifest),
             halt=halt,
             revert=policy.on_failure.revert,
             cluster=bundle.cluster.name,
         )
 
 
-def _files(manifest: Manifest) -> frozenset[str]:
+def files_of(manifest: Manifest) -> frozenset[str]:
     """The files that a manifest is rendered from, and the agent's folder."""
     origin = manifest.origin
     pointers = [origin.base, *(one for some in origin.set_by.values() for one in some)]

@@ -47,7 +47,8 @@ class ApplyOptions:
     drift is corrected; `compare_every`: seconds between comparisons of an unchanged cluster. Drift
     of `contested` objects returns at once and is not corrected now. `live_annotations`: annotations
     that control the deployer are also honored if they were written in the cluster. `deferred` are
-    refusals of the API server that are not retried now.
+    refusals of the API server that are not retried now. `approvers` are the names of the
+    repository's approvers of stages.
     """
 
     guards: Guards = Guards()
@@ -66,6 +67,7 @@ class ApplyOptions:
     contested: frozenset[Key] = frozenset()
     live_annotations: bool = True
     deferred: Mapping[Key, Skipped] = field(default_factory=dict)
+    approvers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,8 @@ class _Staging:
             self.manifest.key.namespace,
             str(body["metadata"]["name"]),
         )
+        if approvers := self.context.options.approvers:
+            body["metadata"]["annotations"][names.APPROVERS] = ",".join(sorted(approvers))
         return _rewritten(replace(self.manifest, key=key), body)
 
     def _since(self, old: Body, known: Revision | None, commit: str) -> str:

@@ -10,22 +10,32 @@ from functools import lru_cache
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.redaction.report import quotable
-from gitops_ds.report import printable
+from gitops_ds.report import grouping, printable
 from gitops_ds.report.findings import Report, ReportedChange, severity_counts
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200
 
 
-def lines(report: Report) -> Iterator[tuple[str, str | None]]:
-    """Lines with their color (None: plain), and a summary."""
+# with more findings than MANY, a summary by rule and the first FIRST of them
+MANY, FIRST = 30, 10
+
+
+def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | None]]:
+    """Lines with their color (None: plain), and a summary. Without `whole`, only the first of many
+    findings, and a summary by rule.
+    """
 
     @lru_cache(maxsize=1)  # findings are sorted by file, and a file can be large
     def source(file: str) -> list[str]:
         data = report.files.get(file, b"")
         return data.decode("utf-8", "replace").splitlines() if quotable(data) else []
 
-    for finding in report.findings:
+    groups = grouping.grouped(report.findings)
+    several = len({finding.cluster for finding in report.findings}) > 1
+    cut = not whole and len(groups) > MANY
+    for group in groups[:FIRST] if cut else groups:
+        finding = group.first
         place = f"{_place(finding)}: " if finding.place else ""
         first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
         yield first, _COLOURS[finding.severity]
@@ -34,14 +44,21 @@ def lines(report: Report) -> Iterator[tuple[str, str | None]]:
             yield from (
                 (line, None) for line in _excerpt(finding, report, source(finding.place.file))
             )
+        if scope := group.scope(several=several):
+            yield f"  {'':>5} = {scope}", None
         if finding.other and finding.other[1]:
             yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
         if finding.fix:
             yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
+    if cut:
+        left = counted(len(groups) - FIRST, "more finding")
+        yield f"{left}: --all prints them, --explain RULE describes a rule", None
+        yield from ((line, None) for line in grouping.by_rule(groups))
+    distinct = f" ({len(groups)} distinct)" if len(groups) < len(report.findings) else ""
     yield (
         (
             f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: "
-            f"{severity_counts(report.count())}"
+            f"{severity_counts(report.count())}{distinct}"
         ),
         None,
     )

@@ -29,12 +29,14 @@ from gitops_ds.model.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service import event_recorder, git_auth, git_schedule, git_source, runnable
 from gitops_ds.service.adaptive_poll import PollInterval
+from gitops_ds.service.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.service.cluster_watch import ClusterWatch, WatchContext
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git_source import GitSource
 from gitops_ds.service.git_startup import Startup
 from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.review_approvals import ForgeReviews
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.telemetry.kube_events import InvolvedObject
 
@@ -64,6 +66,7 @@ class GitDeployer(runnable.DeployerPart):
         self.repository: Repository | None = None
         self._reverts: RevertWriter | None = None
         self._reports: ReportPublisher | None = None
+        self._approvals: ApprovalWriter | None = None
         self._watch: ClusterWatch | None = None
 
     @property
@@ -186,8 +189,10 @@ class GitDeployer(runnable.DeployerPart):
         supervisor, listen = Supervisor(emit, time.time), self._context.service.listen
         reverts = self._reverts = self._revert_writer(source, loop, emit)
         reports = self._reports = self._report_publisher(source, loop, emit)
+        approvals = self._approvals = self._approval_writer(source, loop, emit)
         tasks = [
             supervisor.start("reverts", reverts.run),
+            supervisor.start("approvals of stages", approvals.run),
             supervisor.start("cluster reports", reports.run),
             supervisor.start("agents of cluster reports", self._wake_reports),
         ]
@@ -209,6 +214,26 @@ class GitDeployer(runnable.DeployerPart):
                 emit=emit,
                 clock=time.time,
                 chance=random.random,
+            )
+        )
+
+    def _approval_writer(
+        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
+    ) -> ApprovalWriter:
+        repository, settings = source.repository, self._settings
+        reviews = settings.forge and ForgeReviews(
+            repository, self._address, settings.forge, settings.path
+        )
+        return ApprovalWriter(
+            ApprovalContext(
+                repository=source.repository,
+                settings=self._settings,
+                cluster=self._context.cluster,
+                applied=lambda: loop.applied,
+                emit=emit,
+                clock=time.time,
+                chance=random.random,
+                reviews=reviews.find if reviews else None,
             )
         )
 
@@ -259,12 +284,15 @@ class GitDeployer(runnable.DeployerPart):
                 self._reports.wake()
 
     def _waking(self, emit: Emit) -> Emit:
-        """The same, which wakes what follows a reconciliation: reverts, the report."""
+        """The same, which wakes what follows a reconciliation: reverts, approvals, the
+        report."""
 
         def emit_and_wake(event: Event) -> None:
             emit(event)
             if isinstance(event, Reconciled) and self._reverts is not None:
                 self._reverts.wake()
+            if isinstance(event, Reconciled) and self._approvals is not None:
+                self._approvals.wake()
             if isinstance(event, Reconciled | SourceChanged) and self._reports is not None:
                 self._reports.wake()
 

@@ -12,6 +12,7 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
+from gitops_ds.settings.approvers import ApproverName, ApproverSettings
 from gitops_ds.settings.base import (
     NonEmptyText,
     Positive,
@@ -218,6 +219,13 @@ class RepositorySettings(SettingsGroup, frozen=True):
     forge: Annotated[
         ForgeSettings | None, describe("The forge that shows the status of commits.")
     ] = None
+    approvers: Annotated[
+        dict[ApproverName, ApproverSettings],
+        describe(
+            "Who may approve stages of rollouts, by the names in approval.from of the policies. "
+            "With a name here the annotation gitops-ds.io/approve does not count."
+        ),
+    ] = msgspec.field(default_factory=dict)
     push: Annotated[
         bool,
         describe(
@@ -264,9 +272,25 @@ class RepositorySettings(SettingsGroup, frozen=True):
                 "repository.push is true and repository.verify requires signatures: set "
                 "repository.author.signingKeyFile, and trust that key"
             )
+        self._check_approvers()
         follows_tag = self.tag or self.semver or self.ref.startswith("refs/tags/")
         if self.verify.mode is Mode.TAG and not follows_tag:
             raise SettingsError(
                 "repository.verify.mode is tag, but no tag is followed: set repository.tag or "
                 "repository.semver"
+            )
+
+    def _check_approvers(self) -> None:
+        """Raises SettingsError for approvers whose approvals can never be verified."""
+        approvers, verify = self.approvers.values(), self.verify
+        if any(one.keys for one in approvers) and not (
+            verify.allowed_signers_file or verify.gpg_keys_file
+        ):
+            raise SettingsError(
+                "repository.approvers has keys, but no key is trusted: set "
+                "repository.verify.allowedSignersFile or gpgKeysFile"
+            )
+        if any(one.users or one.teams for one in approvers) and self.forge is None:
+            raise SettingsError(
+                "repository.approvers has users or teams, which need repository.forge"
             )

@@ -240,7 +240,8 @@ class Service(SettingsFile, frozen=True, kw_only=True):
 
     def apply_options_of(self, repository: RepositorySettings) -> ApplyOptions:
         """The apply options of one repository, whose own settings override the common ones."""
-        return self._with_homes(self.apply.of_repository(repository.apply))
+        options = self._with_homes(self.apply.of_repository(repository.apply))
+        return replace(options, approvers=frozenset(repository.approvers))
 
     def _with_homes(self, settings: ApplySettings) -> ApplyOptions:
         """Options that keep applies out of the namespaces of the service itself."""

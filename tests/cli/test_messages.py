@@ -36,9 +36,9 @@ def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("pod", "is the pod x"),
-        ("node", "runs on the node x"),
-        ("commit", "runs a template of the commit x"),
+        ("pod", "is named x"),
+        ("node", "runs on node x"),
+        ("commit", "runs the template of commit x"),
     ],
 )
 def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: str) -> None:

@@ -190,6 +190,19 @@ def test_a_wrong_kubeconfig_is_told_in_a_sentence_with_its_name(
     assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
 
 
+def test_an_unknown_context_is_answered_with_those_of_the_file(at: Desk, tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://127.0.0.1:1", "known")
+    there = ("get", "--kubeconfig", str(file), "--context")
+    near, far = at.run(*there, "tes"), at.run(*there, "production")
+    assert 'no such context; did you mean "test"?' in near.err
+    assert "no such context; it has test" in far.err
+    body = json.loads(file.read_text())
+    file.write_text(json.dumps({**body, "current-context": "gone"}))
+    current = at.run("get", "--kubeconfig", str(file))
+    assert "the current context gone does not exist; it has test" in current.err
+    assert (near.code, far.code, current.code) == (3, 3, 3)
+
+
 INVENTORIES: list[tuple[str | None, str]] = [
     (None, "No such file"),
     ("{", "kubectl get"),

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
 from gitops_ds.commands import rollout_approvals
+from gitops_ds.commands.rollout_approvals import StageRequest
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET
@@ -55,14 +56,14 @@ def play(
 
 def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
     async def script(cluster: Cluster, name: str) -> None:
-        approved = await rollout_approvals.approve(cluster, "ds/agent", "", "gpu")
+        approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
         assert (approved.stage, approved.target.revision) == ("gpu", name)
         assert approved.target.commit == "c" * 40
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
         found = revisions.revision_of(body)
         assert found is not None
-        assert target_revisions.approved_stages([found], approved.target) == {"gpu"}
-        again = await rollout_approvals.approve(cluster, "agent", "default", "gpu")
+        assert stage_approvals.approved_stages([found], approved.target) == {"gpu"}
+        again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
         assert again.target.uid == approved.target.uid
 
     play(script)
@@ -82,7 +83,7 @@ def test_what_can_not_be_approved_is_an_error(
 ) -> None:
     async def script(cluster: Cluster, _: str) -> None:
         with pytest.raises(kind, match=message):
-            await rollout_approvals.approve(cluster, name, namespace, stage)
+            await rollout_approvals.approve(cluster, StageRequest(name, stage, namespace))
 
     play(script)
 
@@ -90,8 +91,34 @@ def test_what_can_not_be_approved_is_an_error(
 def test_without_a_rollout_nothing_is_approved() -> None:
     async def script(cluster: Cluster, name: str) -> None:
         with pytest.raises(errors.Refused, match="no staged rollout"):
-            await rollout_approvals.approve(cluster, "ds/agent", "", "gpu")
+            await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
         assert names.APPROVE not in body["metadata"]["annotations"]
 
     play(script, policy=None)
+
+
+def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+        hash = approved.target.hash
+        body = await cluster.get(CONTROLLER_REVISION, "default", name)
+        assert body["metadata"]["annotations"][names.APPROVE] == f"gpu={hash}"
+        request = StageRequest("ds/agent", "gpu", hash=hash)
+        assert (await rollout_approvals.approve(cluster, request)).target.hash == hash
+        with pytest.raises(errors.Refused, match="another commit came meanwhile"):
+            await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", hash="5d9f"))
+
+    play(script)
+
+
+def test_where_the_repository_has_approvers_the_annotation_is_refused() -> None:
+    async def script(cluster: Cluster, name: str) -> None:
+        patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
+        await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
+        request = StageRequest("ds/agent", "gpu")
+        with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):
+            await rollout_approvals.approve(cluster, request)
+        assert (await rollout_approvals.waiting(cluster, request)).target.commit == "c" * 40
+
+    play(script)

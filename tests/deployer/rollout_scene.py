@@ -16,6 +16,7 @@ from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions, target_revisions
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.daemonset import Pod
@@ -85,19 +86,17 @@ class Scene:
     events: list[Event] = field(default_factory=list)
     request: Callable[[], None] = lambda: None
     controller: Controller | None = None
+    options: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
+    loop: Loop | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet
         controller.
         """
-        loop = loop_on(
-            self.cluster,
-            self.cluster.client("gitops-ds"),
-            self.history,
-            self.events,
-            ApplyOptions(patience=0.0),
-        )
+        client = self.cluster.client("gitops-ds")
+        loop = loop_on(self.cluster, client, self.history, self.events, self.options)
+        self.loop = loop
         self.request = loop.request
         ours = self._controller(self.powers, self.cluster.client("gitops-ds", self.faults))
         self.controller = ours
@@ -214,6 +213,7 @@ def play(
     policy: str = POLICY,
     faults: Faults = simulator_faults.none,
     latency: float = 0.0,
+    options: ApplyOptions | None = None,
 ) -> None:
     """Runs a script on a cluster in which every node has the first image. `faults` are those of the
     rollouts' client; `latency` is that of every request, in seconds.
@@ -226,6 +226,7 @@ def play(
             cluster.add_nodes(specs)
             scene = Scene(cluster, FileHistory(), powers, faults)
             scene.history.policy = policy
+            scene.options = options or scene.options
             scene.history.push(AGENT.format(tag="1"))
             scene.start()
             await scene.until(lambda: len(scene.on("1")) == len(specs))

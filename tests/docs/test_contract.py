@@ -19,6 +19,7 @@ from tests.docs.pages import ROOT
 PAGE = (ROOT / "docs/command-line.md").read_text("utf-8")
 SHARED = {
     "options of the repository": "Options of the repository",
+    "options of lists": "Options of lists",
     "options of the connection": "Options of the connection",
     "common options": "Common options",
 }

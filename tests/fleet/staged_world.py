@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.apimachinery import target_revisions
+from gitops_ds.apimachinery import stage_approvals, target_revisions
 from gitops_ds.fleet import health, rollout_tracker, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.fault_attribution import FaultScope
@@ -15,6 +15,7 @@ from gitops_ds.model import names
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.health import Health, HealthState
+from gitops_ds.model.stage_approval import StageApproval
 from tests.rollouts.rollout_world import RolloutWorld
 
 FAST: dict[str, Any] = {
@@ -35,6 +36,22 @@ class Watched:
     rollout: TrackedRollout | None = None
     events: list[Event] = field(default_factory=list)
     states: list[HealthState] = field(default_factory=list)
+
+    def approve(self, stage: str) -> None:
+        """An approver agrees to a stage by a signed commit."""
+        known = self.world.revisions.values()
+        target = next(
+            one["metadata"]
+            for one in known
+            if names.ROLLOUT in (one["metadata"].get("labels") or {})
+        )
+        hash = target["labels"][names.ROLLOUT]
+        given = StageApproval(stage, hash, "team-a", "ada@example.com", "commit 0123456789ab")
+        target.setdefault("annotations", {})
+        target["annotations"] |= {
+            names.APPROVERS: "team-a",
+            names.APPROVALS: stage_approvals.encoded([given]),
+        }
 
     def agent(self) -> Agent:
         """The agent as a command reads it, without a memory."""

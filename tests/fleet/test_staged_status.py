@@ -65,6 +65,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
         "nodes": 2,
         "proved": 0,
         "waitsFor": {"reason": "2 soaking", "until": timestamps.text(until)},
+        "approvedBy": [],
     }
     there.rounds(12)
     lines = shown(there)
@@ -137,3 +138,14 @@ def test_a_daemonset_with_an_unknown_target_is_not_done() -> None:
     assert not rollout_status.judge(body).done
     body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "no policy"
     assert there.agent().health.message.startswith(names.ROLLOUT_POLICY)
+
+
+def test_status_shows_who_approved_a_stage_and_how() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    there.approve("rest")
+    text = "ada@example.com (team-a), commit 0123456789ab"
+    assert f"Stage rest is approved: {text}" in shown(there)
+    stages = document(there)["rollout"]["stages"]
+    assert [one["approvedBy"] for one in stages] == [[], [text]]

@@ -43,6 +43,17 @@ def test_each_passed_stage_is_published_and_success_follows_the_last_one() -> No
     assert [stage.state.value for _, stage in forge.said].count("success") == 1
 
 
+def test_the_approval_of_the_current_stage_is_published() -> None:
+    there = watched()
+    forge = pushed(there)
+    there.rounds(6)
+    there.approve("canary")
+    forge.look(there.agent(), wanted=(KEY,))
+    assert forge.said[-1][1].words == (
+        "rolling out canary 0/2, rest 0/8; canary approved by ada@example.com"
+    )
+
+
 def test_a_canary_of_a_large_fleet_is_published() -> None:
     there = watched(nodes=60)
     forge = pushed(there)

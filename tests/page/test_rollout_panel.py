@@ -38,6 +38,15 @@ def test_the_panel_shows_the_stages_and_changes_with_them_alone() -> None:
     assert "canary passed 2/2" in panel(there)
 
 
+def test_the_panel_shows_who_approved_a_stage() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    there.approve("canary")
+    words = "approved by ada@example.com (team-a), commit 0123456789ab"
+    assert words in panel(there)
+
+
 def test_the_panel_shows_hold_halt_and_parked_nodes() -> None:
     policy: dict[str, Any] = {**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-01-15"}]}
     there = watched(policy)

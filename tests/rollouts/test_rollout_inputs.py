@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollout_policy import After
@@ -110,7 +110,16 @@ def test_a_rollout_begins_when_the_agent_that_comes_first_is_up_to_date_everywhe
 
 @pytest.mark.parametrize(
     ("text", "stages"),
-    [("", set()), ("gpu", {"gpu"}), ("gpu, rest", {"gpu", "rest"}), (",", set())],
+    [
+        ("", set()),
+        ("gpu", {"gpu"}),
+        ("gpu, rest", {"gpu", "rest"}),
+        (",", set()),
+        ("gpu=5d9f", {"gpu"}),
+        ("gpu=5d9e", set()),
+        ("gpu=", set()),
+        ("gpu=5d9e, rest = 5d9f", {"rest"}),
+    ],
 )
 def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     text: str, stages: set[str]
@@ -121,9 +130,35 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     body["metadata"]["annotations"][names.APPROVE] = text
     found = revisions.revision_of(world._born(body))
     assert found is not None
-    target = RolloutTarget("", template, found.name, found.uid)
-    assert target_revisions.approved_stages([found], target) == stages
-    assert not target_revisions.approved_stages([found], replace(target, uid="another"))
+    target = RolloutTarget("5d9f", template, found.name, found.uid)
+    assert stage_approvals.approved_stages([found], target) == stages
+    assert not stage_approvals.approved_stages([found], replace(target, uid="another"))
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("", set()),
+        ("[]", set()),
+        ("gpu", set()),
+        ('[{"stage": "gpu", "hash": "5d9f"}]', {"gpu"}),
+        ('[{"stage": "gpu", "hash": "5d9e"}]', set()),
+        ('[{"stage": "gpu"}]', set()),
+        ('[{"hash": "5d9f"}]', set()),
+    ],
+)
+def test_with_approvers_only_their_approvals_of_this_target_count(
+    text: str, stages: set[str]
+) -> None:
+    world = RolloutWorld(FAST, 2)
+    template = copy.deepcopy(world.body["spec"]["template"])
+    body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
+    annotations = {names.APPROVE: "rest", names.APPROVERS: "team-gpu", names.APPROVALS: text}
+    body["metadata"]["annotations"] |= annotations
+    found = revisions.revision_of(world._born(body))
+    assert found is not None
+    target = RolloutTarget("5d9f", template, found.name, found.uid)
+    assert stage_approvals.approved_stages([found], target) == stages
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import builtin_resources, kubernetes_versions, openapi
 from gitops_ds.checks.schema import kubernetes
 from gitops_ds.client import connect
-from gitops_ds.commands.doctor import gates, repositories
+from gitops_ds.commands.doctor import approvers, gates, repositories
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import version as git_version
@@ -64,6 +64,8 @@ async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
         for line in doctor_service.files(service):
             yield line
         async for line in gates.examine(service.metrics, bundles):
+            yield line
+        for line in approvers.examine(service.repositories, bundles):
             yield line
     async for line in _live(merged, service, bundles):
         yield line

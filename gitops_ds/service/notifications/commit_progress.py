@@ -6,7 +6,7 @@ The agents of a commit are those that it changed, which carry it; others do not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 
@@ -263,7 +263,16 @@ def _rolling(agents: Sequence[Agent], nodes: str) -> str:
         for agent in staged
         if agent.rollout is not None
     ]
-    return " ".join(("rolling out", "; ".join(parts) or nodes)).rstrip()
+    words = " ".join(("rolling out", "; ".join(parts) or nodes)).rstrip()
+    return "; ".join((words, *dict.fromkeys(_approvals(staged))))
+
+
+def _approvals(agents: Sequence[Agent]) -> Iterator[str]:
+    """`rest approved by ada@example.com`, of each current stage that an approver agreed to."""
+    for rollout in (one.rollout for one in agents if one.rollout is not None):
+        for one in rollout.approvals_of(rollout.current) if rollout.current else ():
+            if one.by:
+                yield f"{one.stage} approved by {one.by}"
 
 
 def _well(agents: Sequence[Agent], nodes: int) -> str:

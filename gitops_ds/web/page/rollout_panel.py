@@ -35,7 +35,9 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """A stage: `tone` is the class of its badge, `until` the seconds since 1970 or None."""
+    """A stage: `tone` is the class of its badge, `until` the seconds since 1970 or None;
+    `approved` states who approved it.
+    """
 
     name: str
     state: str
@@ -45,6 +47,7 @@ class StageRow:
     bar: tuple[tuple[str, int], ...]
     bar_words: str
     waits: str
+    approved: str
     until: float | None
 
 
@@ -101,5 +104,6 @@ def _row(rollout: StagedRollout, stage: StageProgress, steps: Counter[NodeStep])
         tuple((fill, fills[fill]) for fill in _ORDER),
         ", ".join(f"{count} {step}" for step, count in sorted(steps.items())) or "no node",
         texts.words(waits.reason) if waits else "",
+        texts.words("; ".join(one.text for one in rollout.approvals_of(stage))),
         waits.until if waits else None,
     )

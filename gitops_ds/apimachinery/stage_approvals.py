@@ -1,0 +1,67 @@
+"""The approvals of stages on a target revision.
+
+They are on the revision, so they approve no later rollout. Where the repository has approvers, the
+deployer lists the approvals in `gitops-ds.io/approvals`; elsewhere people with rights in the
+cluster name the stages in `gitops-ds.io/approve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gitops_ds.model import names
+from gitops_ds.model.live import Revision
+from gitops_ds.model.stage_approval import StageApproval
+from gitops_ds.model.staged_rollout import RolloutTarget
+
+
+def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
+    """The approvals of the target; none where they can't be read, or name another template."""
+    found = next((one for one in known if one.uid == target.uid), None)
+    annotations = annotations_of(found) if found else {}
+    read = _derived if names.APPROVERS in annotations else _annotated
+    return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
+
+
+def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
+    """The stages of the target that are approved."""
+    return frozenset(one.stage for one in approvals(known, target))
+
+
+def annotated(stages: Iterable[StageApproval]) -> str:
+    """The text of `gitops-ds.io/approve`: `STAGE=HASH` or `STAGE`, separated by commas."""
+    words = (f"{one.stage}={one.hash}" if one.hash else one.stage for one in stages)
+    return ",".join(sorted(set(words)))
+
+
+def encoded(derived: Iterable[StageApproval]) -> str:
+    """The text of `gitops-ds.io/approvals`."""
+    return msgspec.json.encode(tuple(derived), order="sorted").decode()
+
+
+def decoded(text: str) -> tuple[StageApproval, ...]:
+    """The approvals of `gitops-ds.io/approvals`; none where they can't be read."""
+    try:
+        found = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ()
+    return tuple(one for one in found if one.hash)  # without a hash it could be of any target
+
+
+def annotations_of(revision: Revision) -> Mapping[str, Any]:
+    """The annotations of a revision."""
+    return (revision.raw.get("metadata") or {}).get("annotations") or {}
+
+
+def _derived(annotations: Mapping[str, Any]) -> tuple[StageApproval, ...]:
+    return decoded(str(annotations.get(names.APPROVALS) or ""))
+
+
+def _annotated(annotations: Mapping[str, Any]) -> Iterator[StageApproval]:
+    for word in str(annotations.get(names.APPROVE) or "").split(","):
+        stage, equals, hash = (part.strip() for part in word.partition("="))
+        if stage and bool(equals) == bool(hash):
+            yield StageApproval(stage, hash)

@@ -1,0 +1,186 @@
+"""Completion of the names of objects, namespaces, contexts and clusters.
+
+A completion is bounded in time and silent: an error, a cluster that does not answer and a prompt of
+a credential plugin give no candidates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gitops_ds.model.objects import Body, Resource
+
+SECONDS = 3.0  # at most, for the candidates of one word
+DAEMONSET_PREFIXES = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/", "daemonsets.apps/")
+
+
+def daemonsets(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of DaemonSets in the namespace of `-n`, with the prefix that was typed."""
+    prefix = next((one for one in DAEMONSET_PREFIXES if incomplete.startswith(one)), "")
+    return matching(incomplete, lambda: _with_prefix(prefix, _daemonsets(ctx)))
+
+
+def daemonset_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The arguments of `get`: names, once each."""
+    chosen = set(ctx.params.get(param.name or "") or ())
+    return [name for name in daemonsets(ctx, param, incomplete) if name not in chosen]
+
+
+def traced(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The argument of `trace`: a kind, then a name."""
+    from gitops_ds.model.objects import NODE, POD
+
+    kind, slash, _name = incomplete.partition("/")
+    if not slash:
+        return [one for one in ("ds/", "node/", "pod/", "commit/") if one.startswith(incomplete)]
+    if kind in ("node", "nodes", "no"):
+        return matching(incomplete, lambda: _with_prefix(f"{kind}/", _names(ctx, NODE, "")))
+    if kind in ("pod", "pods", "po"):
+        return matching(
+            incomplete, lambda: _with_prefix(f"{kind}/", _names(ctx, POD, _namespace(ctx)))
+        )
+    return matching(incomplete, lambda: _with_prefix(f"{kind}/", _daemonsets(ctx)))
+
+
+def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of namespaces; without the right to list them, those with a DaemonSet."""
+
+    def read() -> Iterable[str]:
+        from gitops_ds.errors import Forbidden
+        from gitops_ds.model.objects import DAEMONSET, NAMESPACE
+
+        try:
+            return _names(ctx, NAMESPACE, "")
+        except Forbidden:
+            return (str(body["metadata"]["namespace"]) for body in _list(ctx, DAEMONSET, ""))
+
+    return matching(incomplete, read)
+
+
+def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the contexts in the kubeconfig."""
+    return matching(incomplete, lambda: _contexts(ctx.params.get("kubeconfig")))
+
+
+def clusters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the files in `clusters/` of a repository that is a directory."""
+
+    def read() -> Iterable[str]:
+        from pathlib import Path
+
+        start = Path(ctx.params.get("repository") or ctx.params.get("directory") or ".").resolve()
+        for root in (start, *start.parents):
+            found = root / str(ctx.params.get("path") or "") / "clusters"
+            if found.is_dir():
+                return [file.stem for file in found.glob("*.yaml")]
+            if (root / ".git").exists():
+                break
+        return []
+
+    return matching(incomplete, read)
+
+
+def _namespace(ctx: click.Context) -> str:
+    params = ctx.params
+    return "" if params.get("all_namespaces") else str(params.get("namespace") or "")
+
+
+def _daemonsets(ctx: click.Context) -> Iterable[str]:
+    from gitops_ds.model.objects import DAEMONSET
+
+    return _names(ctx, DAEMONSET, _namespace(ctx))
+
+
+def _names(ctx: click.Context, resource: Resource, namespace: str) -> Iterable[str]:
+    return (str(body["metadata"]["name"]) for body in _list(ctx, resource, namespace))
+
+
+def _list(ctx: click.Context, resource: Resource, namespace: str) -> list[Body]:
+    """Raises ClusterError."""
+    from gitops_ds.client import connect
+    from gitops_ds.model.cluster import Selection
+
+    connection = connect.Connection(ctx.params.get("kubeconfig"), ctx.params.get("context"))
+
+    async def read() -> list[Body]:
+        async with connect.opened(connection) as cluster:
+            found = await cluster.list(resource, Selection(namespace=namespace))
+            return list(found.items)
+
+    return asyncio.run(read())
+
+
+def _contexts(kubeconfig: str | None) -> Iterable[str]:
+    """Read without the official package, which takes longer to load than a completion may."""
+    from pathlib import Path
+
+    from gitops_ds.yaml import parser
+
+    files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    for file in filter(None, files.split(os.pathsep)):
+        with contextlib.suppress(OSError):
+            for document in parser.read("", Path(file).read_bytes()).documents:
+                yield from (str(one["name"]) for one in document.value.get("contexts") or ())
+
+
+def _with_prefix(prefix: str, names: Iterable[str]) -> Iterable[str]:
+    return (f"{prefix}{name}" for name in names)
+
+
+def matching(
+    incomplete: str, read: Callable[[], Iterable[str]], seconds: float = SECONDS
+) -> list[str]:
+    """The candidates that begin with the typed text, sorted; none after an error or after some
+    seconds.
+    """
+    try:
+        with _silent(), _limited(seconds):
+            return sorted({name for name in read() if name.startswith(incomplete)})
+    except Exception:
+        return []
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Discards what credential plugins print on stderr: it would be written into the prompt."""
+    sys.stderr.flush()
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError in the main thread after some seconds, also inside of a blocking call."""
+
+    def expire(_: int, __: FrameType | None) -> None:
+        raise TimeoutError
+
+    if not hasattr(signal, "setitimer") or (
+        threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    before: Any = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,247 @@
+"""The options and the output of commands that list objects, with the names and formats of kubectl:
+`-A`, `-l`, `-w`, `--sort-by`, `--no-headers`, `-o name` and `-o jsonpath=...`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gitops_ds.cli import options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from click.shell_completion import CompletionItem
+
+    from gitops_ds.apimachinery import jsonpath
+    from gitops_ds.model.bundle import Requirement
+
+T = TypeVar("T")
+JSONPATH = "jsonpath="
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A format of `-o`, with the parts of the template of `jsonpath`."""
+
+    format: str
+    template: tuple[jsonpath.Node, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people read it."""
+        return self.format in ("text", "wide")
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the table has all columns."""
+        return self.format == "wide"
+
+
+class OutputType(click.ParamType[Output]):
+    """A choice of formats, or `jsonpath=TEMPLATE`."""
+
+    name = "format"
+
+    def __init__(self, formats: Sequence[str]) -> None:
+        self._formats = (*formats, f"{JSONPATH}...")
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """The formats, as --help prints those of a choice."""
+        return f"[{'|'.join(self._formats)}]"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The formats that begin with the typed text."""
+        from click.shell_completion import CompletionItem
+
+        known = (*self._formats[:-1], JSONPATH)
+        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Output:
+        """The format. Fails for an unknown one and for an invalid template."""
+        if isinstance(value, Output):
+            return value
+        text = str(value)
+        if text in self._formats[:-1]:
+            return Output(text)
+        if not text.startswith(JSONPATH):
+            self.fail(f"{text!r} is not one of {', '.join(self._formats)}.", param, ctx)
+        from gitops_ds.apimachinery import jsonpath
+
+        try:
+            return Output("jsonpath", jsonpath.template(text.removeprefix(JSONPATH)))
+        except jsonpath.InvalidPath as error:
+            self.fail(f"the template: {error}", param, ctx)
+
+
+class SelectorType(click.ParamType["tuple[Requirement, ...]"]):
+    """A label selector."""
+
+    name = "selector"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Requirement, ...]:
+        """The conditions. Fails for an invalid selector."""
+        from gitops_ds.apimachinery import label_selector
+
+        if isinstance(value, tuple):
+            return value
+        try:
+            return label_selector.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCondition:
+    """A term of a field selector: a field has, or has not, a value."""
+
+    field: str
+    value: str
+    equal: bool
+
+
+class FieldSelectorType(click.ParamType[tuple[FieldCondition, ...]]):
+    """A field selector: `type=Warning,reason!=Pulled`."""
+
+    name = "field selector"
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        """`fields` are those that a term may name."""
+        self._fields = fields
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[FieldCondition, ...]:
+        """The terms. Fails for an invalid one and for an unknown field."""
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for term in filter(None, str(value).split(",")):
+            parts = re.fullmatch(r"\s*([^=!\s]+)\s*(==|=|!=)\s*([^=!]*?)\s*", term)
+            if parts is None:
+                self.fail(f"{term!r} is not a term: write FIELD=VALUE or FIELD!=VALUE", param, ctx)
+            if parts[1] not in self._fields:
+                known = ", ".join(self._fields)
+                self.fail(f"unknown field {parts[1]!r}: use {known}", param, ctx)
+            found.append(FieldCondition(parts[1], parts[3], parts[2] != "!="))
+        return tuple(found)
+
+
+class PathType(click.ParamType["jsonpath.Path"]):
+    """A JSONPath without a template."""
+
+    name = "path"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> jsonpath.Path:
+        """The path. Fails for an invalid one."""
+        from gitops_ds.apimachinery import jsonpath
+
+        if isinstance(value, jsonpath.Path):
+            return value
+        try:
+            return jsonpath.path(str(value))
+        except jsonpath.InvalidPath as error:
+            self.fail(str(error), param, ctx)
+
+
+def output(*formats: str) -> Callable[[options.Command], options.Command]:
+    """`-o` with these formats or a JSONPath template; the first is the default."""
+    return options.option(
+        "-o", "--output", type=OutputType(formats), default=formats[0], show_default=True
+    )
+
+
+scope = options.together(
+    options.in_namespace,
+    options.option(
+        "-A",
+        "--all-namespaces",
+        is_flag=True,
+        help="All namespaces: the default, unless GITOPS_DS_NAMESPACE is set.",
+    ),
+)
+no_headers = options.option("--no-headers", is_flag=True, help="Omit the heads of the columns.")
+sort_by = options.option(
+    "--sort-by",
+    type=PathType(),
+    metavar="JSONPATH",
+    help="Sort by this field of the JSON items, such as .name.",
+)
+selector = options.option(
+    "-l",
+    "--selector",
+    type=SelectorType(),
+    default="",
+    metavar="LABELS",
+    help="Only DaemonSets with these labels, such as app=agent,tier!=test.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeArgs:
+    """The namespace of the listed objects."""
+
+    namespace: str
+    all_namespaces: bool
+
+    @property
+    def chosen_namespace(self) -> str:
+        """The namespace; empty for all."""
+        return "" if self.all_namespaces else self.namespace
+
+
+def in_order(
+    objects: Sequence[T], path: jsonpath.Path | None, as_json: Callable[[T], Any]
+) -> list[T]:
+    """The objects sorted by a field of their JSON: missing values first, numbers before text.
+    Raises UsageError if no object has the field.
+    """
+    if path is None:
+        return list(objects)
+    found = [path.find(document, document) for document in map(as_json, objects)]
+    if objects and not any(found):
+        known = ", ".join(sorted(as_json(objects[0])))
+        raise click.UsageError(f"--sort-by: no item has this field; the fields are {known}")
+    order = sorted(range(len(objects)), key=lambda at: _rank(found[at]))
+    return [objects[at] for at in order]
+
+
+def _rank(values: Sequence[Any]) -> tuple[int, float, str]:
+    match values:
+        case [bool(flag), *_]:
+            return 1, float(flag), ""
+        case [int(number) | float(number), *_]:
+            return 1, float(number), ""
+        case [str(text), *_]:
+            return 2, 0.0, text
+        case [None, *_] | []:
+            return 0, 0.0, ""
+        case _:
+            return 3, 0.0, json.dumps(values[0], sort_keys=True)
+
+
+def write(output: Output, document: Any, names: Sequence[str]) -> None:
+    """Prints a document in a format that is not a table; `names` are the lines of `-o name`."""
+    match output.format:
+        case "name":
+            click.echo("".join(f"{name}\n" for name in names), nl=False)
+        case "jsonpath":
+            from gitops_ds.apimachinery import jsonpath
+
+            click.echo(jsonpath.render(output.template, document), nl=False)
+        case "json":
+            options.show_json(document)
+        case _:
+            options.show_yaml(document)

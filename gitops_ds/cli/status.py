@@ -1,0 +1,90 @@
+"""`gitops-ds status`: one DaemonSet, its health and its nodes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitops_ds.cli import arguments, candidates, lists, options, table
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.fleet.agents import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds status`."""
+
+    name: str | None
+    nodes: bool
+    watch: bool
+    no_headers: bool
+    output: lists.Output
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=candidates.daemonsets)
+@options.option("--nodes", is_flag=True, help="One line per node.")
+@options.option("-w", "--watch", is_flag=True, help="Print again after each change.")
+@lists.scope
+@lists.no_headers
+@options.connection
+@lists.output("text", "json", "yaml", "name")
+@options.common
+@arguments.typed(StatusArgs)
+def status(args: StatusArgs) -> int:
+    """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
+    return options.run(_status(args))
+
+
+async def _status(args: StatusArgs) -> int:
+    if not args.name:
+        raise click.UsageError(
+            "NAME is required: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
+            "repositories"
+        )
+
+    from gitops_ds.commands import wait
+    from gitops_ds.fleet import agents as fleet_agents
+
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
+        if args.watch:
+            which = wait.WaitOptions(args.name, args.chosen_namespace)
+            await wait.follow(cluster, connection.state_namespace, which, _Printer(args).show)
+            return 0
+        agents = await fleet_agents.list_agents(
+            cluster, connection.state_namespace, time.time(), options.say
+        )
+    _Printer(args).show(fleet_agents.find_agent(agents, args.name, args.chosen_namespace))
+    return 0
+
+
+class _Printer:
+    """Prints an agent, and again when it changed."""
+
+    def __init__(self, args: StatusArgs) -> None:
+        self._args = args
+        self._shown: Any = None
+
+    def show(self, agent: Agent | str) -> None:
+        """Prints an agent; a message goes to stderr."""
+        from gitops_ds.fleet import agents as fleet_agents
+
+        args = self._args
+        if isinstance(agent, str):
+            options.say(agent)
+            return
+        if args.output.is_table:
+            text = table.agent(agent, time.time(), nodes=args.nodes, headers=not args.no_headers)
+            if text != self._shown:
+                click.echo(table.coloured(text), nl=False)
+                self._shown = text
+            return
+        document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
+        if document != self._shown:
+            lists.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
+            self._shown = document

@@ -1,0 +1,100 @@
+"""The approving reviews of the pull request that brought a commit, and the members of teams.
+
+A review counts if it is for the head that was merged, is the reviewer's last word, and is not
+dismissed; the author's own does not. The number of requests is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from gitops_ds import errors
+from gitops_ds.forges.contract import (
+    ForgeRequest,
+    MergedPullRequest,
+    PullRequestRef,
+    Review,
+    ReviewState,
+)
+from gitops_ds.forges.review_apis import ReviewApi
+
+T = TypeVar("T")
+MOST_REQUESTS = 30  # of one look
+_MOST_PAGES = 5
+
+
+class ReviewRequests(Protocol):
+    """What sends a request (`gitops_ds.forges.client.Forge`)."""
+
+    async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+        """The answer; a missing object is read as None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovingReview:
+    """A review that approves the merged head of a pull request."""
+
+    number: int
+    user: str
+    user_id: str
+
+
+class ReviewReader:
+    """Reads the reviews of one repository, for one look."""
+
+    def __init__(self, forge: ReviewRequests, api: ReviewApi, project: str) -> None:
+        self._forge, self._api, self._project = forge, api, project
+        self._left = MOST_REQUESTS
+
+    async def approving(self, commit: str) -> tuple[ApprovingReview, ...]:
+        """The approving reviews of the merged pull requests that brought the commit."""
+        found: list[ApprovingReview] = []
+        ref = PullRequestRef(self._project)
+        for pull in await self._send(self._api.list_merged(ref, commit), self._api.read_merged):
+            found += approving(pull, await self._reviews(pull))
+        return tuple(found)
+
+    async def is_member(self, team: str, review: ApprovingReview) -> bool:
+        """Whether the reviewer is an active member of a team; not if it can't be read."""
+        id: str | None = team
+        if (request := self._api.find_team(team)) is not None:
+            id = await self._send(request, lambda reply: self._api.read_team(reply, team))
+        if id is None:
+            return False
+        request = self._api.get_member(id, review.user, review.user_id)
+        return await self._send(request, lambda reply: self._api.read_member(reply, review.user))
+
+    async def _reviews(self, pull: MergedPullRequest) -> list[Review]:
+        ref, found = PullRequestRef(self._project, pull.number), list[Review]()
+        for page in range(1, _MOST_PAGES + 1):
+            request = self._api.list_reviews(ref, page)
+            some = await self._send(request, self._api.read_reviews) if request else ()
+            if not some:  # the size of a page is that of the server
+                break
+            found += some
+        else:
+            raise errors.ForgeError(f"pull request {pull.number} has too many reviews")
+        if (request := self._api.list_heads(ref)) is not None:
+            heads = await self._send(request, self._api.read_heads)
+            return [one.at_head(heads) for one in found]
+        return found
+
+    async def _send(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+        self._left -= 1
+        if self._left < 0:
+            raise errors.ForgeError(f"the reviews need more than {MOST_REQUESTS} requests")
+        return await self._forge.request(request, read)
+
+
+def approving(pull: MergedPullRequest, reviews: Iterable[Review]) -> Iterator[ApprovingReview]:
+    """The reviews that approve the merged head, of the oldest first."""
+    last: dict[str, Review] = {}
+    for one in reviews:
+        if one.state is not None:
+            last[one.user] = one
+    for user, one in last.items():
+        if one.state is ReviewState.APPROVED and one.commit == pull.head and user != pull.author:
+            yield ApprovingReview(pull.number, user, one.user_id)

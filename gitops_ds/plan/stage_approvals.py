@@ -1,0 +1,117 @@
+"""The stages of rollouts that wait for an approval, and the commits that approve one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from gitops_ds.apimachinery import daemonsets, stage_approvals, target_revisions
+from gitops_ds.model import names, rollout_policy
+from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.signatures import Verified
+from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.staged_rollout import RolloutRecord
+from gitops_ds.plan import halted_rollouts, staging
+
+SHORTEST = 12  # digits of a commit in a trailer
+_SSH = "SHA256:"  # the start of the fingerprint of an ssh key
+
+
+def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
+    """The current stages that need an approval, one of each rollout that is not halted."""
+    for manifest in staging.with_policy(bundle):
+        old = live.objects.get(manifest.key)
+        if old is None or manifest.holder is not None:
+            continue
+        known = _revisions(live, manifest.key)
+        target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
+        if target is None or not target.revision:
+            continue
+        found = next(one for one in known if one.uid == target.uid)
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
+        stage = _current(policy, target_revisions.record_in(found))
+        if stage is None or stage.approval is None:
+            continue
+        annotations = stage_approvals.annotations_of(found)
+        yield WaitingStage(
+            daemonset=manifest.key,
+            owner=str(old["metadata"].get("uid") or ""),
+            revision=target.revision,
+            uid=target.uid,
+            hash=target.hash,
+            commit=CommitId(target.commit),
+            since=str(annotations.get(names.SINCE) or ""),
+            stage=stage.name,
+            approvers=stage.approval.from_,
+            files=halted_rollouts.files_of(manifest),
+            annotation=str(annotations.get(names.APPROVALS) or ""),
+        )
+
+
+def _revisions(live: Live, key: Key) -> list[Revision]:
+    return [*live.targets.get(key, ()), *live.revisions.get(key, ())]
+
+
+def _current(policy: RolloutPolicy, record: RolloutRecord) -> Stage | None:
+    """The first stage that is not passed; None for a halted rollout."""
+    if record.halt is not None:
+        return None
+    return next((one for one in policy.stages if one.name not in record.passed), None)
+
+
+def approvers_of(stage: WaitingStage, known: Mapping[str, Approver]) -> tuple[Approver, ...]:
+    """The approvers of a stage among those of the settings."""
+    return tuple(known[name] for name in stage.approvers if name in known)
+
+
+def names_stage(value: str, commit: CommitId, stage: WaitingStage) -> bool:
+    """Whether the value of a trailer of `commit` approves the stage of exactly this rollout.
+
+    `NAMESPACE/DAEMONSET/STAGE COMMIT` names the commit of the rollout by at least 12 digits;
+    without COMMIT the value approves the rollout of the commit that has the trailer.
+    """
+    path, _, named = (part.strip() for part in value.strip().partition(" "))
+    if path != stage.path or not stage.commit:
+        return False
+    if not named:
+        return commit == stage.commit
+    return len(named) >= SHORTEST and stage.commit.startswith(named.lower())
+
+
+def by_key(approvers: Iterable[Approver], signed: Verified) -> Approver | None:
+    """The approver who has the key of a signature.
+
+    A principal counts for ssh keys only: it is from the file of allowed signers. The user id of an
+    OpenPGP key is the choice of its owner.
+    """
+    known = {signed.key} | ({signed.signer} if signed.key.startswith(_SSH) else set())
+    return next((one for one in approvers if one.keys & (known - {""})), None)
+
+
+def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> StageApproval:
+    """The approval of a stage, for this target only."""
+    return StageApproval(stage.stage, stage.hash, approver.name, by, how)
+
+
+def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
+    """The approvals of the stage in the annotation."""
+    known = stage_approvals.decoded(stage.annotation)
+    return tuple(one for one in known if (one.stage, one.hash) == (stage.stage, stage.hash))
+
+
+def annotation(stage: WaitingStage, found: StageApproval | None) -> str:
+    """The annotation with this approval of the stage, or without one; other stages keep theirs."""
+    known = stage_approvals.decoded(stage.annotation)
+    kept = [one for one in known if one.stage != stage.stage and one.hash == stage.hash]
+    return stage_approvals.encoded([*kept, *([found] if found else [])])
+
+
+def touches(files: Iterable[str], wanted: Set[str], path: str) -> bool:
+    """Whether one of the files of a repository is in the wanted files and folders, which are below
+    the followed folder `path`.
+    """
+    prefix = f"{path.strip('/')}/" if path.strip("/.") else ""
+    full = [f"{prefix}{one}" for one in wanted]
+    return any(file == one or file.startswith(f"{one}/") for file in files for one in full)

@@ -1,0 +1,79 @@
+"""Equal findings of several clusters and objects as one: the text of a report has each once.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gitops_ds.model.finding import Finding
+from gitops_ds.model.plural import counted
+from gitops_ds.report.findings import SEVERITY_ORDER
+
+SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of one rule at one place with one message; they differ in cluster and object."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        """The finding that stands for all."""
+        return self.findings[0]
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters, sorted."""
+        return tuple(sorted({one.cluster for one in self.findings} - {""}))
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """The objects, sorted."""
+        return tuple(sorted({str(one.object) for one in self.findings if one.object}))
+
+    def scope(self, *, several: bool) -> str:
+        """The clusters and objects of the group: `in eu-1, us-1: DaemonSet a/b, DaemonSet a/c`.
+        Empty for one finding, unless the report has `several` clusters.
+        """
+        if len(self.findings) == 1 and not several:
+            return ""
+        clusters = f"in {_names(self.clusters)}" if self.clusters else ""
+        objects = _names(self.objects) if len(self.objects) > 1 else ""
+        return ": ".join(filter(None, (clusters, objects)))
+
+
+def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """The groups in the order of their first findings."""
+    found: dict[object, list[Finding]] = {}
+    for one in findings:
+        place, fix = one.place, one.fix.words if one.fix else ""
+        key = (one.rule, one.severity, one.message, place, one.end, fix, one.other)
+        found.setdefault(key, []).append(one)
+    return [FindingGroup(tuple(same)) for same in found.values()]
+
+
+def by_rule(groups: Sequence[FindingGroup]) -> list[str]:
+    """A line for each rule with its severity and its number of groups and files, the most severe
+    and most frequent first.
+    """
+    rules: dict[tuple[int, str], list[FindingGroup]] = {}
+    for group in groups:
+        rules.setdefault((SEVERITY_ORDER[group.first.severity], group.first.rule), []).append(group)
+    order = sorted(rules.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+    lines = []
+    for (_, rule), same in order:
+        files = {group.first.place.file for group in same if group.first.place}
+        where = f" in {counted(len(files), 'file')}" if files else ""
+        count = counted(len(same), "finding")
+        lines.append(f"  {rule}  {same[0].first.severity:<7}  {count}{where}")
+    return lines
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = names[:SHOWN_NAMES]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return ", ".join(shown) + more

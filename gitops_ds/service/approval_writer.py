@@ -1,0 +1,223 @@
+"""Writes the approvals of stages onto their target revisions, from signed commits and reviews.
+
+`plan.stage_approvals` decides what approves a stage. Git and the forge are read only while a stage
+waits, so a later withdrawal of an approval closes no stage. An approval in the annotation that this
+process did not derive is derived again, or removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gitops_ds import errors
+from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.revision import Head, RevisionSpec
+from gitops_ds.model import names
+from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
+from gitops_ds.model.halted_rollout import AppliedRollouts
+from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
+from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.plan import stage_approvals
+from gitops_ds.service import git_auth, git_source
+from gitops_ds.settings.repository import RepositorySettings
+
+EVERY = 60.0  # seconds between two looks at Git and the forge, without a new commit
+BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
+
+
+class ApprovalRepository(Protocol):
+    """Where approvals are (`gitops_ds.git.repository.Repository`)."""
+
+    async def tip(self, revision: RevisionSpec) -> CommitId:
+        """The current commit of a revision at the server."""
+        ...
+
+    async def fetch(self, commit: CommitId) -> None:
+        """Fetches a commit with its history."""
+        ...
+
+    async def approval_commits(self, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
+        """The commit and its descendants that approve stages."""
+        ...
+
+    async def commits_that_brought(
+        self, since: CommitId, commit: CommitId, limit: int
+    ) -> tuple[ChangedFiles, ...] | None:
+        """The commits of the branch itself after `since`."""
+        ...
+
+    async def verify_kept(
+        self, revision: RevisionSpec, commit: CommitId, trust: Trust
+    ) -> Verified | Unverified:
+        """Whether a commit has a trusted signature."""
+        ...
+
+
+Reviews = Callable[[WaitingStage, tuple[Approver, ...]], Awaitable[StageApproval | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalContext:
+    """What a writer works with.
+
+    `applied` returns the rollouts of the last reconciliation, None before the first and while
+    another replica leads. `reviews` looks for the reviews of a stage, None without a forge. `clock`
+    returns seconds since 1970, `chance` a number in [0, 1).
+    """
+
+    repository: ApprovalRepository
+    settings: RepositorySettings
+    cluster: Cluster
+    applied: Callable[[], AppliedRollouts | None]
+    emit: Emit
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+    reviews: Reviews | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The last look for an approval: the applied commit, the time of the next look, the failures
+    in a row and the last message.
+    """
+
+    commit: str
+    next_at: float
+    failures: int = 0
+    message: str = ""
+
+
+class ApprovalWriter:
+    """Writes the approvals of one repository while `run` runs."""
+
+    def __init__(self, context: ApprovalContext) -> None:
+        self._context = context
+        settings = context.settings
+        self._approvers = {name: one.named(name) for name, one in settings.approvers.items()}
+        self._wake = asyncio.Event()
+        self._looks: dict[tuple[str, str], _Look] = {}
+        self._derived: dict[tuple[str, str], StageApproval] = {}
+
+    def wake(self) -> None:
+        """A reconciliation ended."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes approvals until it is cancelled; nothing without approvers in the settings."""
+        while True:
+            for stage, at in self._pending():
+                if at <= self._context.clock():
+                    await self._attempt(stage)
+            self._wake.clear()
+            next_at = min((at for _, at in self._pending()), default=None)
+            seconds = None if next_at is None else max(0.0, next_at - self._context.clock())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+
+    def _pending(self) -> list[tuple[WaitingStage, float]]:
+        """The stages to look for, each with the time of the next look; a new commit is one."""
+        applied = self._context.applied() if self._approvers else None
+        if applied is None:
+            return []
+        current = {_id(one) for one in applied.waiting}
+        self._looks = {id: one for id, one in self._looks.items() if id in current}
+        self._derived = {id: one for id, one in self._derived.items() if id in current}
+        return [
+            (one, look.next_at if (look := self._look(one)).commit == applied.commit else 0.0)
+            for one in applied.waiting
+            if not self._is_known(one)
+        ]
+
+    def _is_known(self, stage: WaitingStage) -> bool:
+        """Whether the annotation has exactly the approval that this process derived."""
+        derived = self._derived.get(_id(stage))
+        return derived is not None and stage_approvals.present(stage) == (derived,)
+
+    def _look(self, stage: WaitingStage) -> _Look:
+        return self._looks.get(_id(stage), _Look("", 0.0))
+
+    async def _attempt(self, stage: WaitingStage) -> None:
+        """One look. A failure is published once for the same message."""
+        context, before, applied = self._context, self._look(stage), self._context.applied()
+        commit = applied.commit if applied else ""
+        try:
+            await self._derive(stage)
+        except errors.GitopsError as error:
+            failures, message = before.failures + 1, str(error)
+            delay = BACKOFF.delay(failures, context.chance())
+            now = context.clock()
+            self._looks[_id(stage)] = _Look(commit, now + delay, failures, message)
+            if message != before.message:
+                about = (now, stage.daemonset, stage.owner, stage.commit, stage.stage)
+                context.emit(ApprovalFailed(*about, message, delay))
+            return
+        self._looks[_id(stage)] = _Look(commit, context.clock() + EVERY)
+
+    async def _derive(self, stage: WaitingStage) -> None:
+        """Writes the approval of a stage, or removes one that has no source. Raises
+        GitopsError.
+        """
+        found = self._derived.get(_id(stage)) or await self._find(stage)
+        context = self._context
+        text = stage_approvals.annotation(stage, found)
+        if (found is not None and stage_approvals.present(stage) != (found,)) or (
+            found is None and stage_approvals.present(stage)
+        ):
+            await context.cluster.patch(
+                CONTROLLER_REVISION,
+                stage.daemonset.namespace,
+                stage.revision,
+                {"metadata": {"uid": stage.uid, "annotations": {names.APPROVALS: text}}},
+            )
+        if found is not None and _id(stage) not in self._derived:
+            self._derived[_id(stage)] = found
+            about = (context.clock(), stage.daemonset, stage.owner, stage.commit, stage.stage)
+            context.emit(StageApproved(*about, found.text))
+
+    async def _find(self, stage: WaitingStage) -> StageApproval | None:
+        approvers = stage_approvals.approvers_of(stage, self._approvers)
+        if not approvers:
+            raise errors.Refused(
+                f"approval.from names {', '.join(stage.approvers)}, and repository.approvers "
+                "does not have them"
+            )
+        found = await self._by_commit(stage, approvers)
+        if found is None and self._context.reviews is not None:
+            found = await self._context.reviews(stage, approvers)
+        return found
+
+    async def _by_commit(
+        self, stage: WaitingStage, approvers: tuple[Approver, ...]
+    ) -> StageApproval | None:
+        """The approval by a signed commit of the followed branch."""
+        if not any(one.keys for one in approvers) or not stage.commit:
+            return None
+        repository, settings = self._context.repository, self._context.settings
+        tip = await repository.tip(git_source.revision_of(settings))
+        await repository.fetch(tip)
+        await repository.fetch(stage.commit)
+        trust = replace(git_auth.trust_of(settings), mode=Mode.HEAD)
+        for commit in await repository.approval_commits(stage.commit, tip):
+            if not any(stage_approvals.names_stage(v, commit.id, stage) for v in commit.values):
+                continue
+            signed = await repository.verify_kept(Head(), commit.id, trust)
+            if isinstance(signed, Unverified):
+                continue
+            if approver := stage_approvals.by_key(approvers, signed):
+                by = signed.signer or signed.key
+                how = f"commit {commit.id[:12]}"
+                return stage_approvals.approval(stage, approver, by, how)
+        return None
+
+
+def _id(stage: WaitingStage) -> tuple[str, str]:
+    return stage.uid, stage.stage

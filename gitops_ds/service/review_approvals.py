@@ -1,0 +1,111 @@
+"""The approvals of stages by reviews of the pull requests that brought the template.
+
+Every commit of the branch that changed the files of the template, since the last applied commit
+without it, must be of a pull request that an approver reviewed; where none of them is known to
+change these files, every commit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gitops_ds import __version__
+from gitops_ds.forges import review_apis
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
+from gitops_ds.git.address import Address
+from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.plan import stage_approvals
+from gitops_ds.service.approval_writer import ApprovalRepository
+from gitops_ds.service.notifications import commit_status
+from gitops_ds.settings.notify import ForgeSettings
+
+PATIENCE = 60.0  # seconds for the forge
+MOST_COMMITS = 50  # since the last applied commit without the template
+MOST_PULL_REQUESTS = 5
+
+
+class ForgeReviews:
+    """Looks for the reviews of one repository; every look is bounded in requests."""
+
+    def __init__(
+        self, repository: ApprovalRepository, where: Address, forge: ForgeSettings, path: str
+    ) -> None:
+        """`path` is the followed folder."""
+        self._repository, self._where, self._forge, self._path = repository, where, forge, path
+
+    async def find(
+        self, stage: WaitingStage, approvers: tuple[Approver, ...]
+    ) -> StageApproval | None:
+        """The approval of a stage by reviews. Raises GitopsError."""
+        approvers = tuple(one for one in approvers if one.users or one.teams)
+        commits = await self._commits(stage) if approvers else ()
+        if not commits:
+            return None
+        place = commit_status.place(self._where, self._forge)
+        token = ForgeToken(commit_status.TOKEN, commit_status.token(self._forge))
+        access = ForgeAccess(place.kind, place.url, token, place.project)
+        async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
+            reader = ReviewReader(forge, review_apis.of(place.kind), place.project)
+            return await approval(reader, stage, approvers, commits)
+
+    async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
+        """The commits that must be reviewed; none where they are not known, or too many."""
+        if not stage.since or not stage.commit:
+            return ()
+        found = await self._repository.commits_that_brought(
+            CommitId(stage.since), stage.commit, MOST_COMMITS
+        )
+        commits = to_review(found or (), stage, self._path)
+        return commits if len(commits) <= MOST_PULL_REQUESTS else ()
+
+
+def to_review(
+    commits: Iterable[ChangedFiles], stage: WaitingStage, path: str
+) -> tuple[CommitId, ...]:
+    """The commits that change the files of the template; all if none is known to."""
+    known = tuple(commits)
+    own = [one.id for one in known if stage_approvals.touches(one.files, stage.files, path)]
+    return tuple(own or (one.id for one in known))
+
+
+async def approval(
+    reader: ReviewReader,
+    stage: WaitingStage,
+    approvers: tuple[Approver, ...],
+    commits: Iterable[CommitId],
+) -> StageApproval | None:
+    """The approval by a review of each of the commits; None if one has no review that counts."""
+    found: dict[int, tuple[Approver, ApprovingReview]] = {}
+    for commit in commits:
+        reviews = await reader.approving(commit)
+        counted = await _counted(reader, reviews, approvers)
+        if counted is None:
+            return None
+        found[counted[1].number] = counted
+    if not found:
+        return None
+    approver = next(iter(found.values()))[0]
+    users = dict.fromkeys(review.user for _, review in found.values())
+    numbers = ", ".join(f"#{number}" for number in sorted(found))
+    return stage_approvals.approval(stage, approver, ", ".join(users), f"review of {numbers}")
+
+
+async def _counted(
+    reader: ReviewReader, reviews: Iterable[ApprovingReview], approvers: Iterable[Approver]
+) -> tuple[Approver, ApprovingReview] | None:
+    """The first review by an approver: a user, else a member of a team."""
+    known = tuple(reviews)
+    for approver in approvers:
+        for review in known:
+            if review.user in approver.users:
+                return approver, review
+    for approver in approvers:
+        for team in sorted(approver.teams):
+            for review in known:
+                if await reader.is_member(team, review):
+                    return approver, review
+    return None

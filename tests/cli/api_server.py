@@ -1,0 +1,55 @@
+"""An API server with a fixed set of objects, for commands that list."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+Objects = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def listing(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "kind": "List",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7"},
+        "items": items,
+    }
+
+
+def absent(code: int = 404, reason: str = "NotFound") -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": reason}
+
+
+@contextmanager
+def serving(objects: Objects) -> Iterator[str]:
+    """The URL of a server whose list of each path has these objects; a watch is refused."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            where = urlsplit(self.path)
+            known = where.path in objects and "watch=" not in where.query
+            body = json.dumps(listing(objects[where.path]) if known else absent()).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

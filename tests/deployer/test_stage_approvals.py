@@ -1,0 +1,144 @@
+"""Approvals of stages by approvers of the repository, in a rollout on the simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from gitops_ds.controller.controller import Powers
+from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.revision import RevisionSpec
+from gitops_ds.model import names
+from gitops_ds.model.events.stage_approvals import StageApproved
+from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
+from gitops_ds.model.signatures import Trust, Unverified, Verified
+from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.service.approval_writer import ApprovalContext, ApprovalWriter
+from gitops_ds.settings.approvers import ApproverSettings
+from gitops_ds.settings.repository import RepositorySettings, VerifySettings
+from tests.deployer.rollout_scene import POLICY, Scene, play
+
+APPROVED = POLICY.replace("name: rest,", "name: rest, approval: {from: [team-a]},")
+OPTIONS = ApplyOptions(patience=0.0, approvers=frozenset({"team-a"}))
+
+
+@dataclass
+class Commits:
+    """The approval commits of a branch; every one is signed with one key."""
+
+    found: list[ApprovalCommit] = field(default_factory=list)
+    looks: int = 0
+
+    async def tip(self, revision: RevisionSpec) -> CommitId:
+        self.looks += 1
+        return CommitId("f" * 40)
+
+    async def fetch(self, commit: CommitId) -> None:
+        pass
+
+    async def approval_commits(self, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
+        return tuple(self.found)
+
+    async def commits_that_brought(
+        self, since: CommitId, commit: CommitId, limit: int
+    ) -> tuple[ChangedFiles, ...] | None:
+        return None
+
+    async def verify_kept(
+        self, revision: RevisionSpec, commit: CommitId, trust: Trust
+    ) -> Verified | Unverified:
+        return Verified("ada@example.com", "SHA256:ada")
+
+
+def writer(scene: Scene, commits: Commits, signers: str) -> ApprovalWriter:
+    settings = RepositorySettings(
+        url="https://git.example.com/a",
+        branch="main",
+        verify=VerifySettings(allowed_signers_file=signers),
+        approvers={"team-a": ApproverSettings(keys=frozenset({"ada@example.com"}))},
+    )
+    return ApprovalWriter(
+        ApprovalContext(
+            repository=commits,
+            settings=settings,
+            cluster=scene.cluster.client("gitops-ds"),
+            applied=lambda: scene.loop.applied if scene.loop else None,
+            emit=scene.events.append,
+            clock=scene.cluster.server.now,
+            chance=lambda: 0.0,
+        )
+    )
+
+
+def follow(scene: Scene, commits: Commits) -> None:
+    """Starts a writer, which every reconciliation wakes."""
+    found = writer(scene, commits, "/dev/null")
+
+    async def wake() -> None:
+        while True:
+            await asyncio.sleep(5)
+            found.wake()
+
+    scene.tasks += [asyncio.ensure_future(found.run()), asyncio.ensure_future(wake())]
+
+
+async def annotate(scene: Scene, **annotations: str) -> None:
+    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+    found = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
+    patch = {"metadata": {"annotations": found}}
+    await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
+
+
+@pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_does(
+    powers: Powers,
+) -> None:
+    async def script(scene: Scene) -> None:
+        commits = Commits()
+        follow(scene, commits)
+        for tag in ("2", "3"):
+            scene.push(tag)
+            await asyncio.sleep(1200)
+            hold = scene.decision.hold
+            assert hold is not None
+            assert hold.reason == "approval by team-a"
+            await annotate(scene, approve="rest")
+            await asyncio.sleep(300)
+            assert len(scene.on(tag)) == 2, "the approval of a person with rights in the cluster"
+            rollout = scene.observed()
+            assert rollout is not None
+            value = f"default/agent/rest {rollout.commit}"
+            commits.found.insert(0, ApprovalCommit(CommitId("e" * 40), (value,)))
+            await scene.until(lambda: scene.observed() is None, 20)
+            assert len(scene.on(tag)) == 10
+            looks = commits.looks
+            await asyncio.sleep(1200)
+            assert commits.looks == looks, "nothing waits"
+        approved = [one for one in scene.events if isinstance(one, StageApproved)]
+        assert [one.approval for one in approved] == [
+            "ada@example.com (team-a), commit eeeeeeeeeeee"
+        ] * 2
+
+    play(powers, script, policy=APPROVED, options=OPTIONS)
+
+
+def test_an_approval_that_no_approver_gave_is_removed() -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await asyncio.sleep(1200)
+        rollout = scene.observed()
+        assert rollout is not None
+        hash = rollout.target.hash
+        await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}x","by":"eve"}}]')
+        await asyncio.sleep(300)
+        assert len(scene.on("2")) == 2, "of another target"
+        follow(scene, Commits())
+        await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}","by":"eve"}}]')
+        await asyncio.sleep(300)
+        name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+        found = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
+        assert found["metadata"]["annotations"][names.APPROVALS] == "[]"
+
+    play(Powers.PACE, script, policy=APPROVED, options=OPTIONS)

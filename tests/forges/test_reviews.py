@@ -1,0 +1,247 @@
+"""The reviews that count, by the answers that GitHub, GitLab and Gitea document, and what they
+approve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.forges import review_apis, reviews
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.contract import ForgeKind, ForgeRequest, RequestPurpose
+from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
+from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.service import review_approvals
+from tests.forges import servers
+
+T = TypeVar("T")
+HEAD, EARLIER = "a" * 40, "b" * 40
+COMMIT, OTHER = CommitId("c" * 40), CommitId("d" * 40)
+STAGE = WaitingStage(
+    daemonset=Key("apps", "DaemonSet", "infra", "agent"),
+    owner="u1",
+    revision="agent-5d9f",
+    uid="u2",
+    hash="5d9f",
+    commit=COMMIT,
+    since=EARLIER,
+    stage="gpu",
+    approvers=("team-gpu",),
+    files=frozenset({"agents/agent"}),
+)
+
+
+@dataclass
+class Answers:
+    """A forge with these answers by path; everything else is missing."""
+
+    known: Mapping[str, Any]
+    asked: list[str] = field(default_factory=list)
+
+    async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
+        assert request.method == "GET"
+        self.asked.append(request.path)
+        return read(self.known.get(request.path))
+
+
+def github_pull(number: int = 7, **more: Any) -> dict[str, Any]:
+    pull = {"number": number, "head": {"sha": HEAD}, "user": {"login": "Author"}}
+    return {**pull, "merged_at": "2026-01-01T00:00:00Z", "merged": True, **more}
+
+
+def review(user: str, state: str = "APPROVED", commit: str = HEAD, **more: Any) -> dict[str, Any]:
+    return {"user": {"login": user, "id": 5}, "state": state, "commit_id": commit, **more}
+
+
+def github(found: list[dict[str, Any]], pull: dict[str, Any] | None = None) -> Answers:
+    return Answers(
+        {
+            f"repos/a/b/commits/{COMMIT}/pulls": [pull or github_pull()],
+            "repos/a/b/pulls/7/reviews?per_page=100&page=1": found,
+            "orgs/a/teams/gpu/memberships/ada": {"state": "active"},
+            "orgs/a/teams/gpu/memberships/bob": {"state": "pending"},
+        }
+    )
+
+
+def gitea(found: list[dict[str, Any]], pull: dict[str, Any] | None = None) -> Answers:
+    return Answers(
+        {
+            f"repos/a/b/commits/{COMMIT}/pull": pull or github_pull(),
+            "repos/a/b/pulls/7/reviews?limit=100&page=1": found,
+            "orgs/a/teams/search?q=gpu": {
+                "data": [{"id": 1, "name": "gpus"}, {"id": 2, "name": "GPU"}]
+            },
+            "teams/2/members/ada": {"login": "Ada"},
+            "teams/1/members/eve": {"login": "eve"},
+        }
+    )
+
+
+def gitlab(at: str | None, state: str = "merged", user: str = "ada") -> Answers:
+    project = "projects/a%2Fb"
+    approved = {"user": {"username": user, "id": 5}} | ({"approved_at": at} if at else {})
+    versions = [
+        {"head_commit_sha": HEAD, "created_at": "2026-01-02T00:00:00.000Z"},
+        {"head_commit_sha": EARLIER, "created_at": "2026-01-01T00:00:00.000Z"},
+    ]
+    pull = {"iid": 7, "sha": HEAD, "state": state, "author": {"username": "author"}}
+    return Answers(
+        {
+            f"{project}/repository/commits/{COMMIT}/merge_requests": [pull],
+            f"{project}/merge_requests/7/approvals": {"approved_by": [approved]},
+            f"{project}/merge_requests/7/versions?per_page=100": versions,
+            "groups/a%2Fgpu/members/all/5": {"state": "active"},
+        }
+    )
+
+
+def approving(kind: ForgeKind, answers: Answers) -> list[str]:
+    reader = ReviewReader(answers, review_apis.of(kind), "a/b")
+    return [one.user for one in asyncio.run(reader.approving(COMMIT))]
+
+
+@pytest.mark.parametrize("forge", [github, gitea])
+@pytest.mark.parametrize(
+    ("found", "users"),
+    [
+        ([review("Ada")], ["ada"]),
+        ([review("ada"), review("bob")], ["ada", "bob"]),
+        ([review("ada", commit=EARLIER)], []),
+        ([review("author")], []),
+        ([review("ada"), review("ada", "COMMENTED"), review("ada", "COMMENT")], ["ada"]),
+        ([review("ada"), review("ada", "CHANGES_REQUESTED")], []),
+        ([review("ada"), review("ada", "REQUEST_CHANGES")], []),
+        ([review("ada", "CHANGES_REQUESTED"), review("ada")], ["ada"]),
+        ([review("ada", "DISMISSED")], []),
+        ([review("ada", dismissed=True)], []),
+        ([review("ada", stale=True)], []),
+        ([{**review("ada"), "user": None}], []),
+        ([], []),
+    ],
+)
+def test_the_last_word_about_the_merged_head_counts(
+    forge: Callable[[Any], Answers], found: list[dict[str, Any]], users: list[str]
+) -> None:
+    kind = ForgeKind.GITHUB if forge is github else ForgeKind.GITEA
+    assert approving(kind, forge(found)) == users
+
+
+def test_a_pull_request_that_is_not_merged_does_not_count() -> None:
+    closed = github_pull(merged_at=None, merged=False)
+    assert approving(ForgeKind.GITHUB, github([review("ada")], closed)) == []
+    assert approving(ForgeKind.FORGEJO, gitea([review("ada")], closed)) == []
+    at = "2026-01-03T00:00:00.000Z"
+    assert approving(ForgeKind.GITLAB, gitlab(at, "opened")) == []
+    assert approving(ForgeKind.GITHUB, Answers({})) == []
+    assert approving(ForgeKind.GITEA, Answers({})) == []
+    assert approving(ForgeKind.GITLAB, Answers({})) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "user", "users"),
+    [
+        ("2026-01-03T00:00:00.000Z", "Ada", ["ada"]),
+        ("2026-01-01T12:00:00.000Z", "ada", []),  # before the last push
+        (None, "ada", []),
+        ("2026-01-03T00:00:00.000Z", "author", []),
+    ],
+)
+def test_an_approval_of_gitlab_counts_for_the_head_of_its_time(
+    at: str | None, user: str, users: list[str]
+) -> None:
+    assert approving(ForgeKind.GITLAB, gitlab(at, user=user)) == users
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers", "user", "member"),
+    [
+        (ForgeKind.GITHUB, github([]), "ada", True),
+        (ForgeKind.GITHUB, github([]), "bob", False),
+        (ForgeKind.GITHUB, github([]), "eve", False),
+        (ForgeKind.GITEA, gitea([]), "ada", True),
+        (ForgeKind.GITEA, gitea([]), "eve", False),
+        (ForgeKind.GITEA, Answers({}), "ada", False),
+        (ForgeKind.GITLAB, gitlab(None), "ada", True),
+        (ForgeKind.GITLAB, Answers({}), "ada", False),
+    ],
+)
+def test_a_member_of_a_team_is_an_active_one(
+    kind: ForgeKind, answers: Answers, user: str, member: bool
+) -> None:
+    reader = ReviewReader(answers, review_apis.of(kind), "a/b")
+    found = asyncio.run(reader.is_member("a/gpu", ApprovingReview(7, user, "5")))
+    assert found is member
+
+
+def test_the_requests_of_a_look_are_bounded() -> None:
+    pulls = [github_pull(n) for n in range(40)]
+    answers = Answers({f"repos/a/b/commits/{COMMIT}/pulls": pulls})
+    with pytest.raises(errors.ForgeError, match="more than 30 requests"):
+        approving(ForgeKind.GITHUB, answers)
+    assert len(answers.asked) == reviews.MOST_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("approver", "commits", "expected"),
+    [
+        (Approver("team-gpu", users=frozenset({"ada"})), (COMMIT,), "ada"),
+        (Approver("team-gpu", teams=frozenset({"a/gpu"})), (COMMIT,), "ada"),
+        (Approver("team-gpu", users=frozenset({"bob"})), (COMMIT,), None),
+        (Approver("team-gpu", teams=frozenset({"a/cpu"})), (COMMIT,), None),
+        (Approver("team-gpu", users=frozenset({"ada"})), (COMMIT, OTHER), None),
+        (Approver("team-gpu", users=frozenset({"ada"})), (), None),
+    ],
+)
+def test_a_review_by_an_approver_of_every_commit_approves(
+    approver: Approver, commits: tuple[CommitId, ...], expected: str | None
+) -> None:
+    answers = github([review("ada")])
+    reader = ReviewReader(answers, review_apis.of(ForgeKind.GITHUB), "a/b")
+    found = asyncio.run(review_approvals.approval(reader, STAGE, (approver,), commits))
+    assert found == (
+        StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "ids"),
+    [
+        (({"agents/agent/x.yaml"}, {"docs"}), (COMMIT,)),
+        (({"agents/agent/x.yaml"}, {"agents/agent/y.yaml"}), (COMMIT, OTHER)),
+        (({"docs"}, {"chart/values.yaml"}), (COMMIT, OTHER)),
+        ((), ()),
+    ],
+)
+def test_the_commits_that_changed_the_template_must_be_reviewed(
+    files: tuple[set[str], ...], ids: tuple[CommitId, ...]
+) -> None:
+    commits = [
+        ChangedFiles(id, frozenset(some)) for id, some in zip((COMMIT, OTHER), files, strict=False)
+    ]
+    assert review_approvals.to_review(commits, STAGE, "") == ids
+
+
+def test_what_is_missing_at_the_forge_is_no_member_and_a_refusal_is_an_error() -> None:
+    async def run() -> None:
+        async with servers.GitHub().running() as server:
+            url = f"{server.url}/api/v3"
+            token = ForgeToken("t", "good-token")
+            access = ForgeAccess(ForgeKind.GITHUB, url, token, "acme/agents")
+            request = ForgeRequest(RequestPurpose.GET_MEMBER, "GET", "orgs/a/teams/b/memberships/c")
+            async with Forge(access, 5.0) as forge:
+                assert await forge.request(request, lambda reply: reply) is None
+                server.faults.append(servers.Fault(403, body={"message": "no"}))
+                with pytest.raises(errors.ForgeDenied, match="members: read"):
+                    await forge.request(request, lambda reply: reply)
+
+    asyncio.run(run())

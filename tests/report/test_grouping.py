@@ -1,0 +1,81 @@
+"""The text of a report has equal findings once, and of many the first and a summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gitops_ds.model.finding import Finding, Place, Severity
+from gitops_ds.model.objects import Key
+from gitops_ds.report import grouping, text
+from tests.report import made
+
+
+def finding(line: int = 1, cluster: str = "eu-1", name: str = "agent", **other: object) -> Finding:
+    one = Finding(
+        "DS302",
+        Severity.WARNING,
+        "tolerates every taint",
+        Place("a.yaml", line, 1),
+        object=Key("apps", "DaemonSet", "logging", name),
+        cluster=cluster,
+    )
+    return replace(one, **other)  # type: ignore[arg-type]
+
+
+def printed(*findings: Finding, whole: bool = True) -> list[str]:
+    return [line for line, _ in text.lines(made.report(*findings), whole=whole)]
+
+
+def test_equal_findings_are_one_with_clusters_and_objects() -> None:
+    lines = printed(finding(), finding(cluster="us-1"), finding(cluster="us-1", name="agent-gpu"))
+    assert sum("DS302" in line for line in lines) == 1
+    names = "DaemonSet logging/agent, DaemonSet logging/agent-gpu"
+    assert f"        = in eu-1, us-1: {names}" in lines
+    assert lines[-1].endswith("0 errors, 3 warnings, 0 info (1 distinct)")
+
+
+def test_one_object_in_several_clusters_is_not_named_again() -> None:
+    assert "        = in eu-1, us-1" in printed(finding(), finding(cluster="us-1"))
+
+
+def test_findings_that_differ_stay_apart() -> None:
+    some = (
+        finding(),
+        finding(line=2),
+        finding(rule="DS303"),
+        finding(message="another"),
+        finding(severity=Severity.ERROR),
+    )
+    lines = printed(*some)
+    assert sum("a.yaml:" in line for line in lines) == len(some)
+    assert "distinct" not in lines[-1]
+    assert not any(" = in " in line for line in lines)
+
+
+def test_a_finding_of_one_of_several_clusters_has_its_name() -> None:
+    lines = printed(finding(), finding(line=2, cluster="us-1"))
+    assert [line for line in lines if " = in " in line] == [
+        "        = in eu-1",
+        "        = in us-1",
+    ]
+
+
+def test_of_many_findings_the_first_and_a_summary_are_printed() -> None:
+    many = [finding(line=line) for line in range(1, 51)]
+    many.append(finding(line=99, rule="DS001", severity=Severity.ERROR))
+    lines = printed(*many, whole=False)
+    assert sum(line.startswith("a.yaml:") for line in lines) == text.FIRST
+    assert lines[0].startswith("a.yaml:99:1: error DS001")
+    at = lines.index("41 more findings: --all prints them, --explain RULE describes a rule")
+    assert lines[at + 1 : at + 3] == [
+        "  DS001  error    1 finding in 1 file",
+        "  DS302  warning  50 findings in 1 file",
+    ]
+    assert sum(line.startswith("a.yaml:") for line in printed(*many)) == len(many)
+    few = many[: text.MANY]
+    assert printed(*few, whole=False) == printed(*few)
+
+
+def test_names_are_limited() -> None:
+    names = [finding(cluster=f"c-{number}") for number in range(grouping.SHOWN_NAMES + 2)]
+    assert grouping.grouped(names)[0].scope(several=True).endswith("c-7 and 2 more")
