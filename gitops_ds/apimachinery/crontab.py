@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
@@ -20,7 +19,9 @@ def trigger(expression: str, timezone: str) -> CronTrigger:
 
     Raises UnknownTimeZone, and ValueError for a text that is not a crontab expression.
     """
-    # Imported here, because the import takes as long as a small check.
+    # Imported here, because the imports take as long as a small check.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     from apscheduler.triggers.cron import CronTrigger
 
     try:

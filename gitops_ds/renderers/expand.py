@@ -19,10 +19,9 @@ from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached
-from gitops_ds.renderers import disk_cache, helm, kustomize_error_messages, process
+from gitops_ds.renderers import disk_cache, kustomize_error_messages, process
 from gitops_ds.renderers.process import Means
 from gitops_ds.sandbox import memory
-from gitops_ds.yaml.provenance import kustomize as provenance_kustomize
 
 NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
 # To be changed with the way in which kustomize is run.
@@ -52,12 +51,16 @@ async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means(
     """
     means = means.timed()
     if which.charts:
+        from gitops_ds.renderers import helm  # not loaded for a repository without charts
+
         snapshot = await helm.expand(snapshot, which.charts, means)
     found = kustomization.find(
         snapshot.files, lambda path: path in snapshot.consumed or which.skip(path)
     )
     if not found:
         return snapshot
+    from gitops_ds.yaml.provenance import kustomize as provenance_kustomize
+
     wanted = dict.fromkeys(
         (*kustomization.tops(found), *sorted(d for d in which.also if d in found))
     )

@@ -24,11 +24,13 @@ from typing import IO
 
 from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.repository_limits import MIB, RepositoryLimits
-from gitops_ds.sandbox import confine, memory
+from gitops_ds.sandbox import memory
 
 # A render takes about a second; its output is read as one file of manifests, with that limit.
 RENDER = RepositoryLimits(seconds=60.0, bytes=10 * MIB)
 _TOGETHER = 5
+# A program of its own, never imported: ctypes costs 1 MiB.
+CONFINE = Path(memory.__file__).with_name("confine.py")
 _STDERR_BYTES = 64 * 1024
 # The discard port is closed: an attempt to use the network fails at once with "connection refused".
 _NOWHERE = "http://127.0.0.1:9"
@@ -188,7 +190,7 @@ def _confined(command: Sequence[str], limits: RepositoryLimits, way: str) -> lis
         "seconds": math.ceil(limits.seconds),
         "way": way,
     }
-    return [sys.executable, "-I", "-S", confine.__file__, json.dumps(options), "--", *command]
+    return [sys.executable, "-I", "-S", str(CONFINE), json.dumps(options), "--", *command]
 
 
 def _size(file: IO[bytes]) -> int:
