@@ -17,12 +17,13 @@ from benchmarks import rollouts
 from gitops_ds.apimachinery import daemonsets, nodes, pods, revisions, target_revisions
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.model import names, rollout_policy
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import Phase, Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body
-from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
 from gitops_ds.rollouts import pinned_pods, staged_simulation, stages
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))

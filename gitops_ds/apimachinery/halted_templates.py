@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
 from gitops_ds.model.plain_text import line
-from gitops_ds.model.staged_rollout import RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body
+from gitops_ds.model.sources.bundle import Requirement
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST_INTEGER = 19  # digits of 2**63

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gitops_ds.apimachinery import label_selector, tolerations
-from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
+from gitops_ds.model.sources.bundle import Requirement
 
 # sets of taints by placer; an autoscaler writes taints with a time in them, each another one
 _TAINTS_KEPT = 256

@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.model.bundle import ClusterFacts, Pool
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
+from gitops_ds.model.sources.bundle import ClusterFacts, Pool
 
 # The labels by which providers and autoscalers name the pool of a node.
 _POOL_LABELS: Final = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gitops_ds.apimachinery import label_selector, node_pools
-from gitops_ds.model.bundle import Pool, Requirement
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollout_policy import NodeScope
+from gitops_ds.model.rollouts.rollout_policy import NodeScope
+from gitops_ds.model.sources.bundle import Pool, Requirement
 
 
 def matches(scope: NodeScope | None, node: Node, pools: Sequence[Pool]) -> bool:

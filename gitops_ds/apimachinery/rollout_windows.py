@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from gitops_ds.apimachinery import crontab
-from gitops_ds.model.rollout_policy import Freeze, Window
+from gitops_ds.model.rollouts.rollout_policy import Freeze, Window
 
 _DAY = 86400.0
 

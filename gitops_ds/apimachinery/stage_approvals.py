@@ -14,8 +14,8 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.stage_approval import StageApproval
-from gitops_ds.model.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.stage_approval import StageApproval
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:

@@ -16,12 +16,12 @@ import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Pool, Requirement
 from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
-from gitops_ds.model.rollout_policy import RolloutPolicy, decode
-from gitops_ds.model.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, decode
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.model.sources.bundle import Pool, Requirement
 
 # The annotations that the deployer gives a target revision.
 _APPLIED = (

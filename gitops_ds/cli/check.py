@@ -14,7 +14,7 @@ from gitops_ds.cli import arguments, check_output, options
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult
     from gitops_ds.commands.check.result_cache import ResultCache
-    from gitops_ds.model.source_tree import SourceTree
+    from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.report.findings import Report
 
@@ -168,7 +168,7 @@ def _request(args: CheckArgs) -> _CheckRequest:
     from datetime import UTC, datetime
 
     from gitops_ds.commands.check import file_filter, result_cache
-    from gitops_ds.model.allowed_renderers import NOTHING
+    from gitops_ds.model.sources.allowed_renderers import NOTHING
     from gitops_ds.pipeline import open_repository
 
     directory, files = file_filter.apart(args.repository, args.files)
@@ -244,7 +244,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
     """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
     from gitops_ds.commands.check.model import CheckOptions
-    from gitops_ds.model.cached_results import CachedResults
+    from gitops_ds.model.sources.cached_results import CachedResults
 
     args, cache = request.args, request.cache
     check_options = CheckOptions(

@@ -11,7 +11,7 @@ from gitops_ds.cli import options
 
 if TYPE_CHECKING:
     from gitops_ds.commands.git_commit import Proposal, Proposed
-    from gitops_ds.service.forge_discovery import NamedForge
+    from gitops_ds.service.git.forge_discovery import NamedForge
 
 proposal = options.together(
     options.option("--push", is_flag=True, help="Push the commit to the branch."),
@@ -98,7 +98,7 @@ class PullRequestArgs:
     def named_forge(self) -> NamedForge | None:
         """The forge of the pull request; None without `--pull-request`."""
         from gitops_ds.forges.contract import ForgeKind
-        from gitops_ds.service import forge_discovery
+        from gitops_ds.service.git import forge_discovery
 
         if not self.pull_request:
             return None

@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 
 
 @dataclass(frozen=True, kw_only=True)

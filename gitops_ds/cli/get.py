@@ -14,8 +14,8 @@ from gitops_ds.cli import arguments, candidates, lists, options, table
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
     from gitops_ds.fleet.agents import Agent
-    from gitops_ds.model.bundle import Requirement
     from gitops_ds.model.objects import Key
+    from gitops_ds.model.sources.bundle import Requirement
 
 
 @dataclass(frozen=True, kw_only=True)

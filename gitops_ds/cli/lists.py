@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # --help imports none of these
     from click.shell_completion import CompletionItem
 
     from gitops_ds.apimachinery import jsonpath
-    from gitops_ds.model.bundle import Requirement
+    from gitops_ds.model.sources.bundle import Requirement
 
 T = TypeVar("T")
 JSONPATH = "jsonpath="

@@ -119,7 +119,7 @@ common = together(
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.model import allowed_renderers
+    from gitops_ds.model.sources import allowed_renderers
 
     return None if value is None else allowed_renderers.parse([value])
 

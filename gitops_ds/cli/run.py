@@ -11,8 +11,8 @@ import click
 from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.allowed_renderers import AllowedRenderers
     from gitops_ds.model.events.base import Event
+    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
     from gitops_ds.settings.repository import RepositorySettings
     from gitops_ds.settings.service import Service
 

@@ -11,7 +11,7 @@ import click
 from gitops_ds.cli import arguments, options, table
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.source_status import SourceStatus
+    from gitops_ds.model.sources.source_status import SourceStatus
 
 HEAD = ["NAME", "REPOSITORY", "BRANCH", "NEWEST", "APPLIED", "CONDITION", "LOOKED"]
 WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]

@@ -17,7 +17,7 @@ from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
 from gitops_ds.model.plural import counted
-from gitops_ds.model.staged_rollout import StageProgress
+from gitops_ds.model.rollouts.staged_rollout import StageProgress
 
 HEAD = [
     "NAMESPACE",

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from gitops_ds import errors
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.request_counter import RequestCounter
-from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.sources.bundle import ClusterFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from gitops_ds.deployer import prepared_plan, reconcile, source_status_store, st
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import object_reader
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
@@ -23,7 +22,8 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, short
 from gitops_ds.model.plural import counted
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.pipeline.staged_outlook import StagedPreviews

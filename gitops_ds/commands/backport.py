@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.apimachinery import defaults
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, Key, ListMember, Path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit

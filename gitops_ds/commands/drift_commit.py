@@ -12,10 +12,10 @@ from gitops_ds import errors
 from gitops_ds.commands import apply, backport, git_commit
 from gitops_ds.commands.apply import ApplyTarget
 from gitops_ds.commands.git_commit import Proposal, Proposed
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions

@@ -20,7 +20,7 @@ from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline import open_repository
-from gitops_ds.service import forge_discovery
+from gitops_ds.service.git import forge_discovery
 
 PATIENCE = 120.0  # seconds for the forge
 _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")

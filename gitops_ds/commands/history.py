@@ -19,7 +19,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, show_path, template_of
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering

@@ -15,9 +15,9 @@ from gitops_ds import errors
 from gitops_ds.commands import git_commit
 from gitops_ds.commands.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit

@@ -17,8 +17,8 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Key
-from gitops_ds.model.stage_approval import StageApproval
-from gitops_ds.model.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.stage_approval import StageApproval
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
-from gitops_ds.model.source_status import Condition
+from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import ownership
 

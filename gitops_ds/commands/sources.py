@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 
 NONE = "no running service follows this repository"
 

@@ -20,7 +20,6 @@ from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
@@ -34,6 +33,7 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 
 _ATTEMPTS = 10
 # the annotations of ours that a revision may have

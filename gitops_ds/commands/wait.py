@@ -42,7 +42,7 @@ from gitops_ds.model.objects import (
     key_of,
     short,
 )
-from gitops_ds.model.staged_rollout import Halt
+from gitops_ds.model.rollouts.staged_rollout import Halt
 
 T = TypeVar("T")
 # errors of a list or a watch that do not pass

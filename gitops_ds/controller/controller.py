@@ -31,7 +31,7 @@ from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, Watc
 from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
-from gitops_ds.model.staged_rollout import StageInputs
+from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 

@@ -17,7 +17,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import POD, Body, Key, Resource
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     MemoryRequest,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gitops_ds.model.objects import Key
-from gitops_ds.model.rollout_gates import GateRequest, Probe, Reading
+from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
 
 
 class GateMeter(Protocol):

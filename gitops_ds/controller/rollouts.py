@@ -22,8 +22,13 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import POD, CommitId, Key
-from gitops_ds.model.rollout_policy import RolloutPolicy
-from gitops_ds.model.staged_rollout import RolloutTarget, StageInputs, StagesDecision, StageState
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
+from gitops_ds.model.rollouts.staged_rollout import (
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+    StageState,
+)
 from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.rollouts import earlier_agents, gate_requests, halted_elsewhere, pinned_pods
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gitops_ds.apimachinery import label_selector, revisions
-from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.model.decision import Action, Adopt, Observation, Release
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
+from gitops_ds.model.sources.bundle import Requirement
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.deployer.dependencies import Dependencies
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,
     ownership,

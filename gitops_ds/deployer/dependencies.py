@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import rollout_status
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import DAEMONSET, Key
+from gitops_ds.model.sources.bundle import Bundle
 
 POLL_SECONDS = 1.0
 

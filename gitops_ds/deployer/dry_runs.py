@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from gitops_ds import errors
 from gitops_ds.deployer.applier import AT_ONCE, Applier, conflicts_of
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import drift, object_changes, planner, tracking_labels
 from gitops_ds.plan.options import DryRunResult, FieldConflict
 

@@ -23,7 +23,6 @@ from gitops_ds.apimachinery import (
 )
 from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
@@ -40,7 +39,8 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.plan import prune
 
 AT_ONCE = 16

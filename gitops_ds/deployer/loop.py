@@ -30,13 +30,13 @@ from gitops_ds.deployer.reconciler import Reconciler
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.bundle import ClusterFacts, Manifest, Pool
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.model.sources.bundle import ClusterFacts, Manifest, Pool
+from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.plan.options import ApplyOptions
 
 __all__ = ["Loop", "LoopTiming"]

@@ -9,14 +9,15 @@ from gitops_ds.deployer import dry_runs, live_state, state_store
 from gitops_ds.deployer.applier import Applier
 from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Plan
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
-from gitops_ds.model.source_tree import CommitInfo
-from gitops_ds.plan import deletions, ignore_differences, planner, staging, suspension
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.plan import deletions, ignore_differences, planner, suspension
 from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.tracking_labels import Stamp
 
 

@@ -47,11 +47,12 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.events.requests import RequestHandled
-from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.plan import approval, halted_rollouts, stage_approvals
+from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.plan import approval
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals
 from gitops_ds.telemetry import spans
 
 P = ParamSpec("P")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from gitops_ds import errors
 from gitops_ds.deployer.wave_gate import NO_WAVES, WaitingCommit, WaveGate, WaveSource
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
@@ -25,8 +24,9 @@ from gitops_ds.model.events.commits import (
 )
 from gitops_ds.model.events.requests import CommitHeld
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Unverified, Verified
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.sources.signatures import Unverified, Verified
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction import report
 

@@ -25,7 +25,7 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
 from gitops_ds.model.plural import counted
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.redaction import texts
 
 if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader does not need

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest, ManifestOrigin
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CONFIG_MAP, SECRET, Body, CommitId, Key, Resource
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Manifest, ManifestOrigin
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 
 OWNER = "templates-in-cluster"

@@ -22,14 +22,14 @@ from gitops_ds.deployer import revision_selector, template_object
 from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject, TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
-from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction.events import RedactingEmit
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from gitops_ds import errors
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
 from gitops_ds.model.objects import CommitId
-from gitops_ds.plan import cluster_waves
-from gitops_ds.plan.cluster_waves import ClusterReports, WaveHold
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.plan.rollouts import cluster_waves
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports, WaveHold
 
 
 async def no_reports(order: ClusterOrder) -> ClusterReports:

@@ -24,9 +24,9 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
+from gitops_ds.model.rollouts.staged_rollout import StageProgress
 from gitops_ds.model.skipped import DriftPolicy
-from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
-from gitops_ds.model.staged_rollout import StageProgress
+from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 
 
 @dataclass(frozen=True, slots=True)

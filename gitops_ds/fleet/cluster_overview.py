@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.cluster_report import ClusterReport
-from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 UNKNOWN = "Unknown"
 NO_REPORT = "no report was published"

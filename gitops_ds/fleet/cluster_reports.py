@@ -13,11 +13,11 @@ import msgspec
 
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
-from gitops_ds.model.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key, short
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.redaction import texts
 
 COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only

@@ -19,7 +19,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.sources.source_status import SourceStatus
 
 AGED = 30.0  # seconds between two checks of the age of the watches
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gitops_ds.fleet.fault_attribution import OUTDATED, NodeFaults
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.health import Blame, NodeHealth
-from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 
 
 def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:

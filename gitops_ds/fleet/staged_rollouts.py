@@ -17,9 +17,9 @@ from gitops_ds.model import names
 from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollout_gates import GateEvidence
-from gitops_ds.model.stage_approval import StageApproval
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.rollout_gates import GateEvidence
+from gitops_ds.model.rollouts.stage_approval import StageApproval
+from gitops_ds.model.rollouts.staged_rollout import (
     Halt,
     NodeProgress,
     NodeStep,

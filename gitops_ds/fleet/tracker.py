@@ -37,8 +37,8 @@ from gitops_ds.model.events.base import (
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.model.staged_rollout import StageInputs
+from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.sources.source_status import SourceStatus
 
 GATHERED = 0.5  # seconds for which changes are collected
 # As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.git import tree
-from gitops_ds.model.source_tree import Files
+from gitops_ds.model.sources.source_tree import Files
 
 
 def replace(file: Path, data: bytes) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gitops_ds.git import object_reader
 from gitops_ds.git.bare_repository import BareRepository
-from gitops_ds.model.halted_rollout import BranchCommit
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.sources.source_tree import CommitInfo
 
 
 def read(

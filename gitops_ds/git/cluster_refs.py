@@ -13,8 +13,8 @@ from gitops_ds.git import commit_writer, object_reader, remote, revision
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.model import content_hash
-from gitops_ds.model.cluster_report import LONGEST
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts.cluster_report import LONGEST
 
 FILE = "cluster.json"
 _PREFIX = "refs/gitops-ds/clusters"

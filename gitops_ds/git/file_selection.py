@@ -14,7 +14,7 @@ from typing import Final
 from gitops_ds.git import tree
 from gitops_ds.git.tree import Sifted, TreeEntry
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.render import kustomization
 from gitops_ds.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS

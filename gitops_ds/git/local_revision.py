@@ -10,7 +10,7 @@ import git
 
 from gitops_ds.git import hardening
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT
+from gitops_ds.model.sources.repository_limits import DEFAULT
 
 
 def resolve(clone: Path, text: str) -> CommitId | None:

@@ -17,7 +17,7 @@ from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
 from gitops_ds.model.finding import refusal
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 
 N = TypeVar("N")
 _PIECE: Final = 65_536

@@ -32,12 +32,12 @@ from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.credentials import ANONYMOUS, Credentials, CredentialSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
-from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
-from gitops_ds.model.halted_rollout import BranchCommit
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 
 P = ParamSpec("P")
 T = TypeVar("T")

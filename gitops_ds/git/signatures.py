@@ -19,7 +19,7 @@ from gitops_ds.git import object_reader, remote, revision, verification_keys
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 
 MOST = 10_000  # commits per check; more since the last verified one are not an ordinary push
 _AT_ONCE = 100

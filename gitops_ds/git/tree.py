@@ -27,7 +27,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
 
 _READ = (b".yaml", b".yml", b".json")
 _LONGEST_TARGET = 4096  # PATH_MAX

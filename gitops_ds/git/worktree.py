@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from gitops_ds import errors
 from gitops_ds.git import file_selection, tree
 from gitops_ds.git.tree import EntryKind, TreeEntry
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.source_tree import SourceTree
 
 
 def find_work_tree(path: Path) -> Path | None:

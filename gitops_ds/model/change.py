@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gitops_ds.model.bundle import Manifest
-from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
+from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.rollouts.staged_preview import StagedPreview
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.model.staged_preview import StagedPreview
+from gitops_ds.model.sources.bundle import Manifest
 
 
 class Operation(StrEnum):

@@ -11,8 +11,8 @@ from enum import StrEnum
 import msgspec
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.sources.bundle import Requirement
 
 
 class Phase(StrEnum):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from gitops_ds import errors
 from gitops_ds.git import address, worktree
-from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 if TYPE_CHECKING:  # a work tree is checked without any of it

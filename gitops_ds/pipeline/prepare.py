@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
+from gitops_ds.model.sources.bundle import Manifest
 
 # A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As
 # Helm (InstallOrder in pkg/release/util/kind_sorter.go) and Flux (sort.go in

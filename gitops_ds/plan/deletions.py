@@ -8,20 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import (
-    allow_list,
-    impersonation,
-    inventory,
-    prune,
-    rollout_impact,
-)
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.plan import allow_list, impersonation, inventory, prune
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
+from gitops_ds.plan.rollouts import rollout_impact
 
 
 @dataclass(frozen=True, slots=True)

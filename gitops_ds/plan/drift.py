@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployment import KnownDrift
 from gitops_ds.model.events.base import Event
@@ -18,8 +17,10 @@ from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPau
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, Path, show_path
 from gitops_ds.model.skipped import DriftPolicy
-from gitops_ds.plan import field_managers, rollout_impact
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.plan import field_managers
 from gitops_ds.plan.options import PlanContext
+from gitops_ds.plan.rollouts import rollout_impact
 
 SHOWN = 5  # fields in a message
 

@@ -14,9 +14,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import field_managers
 from gitops_ds.plan.diff import MEMBER_KEYS
 from gitops_ds.yaml import path as yaml_path

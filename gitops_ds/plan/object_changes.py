@@ -6,21 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gitops_ds.apimachinery import defaults
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.plan import (
-    diff,
-    drift,
-    ownership,
-    predict,
-    refusals,
-    rollout_impact,
-    tracking_labels,
-)
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.plan import diff, drift, ownership, predict, refusals, tracking_labels
 from gitops_ds.plan.options import DryRunResult, PlanContext
+from gitops_ds.plan.rollouts import rollout_impact
 
 
 @dataclass(frozen=True, slots=True)

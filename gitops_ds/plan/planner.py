@@ -11,26 +11,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gitops_ds.model import content_hash
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Change, Drifted, Operation, Plan
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.plan import (
-    apply_order,
-    approval,
-    deletions,
-    drift,
-    guard_limits,
-    ownership,
-    prune,
-    target_template,
-)
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.plan import apply_order, approval, deletions, drift, guard_limits, ownership, prune
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
 from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
+from gitops_ds.plan.rollouts import target_template
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 

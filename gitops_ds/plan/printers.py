@@ -16,7 +16,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import cluster_waves, staged_printer
+from gitops_ds.plan.rollouts import cluster_waves, staged_printer
 from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.change import Drifted
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import allow_list, deletions, drift, impersonation, ownership, prune
 from gitops_ds.plan.options import FieldConflict, PlanContext
 from gitops_ds.plan.ownership import Hold

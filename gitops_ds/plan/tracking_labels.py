@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.objects import Body
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import inventory
 
 

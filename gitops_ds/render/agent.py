@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import ClusterFacts, Pointer
-from gitops_ds.model.chart import RenderedChart
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
+from gitops_ds.model.sources.bundle import ClusterFacts, Pointer
+from gitops_ds.model.sources.chart import RenderedChart
 from gitops_ds.render import (
     charts,
     field_path,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.errors import UsageError
-from gitops_ds.model.bundle import Bundle, ClusterFacts, Pointer
-from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import agent as one_agent
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render import (

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.chart import Chart, Remote
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import layout
 from gitops_ds.render.layout import File, Layout
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model import content_hash, names
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.render.parsed_objects import ParsedObject, PlaceOf
 
 # The order of keys themselves, without asking them in pairs.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.errors import UsageError
-from gitops_ds.model.bundle import Bundle, Manifest, Pointer
 from gitops_ds.model.finding import Place
 from gitops_ds.model.objects import Key, Path, show_path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle, Manifest, Pointer
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import agent as one
 from gitops_ds.render import bundle as bundles
 from gitops_ds.render import (

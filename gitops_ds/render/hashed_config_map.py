@@ -14,9 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.model import content_hash, names
-from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
+from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.traced_values import TracedScalar, TracedTree
 

@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.apimachinery import capacity
-from gitops_ds.model.bundle import Custom, Pointer, Pool, Requirement
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Custom, Pointer, Pool, Requirement
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import ignore, parsed_objects
 from gitops_ds.render.parsed_objects import Objects
 from gitops_ds.yaml import parser

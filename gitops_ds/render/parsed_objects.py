@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 
 from gitops_ds.model import content_hash, progress
-from gitops_ds.model.bundle import Pointer
-from gitops_ds.model.cached_results import NOTHING, CachedResults
-from gitops_ds.model.chart import Places
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.objects import Digest, Path
+from gitops_ds.model.sources.bundle import Pointer
+from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
+from gitops_ds.model.sources.chart import Places
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.parser import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION

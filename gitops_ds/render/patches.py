@@ -10,8 +10,8 @@ from typing import Any
 
 from gitops_ds.apimachinery import json_patch, strategic_merge
 from gitops_ds.apimachinery.json_patch import PatchFailed
-from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import traced_values
 from gitops_ds.render.parsed_objects import PlaceOf
 from gitops_ds.render.traced_values import TracedTree

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.model.bundle import Pointer
+from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import traced_values
 from gitops_ds.render.traced_values import TracedScalar, TracedTree
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import Pointer, RolloutSource
 from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.sources.bundle import Pointer, RolloutSource
 from gitops_ds.render import rollout_problems
 from gitops_ds.render.agent import RenderContext
 from gitops_ds.render.layout import File

@@ -13,11 +13,10 @@ from datetime import date
 from typing import Any
 
 from gitops_ds.apimachinery import node_pools, node_scope, rollout_windows
-from gitops_ds.model import rollout_policy
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path
-from gitops_ds.model.rollout_policy import (
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_policy import (
     REST,
     Freeze,
     Gate,
@@ -26,6 +25,7 @@ from gitops_ds.model.rollout_policy import (
     RolloutPolicy,
     Stage,
 )
+from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.render import layout
 from gitops_ds.render.agent import RenderContext
 

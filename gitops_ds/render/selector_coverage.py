@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.sources.bundle import Requirement
 
 # ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one
 # number as their value.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.objects import Path
+from gitops_ds.model.sources.bundle import Pointer
 
 # dict[str, Tree] | list[Tree] | Scalar | None
 TracedTree = Any

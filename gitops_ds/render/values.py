@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import ClusterFacts, Pointer
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
+from gitops_ds.model.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.render import field_path, layout, traced_values
 from gitops_ds.render.layout import File, Layout
 from gitops_ds.render.traced_values import TracedTree

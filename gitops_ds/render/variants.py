@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import ClusterFacts, Pointer, Requirement
 from gitops_ds.model.finding import Finding, Place, refusal
+from gitops_ds.model.sources.bundle import ClusterFacts, Pointer, Requirement
 from gitops_ds.render import layout, traced_values
 from gitops_ds.render.layout import File, Layout
 from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms

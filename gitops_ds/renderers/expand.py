@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
-from gitops_ds.model.chart import Chart
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.chart import Chart
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached
 from gitops_ds.renderers import disk_cache, kustomize_error_messages, process

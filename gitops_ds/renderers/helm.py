@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from gitops_ds import errors
 from gitops_ds.model import objects
-from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.repository_limits import MIB
-from gitops_ds.model.source_tree import Files, SourceTree
+from gitops_ds.model.sources.chart import Chart, Remote
+from gitops_ds.model.sources.repository_limits import MIB
+from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.renderers import disk_cache, helm_error_messages, process
 from gitops_ds.renderers.helm_error_messages import RULE
 from gitops_ds.renderers.process import Means

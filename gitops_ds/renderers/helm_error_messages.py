@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from gitops_ds.model.chart import Chart, Remote
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import Files
+from gitops_ds.model.sources.chart import Chart, Remote
+from gitops_ds.model.sources.source_tree import Files
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 

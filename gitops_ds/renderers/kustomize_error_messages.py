@@ -7,7 +7,7 @@ import re
 from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Place
-from gitops_ds.model.source_tree import Files
+from gitops_ds.model.sources.source_tree import Files
 from gitops_ds.render.kustomization import Kustomization
 from gitops_ds.yaml import parser
 

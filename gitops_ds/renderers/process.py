@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from gitops_ds.model.allowed_renderers import PROGRAMS, AllowedRenderers
-from gitops_ds.model.repository_limits import MIB, RepositoryLimits
+from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.repository_limits import MIB, RepositoryLimits
 from gitops_ds.sandbox import memory
 
 # A render takes about a second; its output is read as one file of manifests, with that limit.

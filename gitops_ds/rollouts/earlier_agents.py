@@ -11,8 +11,8 @@ from gitops_ds.daemonset import decide
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.rollout_policy import After
-from gitops_ds.model.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.rollout_policy import After
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.rollouts.node_steps import node_problem, runs_target
 
 

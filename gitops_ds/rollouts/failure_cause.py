@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
 _ENDURED = frozenset({"NodeCordoned", "NodeDeleting"})  # no condition of a node

@@ -11,7 +11,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import Body, CommitId
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     MemoryRequest,
     NeighboursRequest,
@@ -21,8 +21,8 @@ from gitops_ds.model.rollout_gates import (
     Subject,
     WebhookRequest,
 )
-from gitops_ds.model.rollout_policy import Gate, Stage
-from gitops_ds.model.staged_rollout import StageInputs, StagesDecision, StageState
+from gitops_ds.model.rollouts.rollout_policy import Gate, Stage
+from gitops_ds.model.rollouts.staged_rollout import StageInputs, StagesDecision, StageState
 from gitops_ds.rollouts import gate_results, node_steps
 
 NODES = "$nodes"

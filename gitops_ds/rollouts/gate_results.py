@@ -21,7 +21,7 @@ from gitops_ds.model import duration
 from gitops_ds.model.live import Node
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.plural import counted
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateEvidence,
     GateRecord,
     Probe,
@@ -29,8 +29,8 @@ from gitops_ds.model.rollout_gates import (
     Reading,
     Verdict,
 )
-from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
-from gitops_ds.model.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
+from gitops_ds.model.rollouts.rollout_policy import Gate, RolloutPolicy, Stage
+from gitops_ds.model.rollouts.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
 from gitops_ds.rollouts import gate_verdicts, stage_members
 from gitops_ds.rollouts.gate_verdicts import Assessment
 from gitops_ds.rollouts.staged_nodes import StagedNodes

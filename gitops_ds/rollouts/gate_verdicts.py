@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gitops_ds.model.plain_text import line
-from gitops_ds.model.rollout_gates import GateSample, ProbeKind, Reading, Verdict
-from gitops_ds.model.rollout_policy import Gate, PercentChange
+from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
+from gitops_ds.model.rollouts.rollout_policy import Gate, PercentChange
 
 _LONGEST = 200  # characters of a text about a reading
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from gitops_ds.model.plural import counted
-from gitops_ds.model.rollout_policy import Stage
-from gitops_ds.model.staged_rollout import NodeStep, StageHold
+from gitops_ds.model.rollouts.rollout_policy import Stage
+from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageHold
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 

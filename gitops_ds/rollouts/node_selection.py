@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Sequence, Set
 
 from gitops_ds.model.objects import Body
-from gitops_ds.model.rollout_policy import NodeShare, Pace, Stage
-from gitops_ds.model.staged_rollout import NodeStep
+from gitops_ds.model.rollouts.rollout_policy import NodeShare, Pace, Stage
+from gitops_ds.model.rollouts.staged_rollout import NodeStep
 from gitops_ds.rollouts import idle_nodes, newcomers
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 

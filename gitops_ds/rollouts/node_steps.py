@@ -17,8 +17,8 @@ from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollout_policy import Gate, RolloutPolicy, Stage
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.rollout_policy import Gate, RolloutPolicy, Stage
+from gitops_ds.model.rollouts.staged_rollout import (
     FailedNode,
     NodeProgress,
     NodeStep,

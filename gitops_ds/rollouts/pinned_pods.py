@@ -41,7 +41,7 @@ from gitops_ds.model.decision import (
     ReleasePod,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.staged_rollout import (
     RolloutRecord,
     RolloutTarget,
     StageInputs,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gitops_ds.apimachinery import rollout_windows
 from gitops_ds.model.plural import counted
-from gitops_ds.model.rollout_policy import Stage
-from gitops_ds.model.staged_rollout import Halt, NodeStep, StageHold
+from gitops_ds.model.rollouts.rollout_policy import Stage
+from gitops_ds.model.rollouts.staged_rollout import Halt, NodeStep, StageHold
 from gitops_ds.rollouts import gate_results, node_steps
 from gitops_ds.rollouts.failure_cause import OVERDUE
 from gitops_ds.rollouts.gate_results import GateResult

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from gitops_ds.apimachinery import node_scope
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollout_policy import NodeCount, RolloutPolicy
+from gitops_ds.model.rollouts.rollout_policy import NodeCount, RolloutPolicy
+from gitops_ds.model.sources.bundle import Pool
 
 ZONE = "topology.kubernetes.io/zone"
 

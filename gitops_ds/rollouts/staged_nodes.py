@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.model.rollout_policy import RolloutPolicy, Stage
-from gitops_ds.model.staged_rollout import NodeProgress, NodeStep, StageInputs
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageInputs
 from gitops_ds.rollouts import node_steps, stage_members
 from gitops_ds.rollouts.failure_cause import AttributedNodes
 from gitops_ds.rollouts.node_steps import TOUCHED, NodeSteps

@@ -23,19 +23,19 @@ from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
 from gitops_ds.model.decision import Action, CreatePod, DeletePod, Observation, ReleasePod
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
-from gitops_ds.model.rollout_policy import Neighbours, RolloutPolicy, Stage
-from gitops_ds.model.staged_preview import StagedPreview, StagePreview
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.rollout_policy import Neighbours, RolloutPolicy, Stage
+from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.rollouts.staged_rollout import (
     RolloutRecord,
     RolloutTarget,
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.rollouts import gate_results, node_steps, pinned_pods
 
 _UID, _LONG_AGO = "simulated", -1e9

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import msgspec
 
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.model.rollout_policy import Stage
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.rollout_policy import Stage
+from gitops_ds.model.rollouts.staged_rollout import (
     Halt,
     NodeStep,
     StageHold,

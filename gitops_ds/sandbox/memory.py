@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from gitops_ds.model.repository_limits import MIB
+from gitops_ds.model.sources.repository_limits import MIB
 
 VARIABLE: Final = "GITOPS_DS_MEMORY_LIMIT"  # bytes
 _ROOT = Path("/")

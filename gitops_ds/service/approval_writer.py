@@ -21,12 +21,12 @@ from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
-from gitops_ds.model.halted_rollout import AppliedRollouts
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.plan import stage_approvals
-from gitops_ds.service import git_auth, git_source
+from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.plan.rollouts import stage_approvals
+from gitops_ds.service.git import git_auth, git_source
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two looks at Git and the forge, without a new commit

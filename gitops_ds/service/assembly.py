@@ -13,14 +13,14 @@ from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.service.gate_meter import HttpGateMeter
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
-    from gitops_ds.service.git_deployer import GitDeployer
+    from gitops_ds.service.git.git_deployer import GitDeployer
     from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
     from gitops_ds.service.template_deployer import TemplateDeployer
 
@@ -117,8 +117,9 @@ def _deployers(
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
     from gitops_ds.deployer.object_claims import Claims, Rank
     from gitops_ds.sandbox import memory
-    from gitops_ds.service import git_deployer, prepare_process, template_deployer
+    from gitops_ds.service import prepare_process, template_deployer
     from gitops_ds.service.context import ServiceContext
+    from gitops_ds.service.git import git_deployer
 
     emit_of = _emit_of(context.events, notifications)
     with_templates = int(service.templates is not None)

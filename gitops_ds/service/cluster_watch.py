@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from gitops_ds import errors
 from gitops_ds.fleet import cluster_overview
 from gitops_ds.fleet.cluster_overview import ClusterRow
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import ReportsRead
-from gitops_ds.service import git_auth, report_reader
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.service import report_reader
+from gitops_ds.service.git import git_auth
 from gitops_ds.service.report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.signing import KeyFormat, SigningKey
-from gitops_ds.service import git_auth
+from gitops_ds.service.git import git_auth
 from gitops_ds.settings.repository import RepositorySettings
 
 _SIGNING_KEY = "repository.author.signingKeyFile"

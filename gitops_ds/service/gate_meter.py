@@ -21,7 +21,7 @@ from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import line
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     MemoryRequest,
@@ -30,8 +30,9 @@ from gitops_ds.model.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.service import gate_http, git_auth
+from gitops_ds.service import gate_http
 from gitops_ds.service.gate_http import GateCall, NoData
+from gitops_ds.service.git import git_auth
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"

@@ -14,7 +14,7 @@ from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import reporter
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.source_status import EFFECTS
+from gitops_ds.model.sources.source_status import EFFECTS
 from gitops_ds.service.runnable import DeployerPart, Runnable
 from gitops_ds.settings.page import Readiness
 from gitops_ds.settings.service import Service
@@ -22,7 +22,7 @@ from gitops_ds.settings.service import Service
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gitops_ds.service.git_deployer import GitDeployer
+    from gitops_ds.service.git.git_deployer import GitDeployer
     from gitops_ds.service.template_deployer import TemplateDeployer
     from gitops_ds.web.server import Routes
 
@@ -162,7 +162,8 @@ def _hooks(
 ) -> Sequence[web.AbstractRouteDef]:
     if not service.repositories:
         return ()
-    from gitops_ds.service import git_deployer, webhook
+    from gitops_ds.service import webhook
+    from gitops_ds.service.git import git_deployer
 
     return webhook.routes(
         service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], emit

@@ -15,13 +15,13 @@ from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.bundle import Manifest, Pool
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import Body, CommitId, Key
-from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.sources.bundle import Manifest, Pool
+from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken

@@ -20,10 +20,10 @@ from typing import Final
 from gitops_ds import errors
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject, TemplateSelector
-from gitops_ds.model.bundle import Bundle, ClusterFacts
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import MIB
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.model.sources.repository_limits import MIB
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.renderers import disk_cache

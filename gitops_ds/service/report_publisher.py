@@ -15,15 +15,16 @@ from gitops_ds import errors
 from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.model import cluster_report
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.cluster_order import ClusterOrder
-from gitops_ds.model.cluster_report import ClusterReport
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import ReportFailed
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterReport
 from gitops_ds.model.token_bucket import TokenBucket
-from gitops_ds.service import commit_author, git_auth, report_reader
+from gitops_ds.service import commit_author, report_reader
+from gitops_ds.service.git import git_auth
 from gitops_ds.service.report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 

@@ -9,11 +9,11 @@ from typing import Protocol
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import Head, RevisionSpec
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_report import ClusterReport
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 
 class ReportRepository(Protocol):

@@ -28,11 +28,11 @@ from gitops_ds.model.events.rollout_reverts import (
     RevertFailed,
     RevertProposed,
 )
-from gitops_ds.model.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import rollout_reverts, staging
-from gitops_ds.plan.rollout_reverts import BranchHistory, NoRevert, RevertCommits
+from gitops_ds.plan.rollouts import rollout_reverts, staging
+from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
 from gitops_ds.service import commit_author
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.settings.repository import RepositorySettings

@@ -10,7 +10,7 @@ from typing import Protocol
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.sources.source_status import SourceStatus
 
 
 class Runnable(Protocol):

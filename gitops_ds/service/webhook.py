@@ -16,7 +16,7 @@ from gitops_ds.web import webhooks
 from gitops_ds.web.webhooks import WebhookTarget
 
 if TYPE_CHECKING:
-    from gitops_ds.service.git_deployer import GitDeployer
+    from gitops_ds.service.git.git_deployer import GitDeployer
 
 
 class SecretFile:

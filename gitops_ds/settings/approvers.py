@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.stage_approval import Approver
+from gitops_ds.model.rollouts.stage_approval import Approver
 from gitops_ds.settings.base import NonEmptyText, SettingsGroup, describe
 
 ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]

@@ -18,9 +18,9 @@ from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
 from gitops_ds.deployer.template_object import TemplateSelector
 from gitops_ds.errors import SettingsError
-from gitops_ds.model import allowed_renderers
-from gitops_ds.model.allowed_renderers import AllowedRenderers
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.sources import allowed_renderers
+from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe

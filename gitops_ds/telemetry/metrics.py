@@ -19,7 +19,7 @@ from gitops_ds.model.agent_status import AgentStatus
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import Sample
 from gitops_ds.model.health import NodeCounts
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 
 AGENTS = 2000  # at most
 PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 
 # In the order in which an apply needs them; everything not named comes last.
 _ORDER = (

@@ -8,7 +8,7 @@ from gitops_ds.apimachinery import halted_templates
 from gitops_ds.apimachinery.halted_templates import HaltedTemplate
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 
 
 def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:

@@ -12,8 +12,8 @@ from gitops_ds.checks import rule_pages
 from gitops_ds.checks.advice import pod_security
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.objects import Digest, key_of
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from tests.plan.world import daemonset
 
 

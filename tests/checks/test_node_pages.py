@@ -26,7 +26,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD, over, parsed
 from tests.plan import world
 

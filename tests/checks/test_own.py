@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.agent_manifest import agent
 

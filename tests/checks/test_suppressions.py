@@ -13,7 +13,7 @@ import pytest
 from gitops_ds.commands.check import suppress
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from gitops_ds.checks.engine import check
-from gitops_ds.model.cached_results import CachedResults
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.cached_results import CachedResults
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.truth import bases, mutations
 

@@ -18,7 +18,7 @@ from gitops_ds.checks.engine import rule_table
 from gitops_ds.commands.check import autofix, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser, writer
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest

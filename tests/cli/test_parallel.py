@@ -18,8 +18,8 @@ import pytest
 
 from gitops_ds.commands.check import parallel, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
-from gitops_ds.model.cached_results import CachedResults
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.cached_results import CachedResults
+from gitops_ds.model.sources.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD
 
 PROGRAM = Path(sys.executable).with_name("gitops-ds")

@@ -24,8 +24,8 @@ from gitops_ds.checks.engine import check as validation
 from gitops_ds.commands.check import run as check_run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.commands.check.result_cache import ResultCache
-from gitops_ds.model.cached_results import NOTHING, CachedResults
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
 from tests import profiles

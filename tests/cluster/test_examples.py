@@ -14,10 +14,11 @@ from gitops_ds import errors
 from gitops_ds.deployer import prepared_plan, reconcile
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import planner, staging
+from gitops_ds.plan import planner
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import staging
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
 

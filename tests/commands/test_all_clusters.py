@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_report import ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 FILES = {

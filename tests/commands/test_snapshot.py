@@ -9,8 +9,8 @@ from typing import Any
 
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import live_cluster
-from gitops_ds.model.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.model.objects import Digest, key_of
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.plan import base_diff
 from tests.plan.world import daemonset
 

@@ -41,7 +41,7 @@ from gitops_ds.model.decision import (
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
-from gitops_ds.model.staged_rollout import RolloutRecord, StageInputs
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, StageInputs
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world

@@ -24,14 +24,14 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
-from gitops_ds.model.staged_rollout import (
+from gitops_ds.model.rollouts.staged_rollout import (
     NodeProgress,
     RolloutRecord,
     RolloutTarget,
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import Faults, NodeSpec, virtual_time
 from gitops_ds.simulator import faults as simulator_faults

@@ -11,7 +11,7 @@ from gitops_ds import simulator
 from gitops_ds.deployer import prepared_plan, reconcile
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import virtual_time

@@ -19,8 +19,8 @@ from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
-from gitops_ds.model.signatures import Unverified, Verified
-from gitops_ds.model.source_status import Condition
+from gitops_ds.model.sources.signatures import Unverified, Verified
+from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time

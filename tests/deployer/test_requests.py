@@ -17,7 +17,7 @@ from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
-from gitops_ds.model.source_status import Condition
+from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.service.notifications import commit_progress

@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model.objects import NODE
-from gitops_ds.model.staged_rollout import NodeStep, StageState
+from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
 from gitops_ds.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, failure

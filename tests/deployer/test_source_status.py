@@ -18,8 +18,8 @@ from gitops_ds.fleet import agents
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.source_status import EFFECTS, Condition
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.sources.source_status import EFFECTS, Condition
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
 from gitops_ds.telemetry.kube_events import InvolvedObject

@@ -13,7 +13,7 @@ from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model import names
 from gitops_ds.model.events.stage_approvals import StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
-from gitops_ds.model.signatures import Trust, Unverified, Verified
+from gitops_ds.model.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.approvers import ApproverSettings

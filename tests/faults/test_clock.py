@@ -21,7 +21,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.service import git_schedule
+from gitops_ds.service.git import git_schedule
 from gitops_ds.settings.base import Ratio
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import NodeSpec, virtual_time

@@ -14,7 +14,7 @@ from gitops_ds.cli import table
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.staged_rollout import NodeStep
+from gitops_ds.model.rollouts.staged_rollout import NodeStep
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.rollouts.rollout_world import SECOND
 

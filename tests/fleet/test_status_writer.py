@@ -24,7 +24,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
 from gitops_ds.yaml import parser

@@ -16,7 +16,7 @@ from gitops_ds.model.events.base import Decided
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, Key
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import virtual_time
 from tests.simulator.stand import (
     KEY,

@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.cli import check_output
 from gitops_ds.commands.check import suppress
 from gitops_ds.commands.check.model import CheckResult
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import formats

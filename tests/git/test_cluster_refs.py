@@ -12,8 +12,8 @@ from gitops_ds import errors
 from gitops_ds.git import cluster_refs
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.cluster_report import LONGEST
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts.cluster_report import LONGEST
 from tests.git.test_repository import AT, BOT, MAIN, use
 from tests.gitservers import Upstream
 

@@ -30,7 +30,7 @@ from gitops_ds.git.credentials import Bearer, Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.model.objects import SECRET
-from gitops_ds.service import git_auth
+from gitops_ds.service.git import git_auth
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 from tests import gitservers

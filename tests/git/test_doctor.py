@@ -14,7 +14,7 @@ from gitops_ds.client import connect
 from gitops_ds.commands.doctor import checks, result
 from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.git import address
-from gitops_ds.service import git_auth
+from gitops_ds.service.git import git_auth
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.repository import RepositorySettings
 from tests import signing

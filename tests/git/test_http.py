@@ -27,7 +27,7 @@ from gitops_ds.git.credentials import (
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, RevisionSpec, parse
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from tests import gitservers
 from tests.gitservers import HttpServer
 

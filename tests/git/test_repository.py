@@ -23,8 +23,8 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, Head, ShortName
 from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.source_tree import SourceTree
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 T = TypeVar("T")

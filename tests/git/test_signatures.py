@@ -17,7 +17,7 @@ from gitops_ds.git.credentials import Credentials, Password
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, RevisionSpec, Semver, Tag
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from tests import gitservers, signing
 from tests.gitservers import Upstream
 from tests.signing import Gpg, SshSigner

@@ -17,7 +17,7 @@ from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.git.signing import KeyFormat, Signing, SigningKey
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from tests import signing
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 from tests.signing import Gpg

@@ -14,7 +14,7 @@ from gitops_ds.git import address
 from gitops_ds.git.credentials import Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from tests import gitservers
 from tests.gitservers import SshServer
 

@@ -11,8 +11,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import worktree
-from gitops_ds.model.repository_limits import RepositoryLimits
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.source_tree import SourceTree
 from tests.gitservers import GIT_ENVIRONMENT
 
 

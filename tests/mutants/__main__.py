@@ -51,7 +51,7 @@ FURTHER = {
     "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
-    "gitops_ds/plan/staging.py": "tests/deployer/test_rollouts.py",
+    "gitops_ds/plan/rollouts/staging.py": "tests/deployer/test_rollouts.py",
 }
 # These tests plant mutants in copies that they read from the source.
 LEFT_OUT = "tests/daemonset/test_mutants.py"
@@ -202,7 +202,8 @@ def _judges(mutant: Mutant, calls: Calls) -> list[str]:
     outside functions is that of every test.
     """
     place = mutant.path.relative_to(ROOT)
-    own = (PACKAGES[place.parent.as_posix()], FURTHER.get(place.as_posix(), "none"))
+    package = "/".join(place.parts[:2])
+    own = (PACKAGES[package], FURTHER.get(place.as_posix(), "none"))
     inside = f"{mutant.path}:{mutant.function}" if mutant.function else "all"
     chosen = [name for name in calls if name.startswith(own) and inside in calls[name]]
     return sorted(chosen, key=lambda name: (calls[name]["all"], name))
@@ -234,7 +235,7 @@ def main() -> int:
     os.environ["TEST_PROFILE"] = "fast"
     sys.dont_write_bytecode = False  # else pytest compiles its tests for every mutant
     paths = [Path(name).resolve() for name in chosen.modules] or [
-        path for package in PACKAGES for path in sorted((ROOT / package).glob("*.py"))
+        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
     ]
     every = {path: mutants(path) for path in paths}
     explained: dict[str, dict[str, str]] = tomllib.loads(EXPLAINED.read_text())

@@ -8,7 +8,7 @@ from typing import Any
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.staged_rollout import StageState
+from gitops_ds.model.rollouts.staged_rollout import StageState
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.notifications.test_commit_progress import Forge, ended, new, wrote
 from tests.rollouts.rollout_world import SECOND

@@ -16,11 +16,11 @@ from gitops_ds.fleet import health
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
-from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.sources.bundle import Pool
+from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.web.page.view import PageEvent
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()

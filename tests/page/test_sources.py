@@ -14,7 +14,7 @@ from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.page_view import Shown
 from gitops_ds.web.page.pages import Book
 from tests.page import fleets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.change import Operation
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import base_diff
 from tests.plan import world

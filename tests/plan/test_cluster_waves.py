@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_order import ClusterOrder
-from gitops_ds.model.cluster_report import ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.objects import CommitId
-from gitops_ds.plan import cluster_waves
-from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.plan.rollouts import cluster_waves
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 NOW = 1_767_225_600.0
 OLD, NEW = CommitId("1" * 40), CommitId("2" * 40)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.objects import Digest, Key
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
 from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.test_show import planned

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollout_policy import Revert
-from gitops_ds.model.source_tree import CommitInfo
-from gitops_ds.model.staged_rollout import FailedNode, Halt
-from gitops_ds.plan import rollout_reverts
-from gitops_ds.plan.rollout_reverts import (
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
+from gitops_ds.model.rollouts.rollout_policy import Revert
+from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
+from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.plan.rollouts import rollout_reverts
+from gitops_ds.plan.rollouts.rollout_reverts import (
     BranchHistory,
     NoRevert,
     RestoreFiles,

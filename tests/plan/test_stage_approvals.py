@@ -8,9 +8,9 @@ import pytest
 
 from gitops_ds.apimachinery import stage_approvals as approval_annotations
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.signatures import Verified
-from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.plan import stage_approvals
+from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.sources.signatures import Verified
+from gitops_ds.plan.rollouts import stage_approvals
 
 COMMIT = CommitId("0123456789abcdef" * 2 + "01234567")
 STAGE = WaitingStage(

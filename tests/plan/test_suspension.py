@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Body, Digest, Key, key_of
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.plan import suspension
 from tests.plan.world import config_map, daemonset
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import render
-from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.sources.bundle import Bundle
 from tests import goldens
 from tests.render import snapshots
 

@@ -6,8 +6,8 @@ import pytest
 
 from gitops_ds import render
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.cluster_order import ClusterBehind, ClusterOrder
+from gitops_ds.model.rollouts.cluster_order import ClusterBehind, ClusterOrder
+from gitops_ds.model.sources.bundle import Bundle
 from tests.render import snapshots
 
 AGENT = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: agents}\n"

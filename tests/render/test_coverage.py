@@ -9,7 +9,7 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.bundle import Requirement
+from gitops_ds.model.sources.bundle import Requirement
 from gitops_ds.render import selector_coverage, variants
 from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 

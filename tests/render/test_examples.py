@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import render
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from tests import goldens
 from tests.render import snapshots
 

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import field_path, render
 from gitops_ds.render.explain import explain
 from gitops_ds.yaml import parser

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gitops_ds import render
 from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.render import snapshots

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitops_ds import render
-from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.sources.bundle import Bundle
 from tests.render import snapshots
 
 FILE = "agents/a/rollout.yaml"

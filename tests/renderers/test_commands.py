@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.allowed_renderers import NOTHING, PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.allowed_renderers import NOTHING, PROGRAMS, AllowedRenderers
 from gitops_ds.settings import service
 from tests import renderers
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.allowed_renderers import NOTHING
-from gitops_ds.model.repository_limits import RepositoryLimits
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.allowed_renderers import NOTHING
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.renderers import expand
 from gitops_ds.renderers.expand import Which

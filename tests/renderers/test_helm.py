@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds.model.allowed_renderers import NOTHING
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path as Way
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.allowed_renderers import NOTHING
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import bundle, charts
 from gitops_ds.renderers import expand
 from gitops_ds.renderers.process import RENDER, Means

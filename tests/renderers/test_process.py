@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from gitops_ds.model.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.renderers import process
 from gitops_ds.renderers.process import Means, ProgramResult
 

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import fields
 
 from gitops_ds import errors, model
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.decision import (
     Action,
@@ -37,7 +36,8 @@ from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.model.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from tests.daemonset.world import World, daemonset
 
 for _module in pkgutil.walk_packages(model.__path__, f"{model.__name__}."):

@@ -10,7 +10,6 @@ import pytest
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
 from gitops_ds.model.agent_status import LossCause, NodeLoss
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base, deployer
@@ -20,6 +19,7 @@ from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.telemetry import kube_events, log_lines
 from tests.daemonset.world import World, daemonset
 

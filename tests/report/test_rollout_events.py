@@ -15,7 +15,7 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key
-from gitops_ds.model.staged_rollout import Halt, RolloutRecord, StageHold, StagesDecision
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord, StageHold, StagesDecision
 from gitops_ds.telemetry.kube_events import EventRecorder
 from gitops_ds.telemetry.metrics import Metrics
 from gitops_ds.telemetry.notifications import NotificationBuilder

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     Probe,
     PrometheusRequest,
     Reading,
 )
-from gitops_ds.model.staged_rollout import Halt, StageInputs
+from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
 from gitops_ds.rollouts import gate_requests
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import RolloutWorld

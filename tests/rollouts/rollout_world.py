@@ -11,8 +11,9 @@ import copy
 from typing import Any
 
 from gitops_ds.apimachinery import daemonsets, pods, revisions, target_revisions
-from gitops_ds.model import names, rollout_policy
-from gitops_ds.model.staged_rollout import StageInputs
+from gitops_ds.model import names
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.daemonset.world import World, daemonset, node

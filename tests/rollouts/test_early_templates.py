@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import names, rollout_policy
-from gitops_ds.model.staged_rollout import StageState
+from gitops_ds.model import names
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import StageState
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.rollouts import failure_cause
 
 STEPS = {

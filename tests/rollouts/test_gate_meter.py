@@ -16,7 +16,7 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     Probe,
     ProbeKind,

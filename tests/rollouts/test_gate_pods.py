@@ -19,7 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Listing, Selection
 from gitops_ds.model.events.rollouts import RolloutHalted, RolloutHeld
 from gitops_ds.model.objects import DAEMONSET, POD, CommitId, Key, Resource
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     MemoryRequest,
     NeighboursRequest,
     Probe,

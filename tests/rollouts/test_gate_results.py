@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.model.rollout_gates import (
+from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     MemoryRequest,
@@ -18,7 +18,7 @@ from gitops_ds.model.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.model.staged_rollout import StageState
+from gitops_ds.model.rollouts.staged_rollout import StageState
 from gitops_ds.rollouts import gate_requests
 from tests.profiles import examples
 from tests.rollouts.gated_world import GatedWorld, every, no_data, policy, values

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model import rollout_policy
-from gitops_ds.model.rollout_gates import GateSample, ProbeKind, Reading, Verdict
-from gitops_ds.model.rollout_policy import Gate
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
+from gitops_ds.model.rollouts.rollout_policy import Gate
 from gitops_ds.rollouts import gate_requests, gate_verdicts
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.rollout_policy import OnFailure
+from gitops_ds.model.rollouts.rollout_policy import OnFailure
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 

@@ -13,8 +13,8 @@ import pytest
 from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
-from gitops_ds.model.rollout_policy import After
-from gitops_ds.model.staged_rollout import NodeStep, RolloutTarget, StageInputs
+from gitops_ds.model.rollouts.rollout_policy import After
+from gitops_ds.model.rollouts.staged_rollout import NodeStep, RolloutTarget, StageInputs
 from gitops_ds.rollouts import earlier_agents
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld

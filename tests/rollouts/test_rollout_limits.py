@@ -9,9 +9,10 @@ import pytest
 from gitops_ds.apimachinery import target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.model import names, rollout_policy
+from gitops_ds.model import names
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
-from gitops_ds.model.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.rollouts import halted_elsewhere
 from tests.daemonset.world import daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld

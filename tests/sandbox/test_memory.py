@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.model.repository_limits import MIB
+from gitops_ds.model.sources.repository_limits import MIB
 from gitops_ds.sandbox import memory
 from tests.gitservers import Upstream
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_report import ClusterState
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterState
 from tests import controlplane, gitservers
 from tests.service.test_service import running, until
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_report import ClusterReport, ClusterState
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.service import staged

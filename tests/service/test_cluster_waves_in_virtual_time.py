@@ -27,21 +27,21 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import RevisionSpec
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_order import ClusterOrder
-from gitops_ds.model.cluster_report import ClusterReport
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
-from gitops_ds.model.halted_rollout import BranchCommit
 from gitops_ds.model.objects import DAEMONSET, CommitId
-from gitops_ds.model.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.source_status import Condition, SourceStatus
-from gitops_ds.model.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan import rollout_reverts
-from gitops_ds.plan.cluster_waves import ClusterReports
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import rollout_reverts
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service import report_reader
 from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.settings.repository import RepositorySettings

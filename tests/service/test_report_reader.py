@@ -15,11 +15,11 @@ from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.signing import Signing, SigningKey
-from gitops_ds.model import cluster_report
-from gitops_ds.model.cluster_report import ClusterReport, ClusterState
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Mode, Trust
-from gitops_ds.plan.cluster_waves import ClusterReports
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.model.sources.signatures import Mode, Trust
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service import report_reader
 from tests import signing
 from tests.gitservers import Upstream

@@ -18,13 +18,13 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed
-from gitops_ds.model.halted_rollout import AppliedRollouts, HaltedRollout
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollout_policy import Revert
-from gitops_ds.model.staged_rollout import Halt
+from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
+from gitops_ds.model.rollouts.rollout_policy import Revert
+from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import staging
+from gitops_ds.plan.rollouts import staging
 from gitops_ds.service.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import RepositorySettings
 from tests import gitservers

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.staged_rollout import FailedNode, Halt, RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until

@@ -24,7 +24,7 @@ import aiohttp
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import group_of
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 from tests.controlplane import ControlPlane
 from tests.truth import bases, mutations

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.http import STUCK, Probes
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.settings.page import Readiness

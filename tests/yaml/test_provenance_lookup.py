@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gitops_ds.model.bundle import Origin, Pointer
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Origin, Pointer
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml.provenance import lookup
 
 BASE = Pointer("d.yaml", 1, ())

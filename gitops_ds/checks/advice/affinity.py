@@ -22,8 +22,8 @@ from gitops_ds.checks.engine.rule import (
     pod_specs,
     section,
 )
-from gitops_ds.model.bundle import Requirement
 from gitops_ds.model.objects import Body, Path
+from gitops_ds.model.sources.bundle import Requirement
 
 _NAME: Final = "metadata.name"
 _BY_FIELD: Final = "use matchFields of nodeAffinity, or the label kubernetes.io/hostname"

@@ -23,9 +23,9 @@ from gitops_ds.checks.engine.cluster_context import (
     pod_spec,
 )
 from gitops_ds.checks.engine.rule import POD, Violation, items, section
-from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Key
+from gitops_ds.model.sources.bundle import Manifest, Requirement
 
 _CONTROLLERS = frozenset(
     (("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"))

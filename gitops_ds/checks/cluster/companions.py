@@ -15,8 +15,8 @@ from gitops_ds.checks.engine.rule import (
     section,
     template,
 )
-from gitops_ds.model.bundle import Manifest, Requirement
 from gitops_ds.model.objects import Body, Path
+from gitops_ds.model.sources.bundle import Manifest, Requirement
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
 # The path of each kind's pod selector; that of a Service is a plain mapping of labels.

@@ -9,7 +9,7 @@ from typing import Final
 from gitops_ds.apimachinery import capacity, node_groups
 from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, section
-from gitops_ds.model.bundle import Manifest
+from gitops_ds.model.sources.bundle import Manifest
 
 # Shared paths: devices, file systems of the kernel, sockets and locks for several agents.
 _SHARED: Final = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import Rule, template
-from gitops_ds.model.bundle import ClusterFacts, Manifest
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.sources.bundle import ClusterFacts, Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, sof
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
 from gitops_ds.model import content_hash
-from gitops_ds.model.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
-from gitops_ds.model.source_tree import Files, SourceTree
+from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
+from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 

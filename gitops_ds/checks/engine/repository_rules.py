@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations, refused
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.finding import Place, Severity
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import SourceTree
 
 SAME_TWICE: Final[ObjectRule] = advice(
     "DS805",

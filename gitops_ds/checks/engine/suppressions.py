@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Bundle, Manifest
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 

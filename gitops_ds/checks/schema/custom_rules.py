@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from gitops_ds.apimachinery import json_schema
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations
-from gitops_ds.model.bundle import Custom, Manifest
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import show_path
+from gitops_ds.model.sources.bundle import Custom, Manifest
 
 RULE: Final[ObjectRule] = advice(
     "DS901", Severity.ERROR, "object violates a custom rule", no_violations

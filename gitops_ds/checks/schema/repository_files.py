@@ -14,7 +14,7 @@ from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.schema import error_messages
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path, show_path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 _SCHEMAS = Folder(__file__).parents[2] / "schemas"

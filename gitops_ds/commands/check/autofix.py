@@ -23,7 +23,7 @@ from gitops_ds.git import atomic_write
 from gitops_ds.model.change import Operation
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.source_tree import Files, SourceTree
+from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report.findings import Replacement

@@ -25,7 +25,7 @@ from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.pipeline.staged_outlook import StagedPreviews

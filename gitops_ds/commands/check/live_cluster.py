@@ -16,10 +16,10 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.client import connect as opening
 from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model.bundle import ClusterFacts
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Resource
+from gitops_ds.model.sources.bundle import ClusterFacts
 from gitops_ds.redaction import objects
 
 _NEEDED = (NODE, DAEMONSET, CONTROLLER_REVISION)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline.prepare import Prepared
 
 if TYPE_CHECKING:

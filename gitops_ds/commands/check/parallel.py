@@ -25,9 +25,9 @@ import orjson
 from gitops_ds.commands.check import result_cache
 from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.commands.check.run import of
-from gitops_ds.model.cached_results import CachedResults
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.cached_results import CachedResults
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import bundle as rendering
 
 # Fewer are checked before another process is at work; of more, what both hold would be too much

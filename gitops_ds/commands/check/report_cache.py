@@ -12,7 +12,7 @@ import msgspec
 
 from gitops_ds.commands.check import result_cache
 from gitops_ds.commands.check.result_cache import ResultCache
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report

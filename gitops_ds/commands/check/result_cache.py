@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from gitops_ds.model.cached_results import NOTHING, CachedResults
 from gitops_ds.model.objects import Digest
+from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
 from gitops_ds.pipeline import open_repository
 from gitops_ds.renderers import disk_cache
 

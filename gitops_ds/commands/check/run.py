@@ -16,13 +16,13 @@ from gitops_ds.apimachinery import node_groups, node_pools
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult, together
 from gitops_ds.errors import UsageError
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import cluster_waves
+from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.render import bundle as rendering
 
 

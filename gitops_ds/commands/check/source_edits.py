@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml import path as yaml_path
 from gitops_ds.yaml.edit import Edit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
-from gitops_ds.model import rollout_policy
-from gitops_ds.model.bundle import Bundle
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.settings.repository import RepositorySettings
 
 _ADVICE = "add them to repository.approvers; docs/rollouts.md, section Approvals"

@@ -22,7 +22,6 @@ from gitops_ds.commands.doctor import approvers, gates, repositories
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import version as git_version
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -35,6 +34,7 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.renderers import expand, process
 from gitops_ds.settings import service as settings
 from gitops_ds.settings.service import Service

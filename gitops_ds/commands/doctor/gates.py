@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
-from gitops_ds.model import rollout_policy
-from gitops_ds.model.bundle import Bundle
-from gitops_ds.model.rollout_gates import ProbeKind
-from gitops_ds.model.rollout_policy import Gate
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_gates import ProbeKind
+from gitops_ds.model.rollouts.rollout_policy import Gate
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.rollouts import gate_results
 from gitops_ds.service import gate_meter
 from gitops_ds.settings.metrics import MetricsSettings

@@ -15,13 +15,13 @@ from gitops_ds.commands.doctor import result, signing_keys
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.bundle import Bundle
 from gitops_ds.model.plural import counted
-from gitops_ds.model.signatures import Mode, Unverified
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.signatures import Mode, Unverified
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
-from gitops_ds.service import git_auth
-from gitops_ds.service.git_source import revision_of
+from gitops_ds.service.git import git_auth
+from gitops_ds.service.git.git_source import revision_of
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 

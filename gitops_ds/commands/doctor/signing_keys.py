@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from gitops_ds import errors
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.git import signatures
-from gitops_ds.model.signatures import Trust
-from gitops_ds.service import git_auth
+from gitops_ds.model.sources.signatures import Trust
+from gitops_ds.service.git import git_auth
 from gitops_ds.settings.repository import RepositorySettings
 
 _NAME = "signature keys"

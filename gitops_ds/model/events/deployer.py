@@ -12,7 +12,7 @@ from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import PRUNING
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.model.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"
 

@@ -16,7 +16,7 @@ from gitops_ds.model.events.definition import (
 )
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plural import counted
-from gitops_ds.model.staged_rollout import Halt, StageHold, StagesDecision
+from gitops_ds.model.rollouts.staged_rollout import Halt, StageHold, StagesDecision
 
 METRIC = "gitopsds_rollout_stage_events"
 

@@ -21,8 +21,8 @@ from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.report import ReportSecrets
-from gitops_ds.service import forge_discovery, git_auth
-from gitops_ds.service.forge_discovery import DiscoveredForge, NamedForge
+from gitops_ds.service.git import forge_discovery, git_auth
+from gitops_ds.service.git.forge_discovery import DiscoveredForge, NamedForge
 from gitops_ds.service.notifications.commit_progress import (
     CommitProgress,
     CommitStage,

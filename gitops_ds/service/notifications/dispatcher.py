@@ -45,7 +45,7 @@ PENDING = 1_000  # notifications in memory while the outbox is not loaded
 
 
 class ReadDeployer(Protocol):
-    """The part of a deployer that is read (`gitops_ds.service.git_deployer.GitDeployer`)."""
+    """The part of a deployer that is read (`gitops_ds.service.git.git_deployer.GitDeployer`)."""
 
     @property
     def loop(self) -> Loop | None:

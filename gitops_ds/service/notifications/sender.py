@@ -22,7 +22,7 @@ from gitops_ds.forges import client, retries
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
-from gitops_ds.service import git_auth
+from gitops_ds.service.git import git_auth
 from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry import notifications

@@ -18,10 +18,10 @@ from gitops_ds.apimachinery import node_pools as pooling
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.sources.bundle import Pool
 
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 SHADES = "abcdefg"  # commits with a colour of their own; the rest share the last

@@ -8,7 +8,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.model.staged_rollout import NodeProgress, NodeStep, StageProgress, StageState
+from gitops_ds.model.rollouts.staged_rollout import (
+    NodeProgress,
+    NodeStep,
+    StageProgress,
+    StageState,
+)
 from gitops_ds.redaction import texts
 
 PARKED = 20  # parked nodes that the panel lists

@@ -10,7 +10,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.objects import Key
-from gitops_ds.model.source_status import EFFECTS, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, SourceStatus
 from gitops_ds.redaction import texts
 
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.source_status import SourceStatus
-from gitops_ds.model.source_tree import CommitInfo
+from gitops_ds.model.sources.bundle import Pool
+from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.sources.source_tree import CommitInfo
 
 
 @dataclass(frozen=True, slots=True)

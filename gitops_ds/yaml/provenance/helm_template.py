@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.model.bundle import Pointer
-from gitops_ds.model.chart import Places
 from gitops_ds.model.objects import Path
+from gitops_ds.model.sources.bundle import Pointer
+from gitops_ds.model.sources.chart import Places
 from gitops_ds.yaml import path as yaml_path
 
 _KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")

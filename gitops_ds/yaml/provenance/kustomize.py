@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import Pointer
-from gitops_ds.model.chart import Places
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import Files
+from gitops_ds.model.sources.bundle import Pointer
+from gitops_ds.model.sources.chart import Places
+from gitops_ds.model.sources.source_tree import Files
 from gitops_ds.yaml import parser
 
 # What is compared with each other, so that no kustomization is worth more time than its build.

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from gitops_ds.model.bundle import Origin, Pointer
 from gitops_ds.model.finding import Place
 from gitops_ds.model.objects import Path
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.sources.bundle import Origin, Pointer
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "Kustomization")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.model.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
+from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.bundle import Pointer
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path
+from gitops_ds.model.sources.bundle import Pointer
 
 
 @dataclass(frozen=True, slots=True)

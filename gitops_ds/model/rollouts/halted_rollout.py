@@ -8,10 +8,10 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollout_policy import Revert
-from gitops_ds.model.source_tree import CommitInfo
-from gitops_ds.model.stage_approval import WaitingStage
-from gitops_ds.model.staged_rollout import Halt
+from gitops_ds.model.rollouts.rollout_policy import Revert
+from gitops_ds.model.rollouts.stage_approval import WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Halt
+from gitops_ds.model.sources.source_tree import CommitInfo
 
 
 @dataclass(frozen=True, slots=True)

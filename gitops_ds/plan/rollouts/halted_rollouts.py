@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from gitops_ds.apimachinery import target_revisions
-from gitops_ds.model import names, rollout_policy
-from gitops_ds.model.bundle import Bundle, Manifest
-from gitops_ds.model.halted_rollout import HaltedRollout
+from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.plan import staging
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.plan.rollouts import staging
 
 
 def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gitops_ds.model import duration
-from gitops_ds.model.cluster_order import ClusterOrder
-from gitops_ds.model.cluster_report import ClusterReport, ClusterState
 from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 
 STALE = 900.0  # seconds after which a wait names the age of a report
 

@@ -10,7 +10,7 @@ from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 

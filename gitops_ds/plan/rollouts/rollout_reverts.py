@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-from gitops_ds.model.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.plural import counted
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.redaction import texts
 
 TRAILER = "Gitops-Ds-Reverts"

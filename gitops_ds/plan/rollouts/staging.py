@@ -17,14 +17,16 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets, halted_templates, revisions, target_revisions
-from gitops_ds.model import content_hash, names, rollout_policy
-from gitops_ds.model.bundle import Bundle, Manifest
+from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
-from gitops_ds.model.rollout_policy import RolloutPolicy
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import first_rollout, ownership, proven_template
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.plan import ownership
 from gitops_ds.plan.options import DryRunResult, PlanContext
+from gitops_ds.plan.rollouts import first_rollout, proven_template
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 

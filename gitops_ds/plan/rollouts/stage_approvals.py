@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gitops_ds.apimachinery import daemonsets, stage_approvals, target_revisions
-from gitops_ds.model import names, rollout_policy
-from gitops_ds.model.bundle import Bundle
+from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollout_policy import RolloutPolicy, Stage
-from gitops_ds.model.signatures import Verified
-from gitops_ds.model.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.model.staged_rollout import RolloutRecord
-from gitops_ds.plan import halted_rollouts, staging
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.signatures import Verified
+from gitops_ds.plan.rollouts import halted_rollouts, staging
 
 SHORTEST = 12  # digits of a commit in a trailer
 _SSH = "SHA256:"  # the start of the fingerprint of an ssh key

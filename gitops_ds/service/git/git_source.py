@@ -14,16 +14,17 @@ from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.git import revision
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.cluster_order import ClusterOrder
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.signatures import Mode, Unverified, Verified
-from gitops_ds.model.source_tree import SourceTree
+from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import rollout_reverts
-from gitops_ds.plan.cluster_waves import ClusterReports
-from gitops_ds.service import git_auth, prepare_process, report_reader
+from gitops_ds.plan.rollouts import rollout_reverts
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.service import prepare_process, report_reader
+from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
 

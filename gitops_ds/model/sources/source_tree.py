@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from gitops_ds.model.cached_results import NOTHING, CachedResults
-from gitops_ds.model.chart import Places, RenderedChart
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
+from gitops_ds.model.sources.chart import Places, RenderedChart
 
 # The content of files by path.
 Files = Mapping[PurePosixPath, bytes]

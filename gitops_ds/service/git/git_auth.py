@@ -28,7 +28,7 @@ from gitops_ds.git.credentials import (
 )
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
-from gitops_ds.model.signatures import Trust
+from gitops_ds.model.sources.signatures import Trust
 from gitops_ds.pipeline import open_repository
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 

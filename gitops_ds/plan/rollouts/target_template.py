@@ -13,12 +13,13 @@ from dataclasses import replace
 
 from gitops_ds.apimachinery import revisions, target_revisions
 from gitops_ds.model import names
-from gitops_ds.model.bundle import Manifest
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
-from gitops_ds.plan import diff, rollout_impact
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.plan import diff
+from gitops_ds.plan.rollouts import rollout_impact
 
 
 def of(change: Change, manifests: Mapping[Key, Manifest], live: Live) -> Change:

@@ -16,11 +16,11 @@ from gitops_ds.git.address import Address
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.signatures import Unverified
-from gitops_ds.model.source_status import SourceStatus
+from gitops_ds.model.sources.signatures import Unverified
+from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.service.context import ServiceContext
-from gitops_ds.service.git_source import GitSource, followed
+from gitops_ds.service.git.git_source import GitSource, followed
 from gitops_ds.settings.repository import RepositorySettings
 
 

@@ -13,12 +13,12 @@ from enum import StrEnum
 
 import msgspec
 
-from gitops_ds.model.bundle import Pool
 from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body
-from gitops_ds.model.rollout_gates import GateEvidence, GateRecord, Probe, Reading
-from gitops_ds.model.rollout_policy import RolloutPolicy
-from gitops_ds.model.stage_approval import StageApproval
+from gitops_ds.model.rollouts.rollout_gates import GateEvidence, GateRecord, Probe, Reading
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
+from gitops_ds.model.rollouts.stage_approval import StageApproval
+from gitops_ds.model.sources.bundle import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from gitops_ds.apimachinery import node_groups
 from gitops_ds.model import duration
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.plural import counted
-from gitops_ds.model.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 
 SHOWN_NODES = 5
 
