@@ -1,6 +1,6 @@
 """Every error that is not a finding in a user's files, named by the reaction to it.
 
-    GitopsError               one sentence for the user; `exit_code`: docs/command-line.md
+    GitopsError               one sentence for the user; `exit_code`: docs/reference/command-line.md
     ├── UsageError (2)        wrong option or argument
     │   └── SettingsError     wrong settings file
     ├── Refused (1)           a guard blocked the work; nothing was changed

@@ -219,7 +219,7 @@ async def release_waiting(cluster: Cluster, where: Where, id: str, commit: str) 
 
 
 def as_json(found: StateObject, body: Body) -> dict[str, Any]:
-    """The requests to a service and its answers (docs/command-line.md)."""
+    """The requests to a service and its answers (docs/reference/json.md)."""
     annotations, pending = _annotations(body), requests.parse(body)
     return {
         "apiVersion": names.API_VERSION,

@@ -42,7 +42,7 @@ def _current(status: SourceStatus) -> SourceStatus:
 
 
 def as_json(status: SourceStatus) -> dict[str, Any]:
-    """One item of a SourceStatusList (docs/command-line.md)."""
+    """One item of a SourceStatusList (docs/reference/json.md)."""
     return {
         "name": status.id,
         "repository": status.repository,

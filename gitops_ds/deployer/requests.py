@@ -1,6 +1,7 @@
 """Requests to a deployer: annotations of its state's ConfigMap, watched, and answered there.
 
-`kubectl annotate` has the same effect as the commands; the annotations are in docs/operations.md.
+`kubectl annotate` has the same effect as the commands; the annotations are in
+docs/guides/service.md.
 """
 
 from __future__ import annotations

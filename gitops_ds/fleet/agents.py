@@ -328,7 +328,7 @@ def commit_of(agent: Agent) -> str:
 
 
 def as_json(agent: Agent) -> dict[str, Any]:
-    """One item of a DaemonSetStatusList (docs/command-line.md)."""
+    """One item of a DaemonSetStatusList (docs/reference/json.md)."""
     counts, current = agent.counts, agent.current
     template = agent.seen.daemonset.template.get("spec") or {}
     sync, word = sync_of(agent)

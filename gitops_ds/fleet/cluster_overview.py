@@ -56,7 +56,7 @@ def rows(
 
 
 def as_json(row: ClusterRow) -> dict[str, Any]:
-    """One item of a ClusterReportList (docs/command-line.md)."""
+    """One item of a ClusterReportList (docs/reference/json.md)."""
     report = row.report
     return {
         "cluster": row.name,

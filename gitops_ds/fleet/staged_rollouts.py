@@ -182,7 +182,7 @@ def counts(rollout: StagedRollout) -> RolloutCounts:
 
 
 def as_json(rollout: StagedRollout) -> dict[str, Any]:
-    """The key `rollout` of a DaemonSetStatus (docs/command-line.md). Times are in UTC."""
+    """The key `rollout` of a DaemonSetStatus (docs/reference/json.md). Times are in UTC."""
     stages, halt = rollout.stages, rollout.halt
     return {
         "commit": rollout.commit,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class HealthState(StrEnum):
-    """The healths of docs/command-line.md."""
+    """The healths of docs/guides/health.md."""
 
     HEALTHY = "Healthy"
     PROGRESSING = "Progressing"

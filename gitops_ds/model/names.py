@@ -1,4 +1,4 @@
-"""The labels, annotations and field manager of the contract (docs/command-line.md)."""
+"""The labels, annotations and field manager of the contract (docs/reference/labels.md)."""
 
 from __future__ import annotations
 

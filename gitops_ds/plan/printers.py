@@ -1,4 +1,4 @@
-"""A plan as text, JSON and Markdown; the keys of the JSON are a contract (docs/command-line.md)."""
+"""A plan as text, JSON and Markdown. The keys of the JSON are a contract: docs/reference/json.md"""
 
 from __future__ import annotations
 

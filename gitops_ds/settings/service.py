@@ -1,7 +1,8 @@
 """The settings of the service: a tree of frozen groups, read once from one YAML file.
 
-docs/operations.md lists them. Options of the command line win over the file. The places of errors
-(file:line:column) come from the check against the JSON schema, which is generated from the groups.
+docs/reference/settings.md lists them. Options of the command line win over the file. The places of
+errors (file:line:column) come from the check against the JSON schema, which is generated from the
+groups.
 Keys that have no effect in this version are refused, never ignored.
 """
 
@@ -263,6 +264,7 @@ def read(file: str) -> Service:
     parsed = parser.read(file, data)
     problems = [finding for finding in parsed.findings if finding.refused]
     for document in parsed.documents:
+        _restore_on(document.value)
         problems += repository_files.check_own("settings", document, file, data)
     if problems:
         raise SettingsError(
@@ -271,6 +273,16 @@ def read(file: str) -> Service:
     if len(parsed.documents) != 1 or not isinstance(parsed.documents[0].value, dict):
         raise SettingsError(f"{file}: one document with the groups of settings is expected")
     return parse(parsed.documents[0].value, file)
+
+
+def _restore_on(document: object) -> None:
+    """Renames the key "true" of receivers to `on`: YAML 1.1 and kubectl read an unquoted `on` as
+    true.
+    """
+    receivers = document.get("notify") if isinstance(document, dict) else None
+    for receiver in receivers if isinstance(receivers, list) else ():
+        if isinstance(receiver, dict) and "on" not in receiver and "true" in receiver:
+            receiver["on"] = receiver.pop("true")
 
 
 def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:

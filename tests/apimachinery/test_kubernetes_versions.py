@@ -19,8 +19,9 @@ RELEASE = RELEASES[NEWEST]
 # Pages and files with the supported range, the newest version or its release, and their texts.
 NAMED = {
     "README.md": (f"Kubernetes {RANGE};",),
-    "docs/command-line.md": (f"kubernetes {RANGE}\n", f"cluster: Kubernetes v{RELEASE}\n"),
-    "docs/operations.md": (f"Kubernetes v{RELEASE}\n",),
+    "docs/reference/commands/version.md": (f"kubernetes {RANGE}\n",),
+    "docs/reference/commands/doctor.md": (f"cluster: Kubernetes v{RELEASE}\n",),
+    "docs/guides/service.md": (f"Kubernetes v{RELEASE}\n",),
     "docs/api-server-differences.md": (f"\nKubernetes {NEWEST}. ", f"are those of {NEWEST} |"),
     "gitops_ds/commands/init/repository/clusters/main.yaml": (
         f'kubernetes: ["{NEWEST}"]',

@@ -101,7 +101,7 @@ def test_a_base_and_a_revision_are_named_as_in_git(
         assert fields == ([] if meant.endswith("4") else [meant]), word
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/commands/snapshot.md"])
 def test_the_bases_of_the_documentation_are_known_in_a_clone(
     upstream: Path, tmp_path: Path, page: str
 ) -> None:

@@ -12,14 +12,16 @@ What a page may hold, and what becomes of it:
   `…` stands for anything,
   numbers and ids for others of their kind (the number of a revision excepted);
 - `<!-- needs: cluster -->` before a block: the section runs against a real control plane;
+- `Continues the example of [NAME](PAGE).` before a block: the section runs after that of PAGE, in
+  the same shell;
 - `<!-- demo -->` before a text block: lines of `gitops-ds demo`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,7 @@ PAGES = (
     ROOT / "SECURITY.md",
     ROOT / "GOVERNANCE.md",
     ROOT / "CODE_OF_CONDUCT.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 )
 
 _BLOCK = re.compile(
@@ -38,6 +40,7 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _HEADING = re.compile(r"^## (?P<title>.+)$", re.MULTILINE)
+_CONTINUES = re.compile(r"^Continues the example of \[.*\]\((?P<page>[\w./-]+)\)\.$", re.MULTILINE)
 _FILE = re.compile(r"\A# (?P<path>[\w./-]+\.(?:ya?ml|json))\s")
 
 
@@ -51,6 +54,7 @@ class Block:
     comment: str
     text: str
     line: int
+    page: Path = field(default=Path(), compare=False)
 
     @property
     def file(self) -> str:
@@ -68,6 +72,7 @@ class Section:
     page: Path
     title: str
     blocks: tuple[Block, ...]
+    continues: Path | None = None
 
     @property
     def needs_cluster(self) -> bool:
@@ -78,7 +83,12 @@ class Section:
         return any(block.language == "sh" for block in self.blocks)
 
     def __str__(self) -> str:
-        return f"{self.page.name}: {self.title or 'beginning'}"
+        return f"{name(self.page)}: {self.title or 'beginning'}"
+
+
+def name(page: Path) -> str:
+    """The path of a page in the project."""
+    return str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
 
 
 def sections(page: Path) -> Iterator[Section]:
@@ -94,11 +104,32 @@ def sections(page: Path) -> Iterator[Section]:
         first = text.count("\n", 0, start) + 1
         blocks = (
             Block(
-                b["language"], b["comment"] or "", b["text"], first + part.count("\n", 0, b.start())
+                b["language"],
+                b["comment"] or "",
+                b["text"],
+                first + part.count("\n", 0, b.start()),
+                page,
             )
             for b in _BLOCK.finditer(part)
         )
-        yield Section(page, title, tuple(blocks))
+        before = _CONTINUES.search(part)
+        continues = (page.parent / before["page"]).resolve() if before else None
+        yield Section(page, title, tuple(blocks), continues)
+
+
+def chains(found: Iterable[Section]) -> Iterator[Section]:
+    """Sections that run, each with the blocks of those that continue it."""
+    every = [section for section in found if section.runs]
+    following = {section.continues: section for section in every if section.continues}
+    assert len(following) == sum(1 for section in every if section.continues)
+    for section in every:
+        if section.continues:
+            continue
+        blocks, last = section.blocks, section
+        while after := following.pop(last.page, None):
+            blocks, last = blocks + after.blocks, after
+        yield replace(section, blocks=blocks)
+    assert not following, f"no section begins the chain of {list(following)}"
 
 
 def _without_blocks(text: str) -> str:

@@ -1,10 +1,11 @@
-"""docs/command-line.md and docs/operations.md document the whole program and nothing else."""
+"""docs/reference/ documents the whole program and nothing else."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import click
 import pytest
@@ -16,7 +17,7 @@ from gitops_ds.settings import service
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs/command-line.md").read_text("utf-8")
+REFERENCE = ROOT / "docs/reference"
 SHARED = {
     "options of the repository": "Options of the repository",
     "options of lists": "Options of lists",
@@ -26,8 +27,9 @@ SHARED = {
 
 
 def parts() -> Mapping[str, str]:
-    """The text below every `###` heading, by the heading."""
-    found = re.split(r"^###? (.+)$", PAGE, flags=re.MULTILINE)
+    """The text of the page of all commands below every heading, by the heading."""
+    text = (REFERENCE / "command-line.md").read_text("utf-8")
+    found = re.split(r"^###? (.+)$", text, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
@@ -38,15 +40,18 @@ def options_in(text: str) -> set[str]:
 
 
 def documented() -> Mapping[str, tuple[str, set[str]]]:
-    """Each command's usage and options as the page has them."""
+    """Each command's usage and options as its page has them."""
     shared = {words: options_in(parts()[title]) for words, title in SHARED.items()}
     assert all(shared.values())
     found = {}
-    for heading, text in parts().items():
-        if usage := re.fullmatch(r"`gitops-ds (\S+)(.*)`", heading):
-            takes = re.search(r"^Takes .*$", text, re.MULTILINE)
-            also = [shared[words] for words in SHARED if takes and words in takes[0]]
-            found[usage[1]] = (usage[2].strip(), options_in(text).union(*also))
+    for page in (REFERENCE / "commands").glob("*.md"):
+        text = page.read_text("utf-8")
+        usage = re.match(r"# gitops-ds (\S+)\n\n```console\ngitops-ds \1(.*)\n```\n", text)
+        assert usage, page.name
+        assert usage[1] == page.stem
+        takes = re.search(r"^Takes .*$", text, re.MULTILINE)
+        also = [shared[words] for words in SHARED if takes and words in takes[0]]
+        found[usage[1]] = (usage[2].strip(), options_in(text).union(*also))
     return found
 
 
@@ -104,7 +109,7 @@ def test_every_variable_that_is_named_is_read() -> None:
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "gitops_ds").rglob("*.py"))
     for page in pages.PAGES:
         for name in set(re.findall(r"GITOPS_DS_[A-Z_]*[A-Z]", page.read_text("utf-8"))):
-            assert name in of_options or f'"{name}"' in source, f"{page.name}: {name}"
+            assert name in of_options or f'"{name}"' in source, f"{pages.name(page)}: {name}"
 
 
 def test_every_label_and_annotation_is_documented_and_no_other() -> None:
@@ -114,15 +119,15 @@ def test_every_label_and_annotation_is_documented_and_no_other() -> None:
         if name.isupper() and str(value).startswith(f"{names.DOMAIN}/")
     }
     known.discard(names.API_VERSION)
-    said = set(
-        re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", parts()["Labels and annotations"])
-    )
+    text = (REFERENCE / "labels.md").read_text("utf-8")
+    said = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", text))
     assert said == known
 
 
 def test_the_keys_of_json_are_those_of_the_schemas() -> None:
     files = {"check": "check-report", "plan": "plan", "history": "history", "get": "status-list"}
-    rows = dict(re.findall(r"^\| `(\w+)`.*?\| \w+ \| (.*) \|$", parts()["JSON"], re.MULTILINE))
+    text = (REFERENCE / "json.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`.*?\| \w+ \| (.*) \|$", text, re.MULTILINE))
     for command, file in files.items():
         schema = json.loads((ROOT / f"schemas/{file}.schema.json").read_text())
         assert set(schema["properties"]) - {"apiVersion", "kind"} == set(
@@ -155,12 +160,7 @@ def idle(name: str) -> bool:
 
 
 def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
-    table = (
-        (ROOT / "docs/operations.md")
-        .read_text("utf-8")
-        .partition("\n## Settings\n")[2]
-        .partition("\n## ")[0]
-    )
+    table = (REFERENCE / "settings.md").read_text("utf-8")
     said = [
         name
         for row in re.findall(r"^\| (`[a-z][\w., `]+`) \|", table, re.MULTILINE)
@@ -170,26 +170,13 @@ def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
     assert set(said) == {name for name in settings() if not idle(name)}
 
 
-def test_the_settings_of_the_example_are_right() -> None:
-    from gitops_ds.yaml import parser
-
-    blocks = [
-        b
-        for s in pages.sections(ROOT / "docs/operations.md")
-        for b in s.blocks
-        if b.file.endswith("settings.yaml")
-    ]
-    assert (
-        service.parse(parser.read("settings.yaml", blocks[0].text.encode()).documents[0].value)
-        .repositories[0]
-        .url
-    )
+def test_the_settings_of_every_page_are_right(tmp_path: Path) -> None:
+    every = [b for page in pages.PAGES for s in pages.sections(page) for b in s.blocks]
+    blocks = [b for b in every if b.file.endswith("settings.yaml")]
+    assert len(blocks) > 4
     for block in blocks:
-        parsed = parser.read(block.file, block.text.encode())
-        assert not parsed.findings
-        (document,) = parsed.documents
-        assert (
-            list(repository_files.check_own("settings", document, block.file, block.text.encode()))
-            == []
-        )
-        service.parse(document.value)
+        file = tmp_path / "settings.yaml"
+        file.write_text(block.text, "utf-8")
+        settings = service.read(str(file))
+        if block.page == REFERENCE / "settings.md":
+            assert settings.repositories[0].url

@@ -16,7 +16,7 @@ from tests.docs import pages
 from tests.docs.conftest import Run
 from tests.docs.pages import ROOT, Block, Section
 
-SECTIONS = [section for page in pages.PAGES for section in pages.sections(page) if section.runs]
+SECTIONS = list(pages.chains(s for page in pages.PAGES for s in pages.sections(page)))
 MARK = "@@ block"
 
 
@@ -59,7 +59,8 @@ def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
         elif block.language == "text" and last >= 0:
             line = pages.missing(block.text, printed[last])
             assert not line, (
-                f"{section.page.name}:{block.line}: not printed: {line!r}; but:\n{printed[last]}"
+                f"{pages.name(block.page)}:{block.line}: not printed: {line!r}; but:\n"
+                f"{printed[last]}"
             )
 
 
@@ -139,14 +140,14 @@ def test_the_examples_of_the_repository_format_make_one_repository_that_is_right
     } <= objects
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
 def test_every_link_into_the_project_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text("utf-8"))
     for target, anchor in links:
         file = page.parent / target if target else page
-        assert file.exists(), f"{page.name} links to {target}"
+        assert file.exists(), f"{pages.name(page)} links to {target}"
         if anchor:
-            assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
+            assert anchor in anchors(file), f"{pages.name(page)} links to {target}#{anchor}"
 
 
 def anchors(page: Path) -> set[str]:
@@ -206,10 +207,16 @@ def test_a_comment_in_a_block_is_no_heading(tmp_path: Path) -> None:
     assert second.blocks == (Block("sh", "needs: cluster", "false\n", 10),)
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert [
-        page.name
-        for page in sorted((ROOT / "docs").glob("*.md"))
-        if f"](docs/{page.name})" not in readme
-    ] == []
+def test_the_readme_leads_to_every_page_directly_or_by_a_page() -> None:
+    reached: set[Path] = set()
+    left = [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        links = re.findall(
+            r"\]\((?!https?://)([^)#\s]+\.md)(?:#[^)\s]*)?\)", page.read_text("utf-8")
+        )
+        left += [(page.parent / link).resolve() for link in links]
+    assert [pages.name(page) for page in pages.PAGES if page not in reached] == []

@@ -55,6 +55,13 @@ def test_secrets_are_names_of_files_and_other_shapes_are_refused(tmp_path: Path,
         service.read(str(file))
 
 
+@pytest.mark.parametrize("key", ["on", '"on"'])
+def test_the_key_on_needs_no_quotes(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"notify: [{{name: a, urlFile: u, {key}: [failed]}}]")
+    assert service.read(str(file)).notify[0].topics == {Topic.FAILED}
+
+
 def test_every_topic_is_in_the_schema() -> None:
     from gitops_ds.checks.schema import repository_files
 

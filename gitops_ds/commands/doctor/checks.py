@@ -43,8 +43,8 @@ from gitops_ds.yaml import nodes
 OLDEST_GIT: Final = (2, 39)
 _REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 _ROLES: Final = (
-    "bind a ClusterRole with these rights to whom the kubeconfig names (docs/operations.md lists "
-    "them)"
+    "bind a ClusterRole with these rights to whom the kubeconfig names "
+    "(docs/guides/permissions.md lists them)"
 )
 
 
@@ -128,7 +128,7 @@ def _settings(wanted: DoctorOptions) -> tuple[Line, DoctorOptions, Service | Non
                 "settings",
                 CheckVerdict.BAD,
                 str(error),
-                "mend the file; docs/operations.md lists the settings",
+                "mend the file; docs/reference/settings.md lists the settings",
             ),
             wanted,
             None,

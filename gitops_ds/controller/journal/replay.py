@@ -209,7 +209,7 @@ def _shown(value: Any) -> str:
 
 
 def as_json(found: Replay) -> dict[str, Any]:
-    """The report of docs/command-line.md."""
+    """The report of docs/reference/json.md."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "Replay",
