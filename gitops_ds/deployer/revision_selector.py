@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
-from gitops_ds.deployer.wave_gate import NO_WAVES, WaitingCommit, WaveGate, WaveSource
+from gitops_ds.deployer.wave_gate import (
+    NO_WAVES,
+    WaitingCommit,
+    WaveContext,
+    WaveGate,
+    WaveSource,
+)
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployment import DeployerState
@@ -117,7 +123,8 @@ class RevisionSelector:
 
     def __init__(self, source: RevisionSource, emit: Emit, clock: Callable[[], float]) -> None:
         self._source, self._emit, self._clock = source, emit, clock
-        self._gate = WaveGate(source.waves, source.movement, emit, clock)
+        context = WaveContext(source.waves, source.movement, self._prepared)
+        self._gate = WaveGate(context, emit, clock)
         self.forget()
 
     def forget(self) -> None:
@@ -288,6 +295,9 @@ class RevisionSelector:
             )
             return errors.HistoryRewound(f"{rewritten}: nothing of it is applied {advice}")
         return None
+
+    async def _prepared(self, commit: CommitId) -> Prepared:
+        return await self._source.prepare(await self._source.snapshot(commit))
 
     async def _movement(self, last: CommitId | None, tip: CommitId) -> BranchMovement:
         if last is None or last == tip:

@@ -11,12 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gitops_ds import errors
+from gitops_ds.deployer import earlier_content
+from gitops_ds.deployer.earlier_content import EarlierContent, FindEarlier
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports, WaveHold
 
@@ -26,19 +29,14 @@ async def no_reports(order: ClusterOrder) -> ClusterReports:
     return ClusterReports({}, {})
 
 
-async def no_reverts(since: CommitId, tip: CommitId) -> bool:
-    """For a source that can't compare commits: none is a revert."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class WaveSource:
-    """The reports of the clusters of an order, and whether the commits after `since` up to a tip
-    only take commits back.
+    """The reports of the clusters of an order, and the earlier commit whose files a tip brings
+    back.
     """
 
     reports: Callable[[ClusterOrder], Awaitable[ClusterReports]] = no_reports
-    is_revert: Callable[[CommitId, CommitId], Awaitable[bool]] = no_reverts
+    earlier: FindEarlier = earlier_content.none_earlier
 
 
 NO_WAVES = WaveSource()
@@ -56,13 +54,22 @@ class WaitingCommit:
 Movement = Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
 
 
+@dataclass(frozen=True, slots=True)
+class WaveContext:
+    """What a gate works with; `prepared` renders a commit."""
+
+    source: WaveSource
+    movement: Movement
+    prepared: Callable[[CommitId], Awaitable[Prepared]]
+
+
 class WaveGate:
     """The gate of one repository; `clock` returns seconds since 1970."""
 
-    def __init__(
-        self, source: WaveSource, movement: Movement, emit: Emit, clock: Callable[[], float]
-    ) -> None:
-        self._source, self._movement, self._emit, self._clock = source, movement, emit, clock
+    def __init__(self, context: WaveContext, emit: Emit, clock: Callable[[], float]) -> None:
+        self._source, self._movement = context.source, context.movement
+        self._earlier = EarlierContent(context.source.earlier, context.prepared)
+        self._emit, self._clock = emit, clock
         self.forget()
 
     def forget(self) -> None:
@@ -75,7 +82,8 @@ class WaveGate:
     async def waiting(
         self, tip: CommitId, order: ClusterOrder, known: DeployerState
     ) -> WaitingCommit | None:
-        """Why the tip waits, None where it may continue. A commit that was begun here never waits.
+        """Why the tip waits, None where it may continue. A commit that was begun here never waits,
+        nor does one that brings only the content of an earlier one back.
 
         Raises SourceError where the reports can't be read.
         """
@@ -84,15 +92,12 @@ class WaveGate:
             return None
         reports = await self._source.reports(order)
         hold = cluster_waves.hold(order, reports, tip, self._clock())
-        if hold is None or await self._is_revert(known.last_good, tip):
+        if hold is None or await self._earlier.has(tip, known):
             self.forget()
             return None
         instead = await self._newest_passed(tip, order, known, reports)
         self._publish(tip, order, hold, known)
         return WaitingCommit(order, hold, instead or known.last_good)
-
-    async def _is_revert(self, since: CommitId | None, tip: CommitId) -> bool:
-        return since is not None and await self._source.is_revert(since, tip)
 
     async def _newest_passed(
         self, tip: CommitId, order: ClusterOrder, known: DeployerState, reports: ClusterReports

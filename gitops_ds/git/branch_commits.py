@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gitops_ds.git import object_reader
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.model.sources.source_tree import CommitInfo
 
 
@@ -14,7 +16,7 @@ def read(
 ) -> tuple[BranchCommit, ...]:
     """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
     found = object_reader.log(bare, since, until, limit)
-    return tuple(BranchCommit(one, _message(bare, one.id), _files(bare, one)) for one in found)
+    return tuple(BranchCommit(one, _message(bare, one.id), _changes(bare, one)) for one in found)
 
 
 def _message(bare: BareRepository, commit: CommitId) -> str:
@@ -22,9 +24,16 @@ def _message(bare: BareRepository, commit: CommitId) -> str:
     return message.decode("utf-8", "replace") if isinstance(message, bytes) else message
 
 
-def _files(bare: BareRepository, commit: CommitInfo) -> frozenset[str]:
+def _changes(bare: BareRepository, commit: CommitInfo) -> Mapping[str, FileChange]:
     """The files that differ from the first parent; every file of a first commit."""
-    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id")
+    words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-commit-id")
     trees = (commit.parents[0], commit.id) if commit.parents else ("--root", commit.id)
-    names = bare.run(*words, *trees).stdout.split(b"\0")
-    return frozenset(name.decode("utf-8", "surrogateescape") for name in names if name)
+    fields = bare.run(*words, *trees).stdout.split(b"\0")
+    # `:MODE MODE BLOB BLOB STATUS`, then the name
+    rows = zip(fields[::2], fields[1::2], strict=False)
+    return {name.decode("utf-8", "surrogateescape"): _change(row) for row, name in rows}
+
+
+def _change(row: bytes) -> FileChange:
+    _, _, before, after, _ = row.decode().split(" ")
+    return FileChange(before.strip("0") and before, after.strip("0") and after)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -20,6 +20,7 @@ from gitops_ds.git import (
     branch_commits,
     cluster_refs,
     commit_writer,
+    earlier_files,
     object_reader,
     remote,
     signatures,
@@ -150,6 +151,14 @@ class Repository:
     ) -> tuple[BranchCommit, ...]:
         """As `log`, with the message and the changed files of each commit."""
         return await self._run(branch_commits.read, since, until, limit)
+
+    async def earlier_files(
+        self, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
+    ) -> CommitId | None:
+        """The commit of `among` whose content the tip gives to every file below the path that
+        differs from `since`; None where it brings another one.
+        """
+        return await self._run(earlier_files.find, since, tip, among, path)
 
     async def approval_commits(self, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
         """The fetched commit and its descendants up to the tip that approve stages."""

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange, HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -32,10 +32,19 @@ def id(number: int) -> CommitId:
     return CommitId(f"{number:040x}")
 
 
-def commit(number: int, *files: str, message: str = "change", parents: int = 1) -> BranchCommit:
+def commit(
+    number: int,
+    *files: str,
+    message: str = "change",
+    parents: int = 1,
+    content: tuple[int, int] | None = None,
+) -> BranchCommit:
+    """`content` before and after; without it each commit has one of its own."""
     above = tuple(id(number - 1 - n) for n in range(parents))
     info = CommitInfo(id(number), above, AT, "Ada <ada@example.com>", message)
-    return BranchCommit(info, message, frozenset(files))
+    before, after = content or (number - 1, number)
+    change = FileChange(str(before), str(after))
+    return BranchCommit(info, message, dict.fromkeys(files, change))
 
 
 def halted(bad: int = 2, **more: object) -> HaltedRollout:
@@ -94,12 +103,30 @@ def test_a_commit_that_changed_more_gives_back_the_files_of_the_agent(bad: Branc
     assert found == NoRevert("commit 000000000000 changed the same files since")
 
 
+def trailer(number: int, *commits: int, content: tuple[int, int]) -> BranchCommit:
+    message = "Revert\n\nwhy\n\n" + "".join(f"Gitops-Ds-Reverts: {id(n)}\n" for n in commits)
+    return commit(number, AGENT, message=message, content=content)
+
+
 def test_nothing_is_written_twice() -> None:
-    revert = commit(3, AGENT, message=f"Revert\n\nwhy\n\n{rollout_reverts.TRAILER}: {id(2)}\n")
-    again = commit(4, AGENT)
-    found = choose(halted(), history(again, revert, commit(2, AGENT)))
-    assert isinstance(found, NoRevert)
-    assert found.settled
+    bad, back = commit(2, AGENT, content=(1, 2)), trailer(3, 2, content=(2, 1))
+    found = choose(halted(), history(commit(4, AGENT, content=(1, 2)), back, bad))
+    assert found == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)
+    # Two commits, each with a revert of its own.
+    commits = (commit(3, AGENT, content=(2, 3)), commit(2, AGENT, content=(1, 2)))
+    backs = (trailer(5, 2, 3, content=(2, 1)), trailer(4, 2, 3, content=(3, 2)))
+    found = choose(halted(3), history(commit(6, AGENT, content=(1, 3)), *backs, *commits))
+    assert found == NoRevert(f"commit {id(5)[:12]} reverted it", settled=True)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [trailer(3, 2, content=(2, 9)), commit(3, OTHER, message=f"x\n\nGitops-Ds-Reverts: {id(2)}")],
+    ids=["another content", "another file"],
+)
+def test_a_message_alone_is_no_revert(claim: BranchCommit) -> None:
+    found = choose(halted(), history(claim, commit(2, AGENT, content=(1, 2))))
+    assert found == RevertCommits((id(2),))
 
 
 def test_a_newer_change_of_the_agent_is_reconciled_first() -> None:
@@ -152,49 +179,3 @@ def test_a_person_has_the_time_of_the_policy_to_act() -> None:
 
 def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
     return Halt(HALT.at, HALT.stage, HALT.message, nodes)
-
-
-def back(number: int, *commits: int, files: tuple[str, ...] = (AGENT,)) -> BranchCommit:
-    """As `git revert` writes it."""
-    message = 'Revert "change"\n\n' + "".join(f"This reverts commit {id(n)}.\n" for n in commits)
-    return commit(number, *files, message=message)
-
-
-def again(subject: str) -> BranchCommit:
-    """A revert of a revert."""
-    return commit(4, AGENT, message=f"{subject}\n\nThis reverts commit {id(3)}.")
-
-
-def trailer(number: int, *commits: int) -> BranchCommit:
-    message = "Restore\n\n" + "".join(f"Gitops-Ds-Reverts: {id(n)}\n" for n in commits)
-    return commit(number, AGENT, message=message)
-
-
-@pytest.mark.parametrize(
-    ("commits", "expected"),
-    [
-        ((back(3, 2),), True),
-        ((trailer(3, 2),), True),
-        ((back(4, 2), back(3, 1)), True),
-        # the reverted commit did not reach this cluster
-        ((back(3, 2), commit(2, AGENT)), True),
-        # it is merged
-        ((commit(4, AGENT, parents=2), back(3, 2)), True),
-        ((), False),
-        ((commit(2, AGENT),), False),
-        ((back(3, 2), commit(2, AGENT, OTHER)), False),
-        ((back(4, 2), commit(3, OTHER), commit(2, AGENT)), False),
-        ((commit(5, AGENT, OTHER, parents=2), back(3, 2)), False),
-        # a revert of a revert brings the change back
-        (
-            (commit(4, AGENT, message=f'Revert "Revert "x""\n\nThis reverts commit {id(3)}.'),),
-            False,
-        ),
-        ((commit(4, AGENT, message=f'Reapply "x"\n\nThis reverts commit {id(3)}.'),), False),
-        ((commit(4, AGENT, message="This reverts everything"),), False),
-    ],
-)
-def test_only_commits_that_take_changes_back_are_reverts(
-    commits: tuple[BranchCommit, ...], expected: bool
-) -> None:
-    assert rollout_reverts.only_reverts(commits) == expected

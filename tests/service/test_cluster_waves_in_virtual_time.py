@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -34,13 +34,11 @@ from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import ClusterReport
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.rollouts import rollout_reverts
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service import report_reader
 from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
@@ -79,21 +77,23 @@ class Branch(History):
             "agents/agent/agent-ds.yaml": self.commits[int(commit[:8], 16) - 1],
             **{f"clusters/{name}.yaml": text for name, text in self.order.items()},
         }
-        info = CommitInfo(commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <a@example.com>", "")
+        at, subject = datetime(2026, 1, 1, tzinfo=UTC), self.messages[commit]
+        info = CommitInfo(commit, (), at, "Ann <a@example.com>", subject)
         return SourceTree(info, {PurePosixPath(k): v.encode() for k, v in files.items()})
 
-    async def is_revert(self, since: CommitId, tip: CommitId) -> bool:
-        return rollout_reverts.only_reverts(
-            [
-                BranchCommit(
-                    CommitInfo(id, (since,), datetime(2026, 1, 1, tzinfo=UTC), "", ""),
-                    self.messages[id],
-                    frozenset(["agents/agent/agent-ds.yaml"]),
-                )
-                for number in range(int(tip[:8], 16), int(since[:8], 16), -1)
-                if (id := self.id(number - 1))
-            ]
-        )
+    async def earlier(
+        self, since: CommitId, tip: CommitId, among: Collection[CommitId]
+    ) -> CommitId | None:
+        """As `git.earlier_files` finds it, of the one file that changes."""
+        now, before = self.content(tip), self.content(since)
+        if now == before:
+            return since
+        first = next(text for text in self.commits if text in (now, before))
+        found = (one for one in sorted(among, reverse=True) if self.content(one) == now)
+        return next(found, None) if first == now else None
+
+    def content(self, commit: CommitId) -> str:
+        return self.commits[int(commit[:8], 16) - 1]
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Service:
             self.branch.snapshot,
             self.branch.movement,
             revision_selector.prepare_directly(partial(prepare.prepare, cluster=self.name)),
-            waves=WaveSource(self._reports, self.branch.is_revert),
+            waves=WaveSource(self._reports, self.branch.earlier),
         )
         place = DeployTarget(client, "gitops-ds", f"fleet.{self.name}", "memory")
         timing = deployer_loop.LoopTiming(5.0, clock, random.Random(1).random)
@@ -352,12 +352,11 @@ def test_a_failed_commit_never_goes_on_and_its_revert_goes_first() -> None:
         await asyncio.sleep(2 * 3600)
         assert await found.images() == [BAD, "1", "1"]
         assert "waits for cluster staging: it failed: " in eu1.status.message
-        # Neither does a later commit, until the cluster is well again.
-        again = found.branch.change(BAD, "Another change of the same image")
+        # Neither does a later commit, until the cluster is well again, whatever it claims.
+        found.branch.change(BAD, f"Back\n\nThis reverts commit {bad}.")
         await asyncio.sleep(3600)
         assert await found.images() == [BAD, "1", "1"]
-        message = f"Back\n\nThis reverts commit {again}.\nThis reverts commit {bad}."
-        revert = found.branch.change("1", message)
+        revert = found.branch.change("1")
         await found.until(["1", "1", "1"], minutes=2)
         await asyncio.sleep(60)
         assert eu1.status.applied == revert
@@ -371,13 +370,18 @@ def test_a_revert_of_a_commit_that_went_on_does_not_soak() -> None:
     async def script(found: Fleet) -> None:
         commit = found.branch.change("2")
         await found.until(["2", "2", "2"])
-        found.branch.change("1", f"Back\n\nGitops-Ds-Reverts: {commit}")
+        # The message of a revert, with another content.
+        found.branch.change("3", f"Back\n\nGitops-Ds-Reverts: {commit}")
+        await found.until(["3", "2", "2"])
+        assert await found.until(["3", "3", "3"]) > 500
+        # The content of a revert, with another message.
+        found.branch.change("1", "An older image")
         assert await found.until(["1", "1", "1"]) < 60
         # A revert of the revert is a change, and waits.
         again = found.branch.id(found.branch.at)
-        found.branch.change("2", f'Reapply "Back"\n\nThis reverts commit {again}.')
-        await found.until(["2", "1", "1"])
-        assert await found.until(["2", "2", "2"]) > 500
+        found.branch.change("3", f"Back\n\nThis reverts commit {again}.")
+        await found.until(["3", "1", "1"])
+        assert await found.until(["3", "3", "3"]) > 500
 
     play(script)
 

@@ -4,7 +4,7 @@ reverted.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -65,9 +65,22 @@ class AppliedRollouts:
 
 
 @dataclass(frozen=True, slots=True)
+class FileChange:
+    """The content of a file before and after a commit, as ids of blobs; empty without the file."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class BranchCommit:
     """A commit of a branch with its message, and the files that differ from its first parent."""
 
     info: CommitInfo
     message: str
-    files: Set[str]
+    changes: Mapping[str, FileChange]
+
+    @property
+    def files(self) -> Set[str]:
+        """The names of the changed files."""
+        return self.changes.keys()

@@ -1,7 +1,7 @@
 """The way back into Git after a halted rollout: what a revert commit takes back, and its message.
 
 A commit is reverted once: the message of its revert names it in a trailer, which every cluster and
-every later start reads. Pure.
+every later start reads. A trailer counts only with the content of a revert. Pure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ from gitops_ds.redaction import texts
 TRAILER = "Gitops-Ds-Reverts"
 SHOWN = 20  # nodes in a message
 _TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
-
-# As `git revert` writes them: https://git-scm.com/docs/git-revert
-_GIT_REVERT = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
-_AGAIN = re.compile(r'(Revert "(Revert|Restore) |Reapply )')
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +68,8 @@ def choose(
 ) -> RevertCommits | RestoreFiles | NoRevert:
     """What takes the template of a halted rollout back.
 
-    Nothing where a commit names the revert already, or where a commit that is not applied yet
-    changes the agent.
+    Nothing where a commit took the template back already, or where a commit that is not applied
+    yet changes the agent.
     """
     ids = [one.info.id for one in history.commits]
     if halted.commit not in ids:
@@ -90,11 +86,8 @@ def choose(
         return NoRevert(f"no commit after {history.since[:12]} changes a file of the agent")
     alone = not brought
     brought = brought or tuple(span)
-    bad = {one.info.id for one in brought} | {halted.commit}
-    for one in history.commits:
-        if bad.intersection(reverted(one.message)):
-            reason = f"commit {one.info.id[:12]} reverted it"
-            return NoRevert(reason, settled=True)
+    if taken := _taken_back_by(history, brought, halted):
+        return NoRevert(f"commit {taken[:12]} reverted it", settled=True)
     commits = tuple(one.info.id for one in brought)
     alone = alone or all(
         _is_own(name, halted, history.path) for one in brought for name in one.files
@@ -111,29 +104,6 @@ def choose(
 def reverted(message: str) -> tuple[CommitId, ...]:
     """The commits that a commit message names as reverted by gitops-ds."""
     return tuple(CommitId(found) for found in _TRAILER.findall(message))
-
-
-def only_reverts(commits: Sequence[BranchCommit]) -> bool:
-    """Whether the commits, newest first, only take changes back: each is a revert, was reverted by
-    a later one of them with all its files, or merges those. A revert of a revert is a change.
-    """
-    backs = [one for one in commits if _taken_back(one)]
-    undone = {one.info.id for one in commits if _is_undone(one, backs)}
-    rest = [one for one in commits if one not in backs and one.info.id not in undone]
-    files = frozenset(name for one in backs for name in one.files)
-    return bool(backs) and all(len(one.info.parents) > 1 and one.files <= files for one in rest)
-
-
-def _is_undone(commit: BranchCommit, backs: Sequence[BranchCommit]) -> bool:
-    return any(commit.info.id in _taken_back(one) and commit.files <= one.files for one in backs)
-
-
-def _taken_back(commit: BranchCommit) -> frozenset[CommitId]:
-    """The commits that a commit reverts; none for a revert of a revert."""
-    if _AGAIN.match(commit.message):
-        return frozenset()
-    found = (*reverted(commit.message), *map(CommitId, _GIT_REVERT.findall(commit.message)))
-    return frozenset(found)
 
 
 def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple[str, ...]:
@@ -169,6 +139,22 @@ def _nodes(halted: HaltedRollout) -> Iterator[str]:
         yield line(f"- {one.node}: {': '.join(filter(None, (one.reason, one.message)))}", 300)
     if len(nodes) > SHOWN:
         yield f"- and {counted(len(nodes) - SHOWN, 'other node')}"
+
+
+def _taken_back_by(
+    history: BranchHistory, brought: Sequence[BranchCommit], halted: HaltedRollout
+) -> CommitId | None:
+    """The newest of the commits that name one of those as reverted, where they gave its files the
+    content before it. A name alone does not count: then nothing was reverted.
+    """
+    bad = {one.info.id for one in brought} | {halted.commit}
+    named = [one for one in history.commits if bad.intersection(reverted(one.message))]
+    own = {name for one in brought for name in one.files if _is_own(name, halted, history.path)}
+    own = own or {name for one in brought for name in one.files}
+    # Newest first: of the commits before, the last one counts, of those after, the first.
+    before = {name: one.changes[name].before for one in brought for name in own & one.files}
+    after = {name: one.changes[name].after for one in reversed(named) for name in own & one.files}
+    return named[0].info.id if named and before.items() <= after.items() else None
 
 
 def _touching(

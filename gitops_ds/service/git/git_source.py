@@ -5,7 +5,7 @@ their own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 
 from gitops_ds import errors
@@ -21,14 +21,11 @@ from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import rollout_reverts
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service import prepare_process, report_reader
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
-
-_MOST_REVERTS = 100  # commits that are read to see whether they only take changes back
 
 
 class GitSource:
@@ -62,7 +59,7 @@ class GitSource:
             self.verify_kept,
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=followed(self._settings),
-            waves=WaveSource(self._reports, self._is_revert),
+            waves=WaveSource(self._reports, self._earlier),
         )
 
     async def newest(self) -> Prepared:
@@ -109,14 +106,12 @@ class GitSource:
         path = self._settings.path
         return report_reader.of(await report_reader.read(self.repository, path, order.after, trust))
 
-    async def _is_revert(self, since: CommitId, tip: CommitId) -> bool:
-        """Whether the commits after `since` only take changes back."""
-        try:
-            await self.repository.fetch(since)
-        except errors.RevisionUnknown:
-            return False
-        commits = await self.repository.branch_commits(since, tip, _MOST_REVERTS)
-        return len(commits) < _MOST_REVERTS and rollout_reverts.only_reverts(commits)
+    async def _earlier(
+        self, since: CommitId, tip: CommitId, among: Collection[CommitId]
+    ) -> CommitId | None:
+        """The commit of `among` whose files the tip brings back. Raises SourceError."""
+        await self.repository.fetch(since)
+        return await self.repository.earlier_files(since, tip, among, self._settings.path)
 
     async def _verify(self, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
         """The verification of the tip; None if the settings require no signature. The keys are read
