@@ -12,7 +12,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo bench lock install-manifest schemas clean
+.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo docs bench lock install-manifest schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ truth: $(STAMP) ## mutated manifests: our verdict against a real API server's, e
 demo: $(STAMP) ## a commit, a bad commit and its revert on the embedded cluster, in about a minute
 	@$(BIN)/gitops-ds demo
 
+docs: $(STAMP) ## the site of the documentation into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 bench: $(STAMP) ## figures as ratios against a peer measured in the same run
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane >/dev/null
 	$(BIN)/python -m benchmarks
@@ -97,4 +100,4 @@ schemas: $(STAMP) ## the schemas of Kubernetes, from the OpenAPI files of each v
 	$(BIN)/ruff format --quiet gitops_ds/apimachinery/builtin_resources.py
 
 clean: ## the environment and caches of the tree away
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site

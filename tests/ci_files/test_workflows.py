@@ -20,6 +20,7 @@ WRITES = {
     ("release.yml", "files"): {"packages", "id-token", "attestations"},
     ("release.yml", "pypi"): {"id-token"},
     ("release.yml", "release"): {"contents"},
+    ("release.yml", "pages"): {"pages", "id-token"},
 }
 each = pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
 
