@@ -19,6 +19,7 @@ from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
 
 _UNAVAILABLE = "it runs an earlier template and is not available"
 _OUTDATED = "it runs an earlier template"
+_ENOUGH = "enough pods are available on wanted nodes"
 
 
 def changes(layout: NodePodLayout) -> PodChanges:
@@ -42,6 +43,10 @@ def _in_turn(layout: NodePodLayout) -> Sequence[NodePods]:
     return (
         sorted(layout.nodes, key=lambda node_pods: node_pods.node == own) if own else layout.nodes
     )
+
+
+def _outdated(node_pods: NodePods, pod: Pod, why: str) -> DeletePod:
+    return pod_changes.delete(node_pods, pod, DeleteCause.OUTDATED, why)
 
 
 def _sort_out(layout: NodePodLayout, node_pods: NodePods) -> tuple[Pod | None, Pod | None, bool]:
@@ -91,19 +96,11 @@ def _replace(layout: NodePodLayout, max_unavailable: int) -> PodChanges:
             if old.ready:
                 young.append((node_pods, old))
             else:
-                broken.append(
-                    pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
-                )
+                broken.append(_outdated(node_pods, old, _UNAVAILABLE))
     room = max(0, max_unavailable - unavailable)
-    chosen = broken + [
-        pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _OUTDATED)
-        for node_pods, old in candidates[:room]
-    ]
+    chosen = broken + [_outdated(node_pods, old, _OUTDATED) for node_pods, old in candidates[:room]]
     room = max(0, max_unavailable - unready)
-    chosen += [
-        pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
-        for node_pods, old in young[:room]
-    ]
+    chosen += [_outdated(node_pods, old, _UNAVAILABLE) for node_pods, old in young[:room]]
     return PodChanges(deletes=tuple(sorted(chosen, key=lambda action: (action.node, action.key))))
 
 
@@ -134,33 +131,20 @@ def _surge(layout: NodePodLayout, max_surge: int) -> PodChanges:
             continue
         if new is not None:
             if layout.available(new):
-                deletes.append(
-                    pod_changes.delete(
-                        node_pods, old, DeleteCause.OUTDATED, "its replacement is available"
-                    )
-                )
+                deletes.append(_outdated(node_pods, old, "its replacement is available"))
             else:
                 surge += 1
-        elif node_pods.wanted and (reason := factory.misfit(node_pods)):
-            unplaced[node_pods.node] = reason
-        elif not layout.available(old):
-            if node_pods.wanted:
-                free.append(factory.create(node_pods, "the earlier pod there is not available"))
+        elif not node_pods.wanted:
+            if layout.available(old):
+                elsewhere.append(_outdated(node_pods, old, _ENOUGH))
             else:
-                deletes.append(
-                    pod_changes.delete(node_pods, old, DeleteCause.OUTDATED, _UNAVAILABLE)
-                )
-        elif node_pods.wanted:
+                deletes.append(_outdated(node_pods, old, _UNAVAILABLE))
+        elif reason := factory.misfit(node_pods):
+            unplaced[node_pods.node] = reason
+        elif layout.available(old):
             candidates.append(node_pods)
         else:
-            elsewhere.append(
-                pod_changes.delete(
-                    node_pods,
-                    old,
-                    DeleteCause.OUTDATED,
-                    "enough pods are available on wanted nodes",
-                )
-            )
+            free.append(factory.create(node_pods, "the earlier pod there is not available"))
     spare = max(0, min(available - layout.desired, len(elsewhere)))
     creates = free + [
         factory.create(node_pods, "its pod runs an earlier template")

@@ -28,6 +28,7 @@ from gitops_ds.deployer import (
     state_update,
 )
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
+from gitops_ds.deployer.reconcile import Reconciliation
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
@@ -357,10 +358,7 @@ class Reconciler:
         self._suspended_changes = self._ended = None
         if prepared is None or snapshot is None:
             self._options_now((), steering)
-            self._schedule.feed(loop_inputs.Settled(tip, generation))
-            why = "not applied, and there is no earlier good one"
-            why = "held" if selected.held else "waiting" if selected.waiting else why
-            self._outcome.message = f"failure: commit {tip[:12]} is {why}"
+            self._settle_without_plan(selected, generation)
             return
         with spans.span("plan", commit=tip):
             located = await live_state.locate(
@@ -383,6 +381,32 @@ class Reconciler:
             found = halted_rollouts.halted(draft.bundle, draft.applier.live)
             waiting = stage_approvals.waiting(draft.bundle, draft.applier.live)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(found), tuple(waiting))
+        done = await self._apply(draft, options, steering, tip)
+        due = state_update.next_comparison(done.state, options, self._clock())
+        self._schedule.feed(
+            loop_inputs.PlanApplied(
+                tip,
+                generation,
+                done.ended.writes,
+                done.ended.refusals,
+                due,
+                self._schedule.chance(),
+            )
+        )
+
+    def _settle_without_plan(self, selected: SelectedRevision, generation: int) -> None:
+        self._schedule.feed(loop_inputs.Settled(selected.tip, generation))
+        why = "not applied, and there is no earlier good one"
+        why = "held" if selected.held else "waiting" if selected.waiting else why
+        self._outcome.message = f"failure: commit {selected.tip[:12]} is {why}"
+
+    async def _apply(
+        self,
+        draft: prepared_plan.PreparedPlan,
+        options: ApplyOptions,
+        steering: Steering,
+        tip: CommitId,
+    ) -> Reconciliation:
         with spans.span("apply", plan=draft.plan.hash):
             done = await reconcile.carry_out(self.target, draft, options, self._report, self._clock)
         self._ended = result = done.ended
@@ -392,17 +416,7 @@ class Reconciler:
         self._outcome = Outcome(
             report_once.outcome(tip, result), approval_used=is_request and bool(result.writes)
         )
-        compare_due = state_update.next_comparison(done.state, options, self._clock())
-        self._schedule.feed(
-            loop_inputs.PlanApplied(
-                tip,
-                generation,
-                result.writes,
-                result.refusals,
-                compare_due,
-                self._schedule.chance(),
-            )
-        )
+        return done
 
     async def _draft(
         self, located: live_state.LocatedBundle, options: ApplyOptions, stored: DeployerState

@@ -130,6 +130,17 @@ class Tokens:
             raise errors.SourceUnreachable(f"{subject}: invalid answer; check apiURL") from None
 
 
+def _trust(own: Credentials, subject: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(
+            cadata=own.authorities.decode() if own.authorities else None
+        )
+    except (ssl.SSLError, ValueError):
+        raise errors.SourceDenied(
+            f"{subject}: the authority's certificate can't be read; provide it in PEM format"
+        ) from None
+
+
 async def _post(
     url: str, bearer: str, repository: str, own: Credentials, subject: str
 ) -> tuple[int, Any]:
@@ -143,14 +154,7 @@ async def _post(
     }
     # The token is for this repository only, whatever else the app may access.
     body = json.dumps({"repositories": [repository]}).encode()
-    try:
-        trust = ssl.create_default_context(
-            cadata=own.authorities.decode() if own.authorities else None
-        )
-    except (ssl.SSLError, ValueError):
-        raise errors.SourceDenied(
-            f"{subject}: the authority's certificate can't be read; provide it in PEM format"
-        ) from None
+    trust = _trust(own, subject)
     try:
         async with (
             aiohttp.ClientSession(

@@ -61,13 +61,8 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             continue
         name, at = entry["name"], file.at("variants", index)
         if any(name == other.name for other in variants):
-            findings.append(
-                refusal(
-                    "DS801",
-                    f"duplicate variant {name}",
-                    found.place(file.at("variants", index, "name")),
-                )
-            )
+            place = found.place(file.at("variants", index, "name"))
+            findings.append(refusal("DS801", f"duplicate variant {name}", place))
             continue
         own, unknown = nodes_of(
             entry.get("nodes"), file.at("variants", index, "nodes"), found, facts
@@ -86,19 +81,23 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             findings.append(too_many(name, found.place(at)))
             terms, absent = (), True
         before.append(own)
-        values = entry.get("values")
-        variants.append(
-            Variant(
-                name,
-                at,
-                terms,
-                values if isinstance(values, Mapping) else {},
-                entry.get("patches"),
-                never=entry.get("deploy") == "never",
-                absent=absent,
-            )
-        )
+        variants.append(_variant(entry, at, terms, absent=absent))
     return variants or [ONLY], findings
+
+
+def _variant(
+    entry: Mapping[str, Any], at: Pointer, terms: SelectorTerms, *, absent: bool
+) -> Variant:
+    values = entry.get("values")
+    return Variant(
+        entry["name"],
+        at,
+        terms,
+        values if isinstance(values, Mapping) else {},
+        entry.get("patches"),
+        never=entry.get("deploy") == "never",
+        absent=absent,
+    )
 
 
 def nodes_of(

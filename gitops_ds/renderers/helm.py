@@ -96,54 +96,32 @@ def _beside(charts: Sequence[Chart], files: Files) -> set[PurePosixPath]:
 async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Finding, ...]:
     """helm's output, or the findings."""
     if not means.allowed.helm:
-        return (
-            _refused(
-                chart,
-                files,
-                "this agent needs helm, which is not allowed to run: allow it with --allow helm",
-            ),
-        )
+        problem = "this agent needs helm, which is not allowed to run: allow it with --allow helm"
+        return (_refused(chart, files, problem),)
     program = process.found("helm", means.search)
     if program is None:
-        return (
-            _refused(
-                chart,
-                files,
-                "helm is not installed; install it, or commit the output of helm template",
-            ),
-        )
-    if isinstance(chart.where, Remote):
-        archive = await _fetched(chart, chart.where, files, program, means)
-        if isinstance(archive, Finding):
-            return (archive,)
-        own = {PurePosixPath("chart.tgz"): archive}
-    else:
-        folder = chart.where if chart.where.suffix != ".tgz" else chart.where.parent
-        own = {
-            PurePosixPath("chart") / path.relative_to(folder): files[path]
-            for path in _own(chart, files)
-        }
-    values = [files[path] for path in chart.values_files]
-    values += [json.dumps(chart.values, sort_keys=True).encode()] if chart.values else []
+        problem = "helm is not installed; install it, or commit the output of helm template"
+        return (_refused(chart, files, problem),)
+    content = await _content(chart, files, program, means)
+    if isinstance(content, Finding):
+        return (content,)
     options = _options(chart)
     identity = await asyncio.to_thread(process.identity, program)
-    parts = [part for path in sorted(own) for part in (str(path), own[path])]
+    parts = [part for path in sorted(content.files) for part in (str(path), content.files[path])]
     key = disk_cache.key(
         _WAY,
         identity,
         chart.release,
         str(len(options)),
         *options,
-        str(len(values)),
-        *values,
+        str(len(content.values)),
+        *content.values,
         *parts,
     )
     known = await asyncio.to_thread(disk_cache.read, means.cache, key)
     if known is not None:
         return known
-    made = await _template(
-        chart, files, [program, "template", *options], _ChartInput(own, values), means
-    )
+    made = await _template(chart, files, [program, "template", *options], content, means)
     if isinstance(made, bytes):
         await asyncio.to_thread(disk_cache.write, means.cache, key, made)
     return made
@@ -162,6 +140,24 @@ class _ChartInput:
 
     files: Files
     values: list[bytes]
+
+
+async def _content(chart: Chart, files: Files, program: str, means: Means) -> _ChartInput | Finding:
+    """The files of the chart, fetched where it is remote, and its values."""
+    if isinstance(chart.where, Remote):
+        archive = await _fetched(chart, chart.where, files, program, means)
+        if isinstance(archive, Finding):
+            return archive
+        own = {PurePosixPath("chart.tgz"): archive}
+    else:
+        folder = chart.where if chart.where.suffix != ".tgz" else chart.where.parent
+        own = {
+            PurePosixPath("chart") / path.relative_to(folder): files[path]
+            for path in _own(chart, files)
+        }
+    values = [files[path] for path in chart.values_files]
+    values += [json.dumps(chart.values, sort_keys=True).encode()] if chart.values else []
+    return _ChartInput(own, values)
 
 
 async def _template(

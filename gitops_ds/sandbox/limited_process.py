@@ -98,21 +98,24 @@ async def call(
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         last = "" if private else _last_line(stderr)
-        if code == 0:
-            stdout.seek(0)
-            return ProcessResult(stdout.read(), last=last)
-        if code == _TOO_LONG:
-            return ProcessResult(
-                problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last
-            )
-        if code == _NO_MEMORY or code < 0:
-            return ProcessResult(
-                problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last
-            )
+        if code:
+            return _failed(code, limits, last)
+        stdout.seek(0)
+        return ProcessResult(stdout.read(), last=last)
+
+
+def _failed(code: int, limits: ProcessLimits, last: str) -> ProcessResult:
+    if code == _TOO_LONG:
         return ProcessResult(
-            problem="fails, which is a bug in gitops-ds to be "
-            f"reported{f' ({last})' if last else ''}"
+            problem=f"makes more than {limits.answer // MIB} MiB of objects", last=last
         )
+    if code == _NO_MEMORY or code < 0:
+        return ProcessResult(
+            problem=f"needs more than {limits.memory // MIB} MiB of memory", last=last
+        )
+    return ProcessResult(
+        problem=f"fails, which is a bug in gitops-ds to be reported{f' ({last})' if last else ''}"
+    )
 
 
 def _nameless(private: bool) -> IO[bytes]:

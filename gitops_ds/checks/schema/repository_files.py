@@ -103,32 +103,37 @@ def _is_likely(path: PurePosixPath, data: bytes) -> bool:
     return b"apiVersion" not in data or path.name in _BY_NAME
 
 
+def _unknown_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViolation]:
+    known = error.schema.get("properties", {})
+    inside = f" in {show_path(path)}" if path else ""
+    for key in error.instance:
+        if key not in known:
+            hint = phrases.did_you_mean(str(key), known) or f": known are {phrases.one_of(known)}"
+            yield error_messages.SchemaViolation(
+                error_messages.UNKNOWN,
+                (*path, key),
+                f'unknown key "{key}"{inside}{hint}',
+                on_key=True,
+            )
+
+
+def _missing_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViolation]:
+    inside = f" in {show_path(path)}" if path else ""
+    for key in error.validator_value:
+        if key not in error.instance:
+            yield error_messages.SchemaViolation(
+                error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
+            )
+
+
 def _violations_of(error: Any) -> Iterator[error_messages.SchemaViolation]:
     path: Path = tuple(error.absolute_path)
     name = show_path(path) or "the file"
     match error.validator:
         case "additionalProperties":
-            known = error.schema.get("properties", {})
-            for key in error.instance:
-                if key not in known:
-                    hint = (
-                        phrases.did_you_mean(str(key), known)
-                        or f": known are {phrases.one_of(known)}"
-                    )
-                    inside = f" in {show_path(path)}" if path else ""
-                    yield error_messages.SchemaViolation(
-                        error_messages.UNKNOWN,
-                        (*path, key),
-                        f'unknown key "{key}"{inside}{hint}',
-                        on_key=True,
-                    )
+            yield from _unknown_keys(error, path)
         case "required":
-            for key in error.validator_value:
-                if key not in error.instance:
-                    inside = f" in {show_path(path)}" if path else ""
-                    yield error_messages.SchemaViolation(
-                        error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
-                    )
+            yield from _missing_keys(error, path)
         case "type":
             wanted = phrases.wanted(error.validator_value)
             yield error_messages.SchemaViolation(

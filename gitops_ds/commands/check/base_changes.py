@@ -24,7 +24,9 @@ from gitops_ds.model import duration
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -60,16 +62,7 @@ def against(
         rule_sides = RuleSides(ClusterContext(before.manifests, after.census), after.fleet, fields)
         steps.append(ClusterStep(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
-        known = replace(live, nodes=after.census.nodes) if after.census else live
-        writes = [
-            one
-            for one in differences.changes(before, after.bundle, known)
-            if one.operation is not Operation.KEEP
-        ]
-        unplaced = rule_sides.before.unknown | rule_sides.after.unknown
-        writes = [
-            replace(one, nodes=NodeImpact()) if one.key in unplaced else one for one in writes
-        ]
+        writes = _writes(before, after, live, rule_sides)
         nodes = after.census.nodes if after.census else ()
         bodies = {key: manifest.body for key, manifest in before.manifests.items()}
         writes = staged.over(writes, bodies, after.bundle, nodes)
@@ -175,6 +168,19 @@ def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
             lines += [f"      {printers.field_line(objects.field(key, field))}" for field in fields]
         groups.append((one.cluster, lines))
     return groups
+
+
+def _writes(before: Bundle, after: Prepared, live: Live, sides: RuleSides) -> list[Change]:
+    """The changes of one cluster without those that keep an object; without nodes where the nodes
+    of an object are not known.
+    """
+    known = replace(live, nodes=after.census.nodes) if after.census else live
+    unplaced = sides.before.unknown | sides.after.unknown
+    return [
+        replace(one, nodes=NodeImpact()) if one.key in unplaced else one
+        for one in differences.changes(before, after.bundle, known)
+        if one.operation is not Operation.KEEP
+    ]
 
 
 def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
