@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body
+from gitops_ds.model.rollout_progress import RolloutProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,6 @@ class RolloutStatus:
 def judge(daemonset: Body) -> RolloutStatus:
     """The rollout's status by the counters and the observed generation."""
     metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
-    strategy = (((daemonset.get("spec") or {}).get("updateStrategy")) or {}).get(
-        "type"
-    ) or "RollingUpdate"
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
         return RolloutStatus(False, "the new specification was not observed yet")
     desired, updated = (
@@ -37,8 +35,28 @@ def judge(daemonset: Body) -> RolloutStatus:
     available = status.get("numberAvailable") or 0
     if target := (metadata.get("annotations") or {}).get(names.TARGET):
         return RolloutStatus(False, f"the staged rollout of {target} is under way")
-    if strategy == "RollingUpdate" and updated < desired:
+    if _strategy(daemonset) == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")
     if available < desired:
         return RolloutStatus(False, f"{available} of {desired} pods are available")
     return RolloutStatus(True, f"all {desired} pods are available")
+
+
+def progress(daemonset: Body) -> RolloutProgress:
+    """The nodes with an available pod, under RollingUpdate at most the updated ones; none before
+    the specification is observed. A node whose new pod starts counts while others are available.
+    """
+    status = daemonset.get("status") or {}
+    desired = status.get("desiredNumberScheduled") or 0
+    done = min(desired, status.get("numberAvailable") or 0)
+    generation = (daemonset.get("metadata") or {}).get("generation") or 0
+    if (status.get("observedGeneration") or 0) < generation:
+        return RolloutProgress(0, desired)
+    if _strategy(daemonset) == "RollingUpdate":
+        done = min(done, status.get("updatedNumberScheduled") or 0)
+    return RolloutProgress(done, desired)
+
+
+def _strategy(daemonset: Body) -> str:
+    strategy = (daemonset.get("spec") or {}).get("updateStrategy") or {}
+    return str(strategy.get("type") or "RollingUpdate")

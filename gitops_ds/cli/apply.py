@@ -11,6 +11,8 @@ import click
 from gitops_ds.cli import arguments, options, plan_colours
 
 if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.client.connect import Connection
+    from gitops_ds.commands.apply import ApplyResult
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Event
     from gitops_ds.plan.options import ApplyOptions
@@ -78,7 +80,7 @@ def apply(args: ApplyArgs) -> int:
 async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
-    from gitops_ds.commands import uncommitted_changes, wait
+    from gitops_ds.commands import uncommitted_changes
     from gitops_ds.pipeline import open_repository
 
     repository = args.repository_ref()
@@ -101,18 +103,30 @@ async def _apply(args: ApplyArgs) -> int:
             None,
         )
         return 0
-    made, ended = await commands_apply.apply(
+    result = await commands_apply.apply(
         repository, snapshot, target, _apply_options(args), _printer(args)
     )
-    _show(made, args, ended.writes)
-    if ended.failed:
+    _show(result.plan, args, result.ended.writes)
+    if result.ended.failed:
         return 1
     if args.wait:
-        facts = commands_apply.prepared(snapshot, target).bundle.cluster
-        say = partial(options.say, quiet=args.quiet)
-        async with connect.opened(connection, facts) as cluster:
-            await wait.wait_for_rollouts(cluster, commands_apply.applied(made), args.timeout, say)
+        await _wait(args, connection, result)
     return 0
+
+
+async def _wait(args: ApplyArgs, connection: Connection, result: ApplyResult) -> None:
+    """Waits for the rollouts of an apply, with their progress."""
+    from gitops_ds.cli import rollout_display
+    from gitops_ds.client import connect
+    from gitops_ds.commands import apply as commands_apply
+    from gitops_ds.commands import rollout_waiter
+
+    keys = commands_apply.applied(result.plan)
+    estimates = partial(commands_apply.estimates, result)
+    async with connect.opened(connection, result.bundle.cluster) as cluster:
+        with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
+            listener = rollout_waiter.RolloutListener(display.report, display.progress)
+            await rollout_waiter.wait_for_rollouts(cluster, keys, args.timeout, listener)
 
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:

@@ -52,25 +52,29 @@ def wait(args: WaitArgs) -> int:
 
 
 async def _wait(args: WaitArgs) -> int:
+    from gitops_ds.cli import rollout_display
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents
     from gitops_ds.pipeline import open_repository
 
-    seconds = args.timeout
     commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
     connection = args.connection()
     includes = (
         open_repository.includes(open_repository.named(args.directory), commit) if commit else None
     )
-    awaited = commands_wait.WaitOptions(args.name, args.namespace, commit, seconds, includes)
-
-    def say(news: str) -> None:
-        options.say(news, quiet=args.quiet)
-
     async with args.open_cluster() as cluster:
-        agent = await commands_wait.wait_for_rollout(
-            cluster, connection.state_namespace, awaited, say
-        )
+        with rollout_display.shown(quiet=args.quiet) as display:
+            awaited = commands_wait.WaitOptions(
+                args.name,
+                args.namespace,
+                commit,
+                args.timeout,
+                includes,
+                progress=display.progress,
+            )
+            agent = await commands_wait.wait_for_rollout(
+                cluster, connection.state_namespace, awaited, display.report
+            )
     if args.output == "json":
         options.show_json(
             {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}

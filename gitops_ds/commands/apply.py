@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import defaults
 from gitops_ds.client import connect
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
+from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.deployer import prepared_plan, reconcile, source_status_store, state_store
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
@@ -48,6 +50,16 @@ class ApplyTarget:
     snapshot_file: str | None = None
     simulate: int | None = None
     force_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """The plan of an apply and its end; `live` is the cluster before it."""
+
+    plan: Plan
+    ended: Reconciled
+    bundle: Bundle
+    live: Live
 
 
 def prepared(snapshot: SourceTree, target: ApplyTarget) -> Prepared:
@@ -147,7 +159,7 @@ async def apply(
     target: ApplyTarget,
     options: ApplyOptions,
     emit: Emit,
-) -> tuple[Plan, Reconciled]:
+) -> ApplyResult:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
     last, without consent.
     """
@@ -157,7 +169,7 @@ async def apply(
         if not options.go_back:
             await _refuse_going_back(repository, draft)
         done = await reconcile.carry_out(place, draft, options, emit, time.time)
-        return draft.plan, done.ended
+        return ApplyResult(draft.plan, done.ended, draft.bundle, draft.applier.live)
 
 
 def applied(plan: Plan) -> list[Key]:
@@ -167,6 +179,26 @@ def applied(plan: Plan) -> list[Key]:
         for change in plan.changes
         if change.key.is_daemonset and change.operation is not Operation.DELETE
     ]
+
+
+def estimates(result: ApplyResult) -> dict[Key, float]:
+    """The simulated seconds of each rollout that an apply has begun, on the nodes of the cluster;
+    without those that end at no time.
+    """
+    nodes, found = result.live.nodes or (), dict[Key, float]()
+    for change in with_stages(result.plan, result.bundle, result.live).changes:
+        if not change.key.is_daemonset or change.manifest is None:
+            continue
+        if change.stages is not None:
+            if change.stages.seconds is not None:
+                found[change.key] = change.stages.seconds
+        elif change.rollout is not None and change.rollout.rolls:
+            live = result.live.objects.get(change.key)
+            wanted = defaults.defaulted(change.manifest.body)
+            rehearsal = rollout_simulation.rehearse(live, wanted, nodes)
+            if not rehearsal.waiting:
+                found[change.key] = rehearsal.seconds
+    return found
 
 
 async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.commands import wait
+from gitops_ds.commands import watched_agents
 from gitops_ds.deployer import source_status_store
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent, Owners
@@ -35,22 +35,22 @@ async def follow(
     an error that does not pass.
     """
     await cluster.version()
-    async with wait.watching(cluster, options.clock, options.say) as watched:
+    async with watched_agents.watching(cluster, options.clock, options.say) as watched:
         await watched.unless_failed(_follow(cluster, options, watched, show))
 
 
 async def _follow(
     cluster: Cluster,
     options: WatchOptions,
-    watched: wait.WatchedAgents,
+    watched: watched_agents.WatchedAgents,
     show: Callable[[tuple[Agent, ...]], None],
 ) -> None:
     loop, read_at, owners = asyncio.get_running_loop(), -math.inf, Owners({}, {})
     changes = watched.tracker.changed()
-    await wait.synced(watched)
+    await watched_agents.synced(watched)
     while True:
         agents = watched.tracker.agents()
-        if loop.time() - read_at >= wait.STATE_SECONDS:
+        if loop.time() - read_at >= watched_agents.STATE_SECONDS:
             with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
                 owners = await fleet_agents.read_owners(
                     cluster,

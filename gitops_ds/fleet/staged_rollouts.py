@@ -17,9 +17,16 @@ from gitops_ds.model import names
 from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
+<<<<<<< HEAD
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import (
+=======
+from gitops_ds.model.rollout_gates import GateEvidence
+from gitops_ds.model.rollout_progress import RolloutProgress
+from gitops_ds.model.stage_approval import StageApproval
+from gitops_ds.model.staged_rollout import (
+>>>>>>> e857c5ab (apply --wait and wait have a bar on a terminal, with nodes done of nodes and the remaining time; a wait for a staged rollout reports its stages)
     Halt,
     NodeProgress,
     NodeStep,
@@ -179,6 +186,12 @@ def counts(rollout: StagedRollout) -> RolloutCounts:
         len(stages.nodes),
         rollout.halt is not None,
     )
+
+
+def nodes_done(rollout: StagedRollout) -> RolloutProgress:
+    """The proved nodes, of all nodes that the rollout can update."""
+    numbers = counts(rollout)
+    return RolloutProgress(numbers.proved, numbers.total - numbers.parked)
 
 
 def as_json(rollout: StagedRollout) -> dict[str, Any]:

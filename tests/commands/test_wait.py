@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import wait
+from gitops_ds.commands import rollout_waiter, wait
+from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
@@ -19,6 +20,7 @@ from gitops_ds.model import names
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
+from gitops_ds.model.rollout_progress import RolloutProgress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.simulator.stand import (
@@ -304,8 +306,11 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
                 )
 
             said: list[str] = []
-            await wait.wait_for_rollouts(
-                there.cluster.client("person", faults=away), [KEY], 120, said.append
+            await rollout_waiter.wait_for_rollouts(
+                there.cluster.client("person", faults=away),
+                [KEY],
+                120,
+                RolloutListener(said.append),
             )
             assert said[0].endswith("retrying")
             assert said[-1].endswith("all 3 pods are available")
@@ -317,8 +322,11 @@ def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.NotFound):
-                await wait.wait_for_rollouts(
-                    there.people, [Key("apps", "DaemonSet", "default", "gone")], 120, lambda _: None
+                await rollout_waiter.wait_for_rollouts(
+                    there.people,
+                    [Key("apps", "DaemonSet", "default", "gone")],
+                    120,
+                    RolloutListener(lambda _: None),
                 )
 
     play(scene)
@@ -334,7 +342,9 @@ def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> Non
 
             client = there.cluster.client("person", faults=record)
             waiting = asyncio.create_task(
-                wait.wait_for_rollouts(client, [KEY], 120, lambda _: None)
+                rollout_waiter.wait_for_rollouts(
+                    client, [KEY], 120, RolloutListener(lambda _: None)
+                )
             )
             await asyncio.sleep(30)
             assert len(requests) <= 3  # get, list, watch
@@ -348,13 +358,45 @@ def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
-                await wait.wait_for_rollouts(there.people, [KEY], 20, lambda _: None)
+                await rollout_waiter.wait_for_rollouts(
+                    there.people, [KEY], 20, RolloutListener(lambda _: None)
+                )
             waiting = asyncio.create_task(
-                wait.wait_for_rollouts(there.people, [KEY], 120, lambda _: None)
+                rollout_waiter.wait_for_rollouts(
+                    there.people, [KEY], 120, RolloutListener(lambda _: None)
+                )
             )
             await asyncio.sleep(5)
             await there.people.delete(DAEMONSET, "default", "agent")
             with pytest.raises(errors.NotFound, match="agent"):
                 await waiting
+
+    play(scene)
+
+
+def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
+    async def scene() -> None:
+        async with stand(5) as there:
+            there.begin()
+            await attend(there)
+            await there.edit("agent:2")
+            shown: list[RolloutProgress] = []
+            listener = RolloutListener(lambda _: None, lambda _, now: shown.append(now))
+            await rollout_waiter.wait_for_rollouts(there.people, [KEY], 600, listener)
+            assert shown[0] == RolloutProgress(0, 5)
+            assert {one.done for one in shown} == {0, 1, 2, 3, 4, 5}
+            assert [one.done for one in shown] == sorted(one.done for one in shown)
+            assert shown[-1] == RolloutProgress(5, 5)
+
+    play(scene)
+
+
+def test_a_wait_reports_the_nodes_that_are_done() -> None:
+    async def scene() -> None:
+        async with stand(4) as there:
+            there.begin()
+            shown: list[RolloutProgress] = []
+            await attend(there, progress=lambda _, now: shown.append(now))
+            assert shown[-1] == RolloutProgress(4, 4)
 
     play(scene)

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import wait
+from gitops_ds.commands import rollout_waiter, wait
+from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model.objects import Key
+from gitops_ds.model.rollout_progress import RolloutProgress
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import Scene, play
 from tests.deployer.test_rollout_faults import ends, spoil
@@ -26,22 +28,37 @@ def test_an_apply_that_waits_ends_when_the_rollout_is_halted() -> None:
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
         with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-            await wait.wait_for_rollouts(scene.cluster, [AGENT], 3600, said.append)
+            await rollout_waiter.wait_for_rollouts(
+                scene.cluster, [AGENT], 3600, RolloutListener(said.append)
+            )
         assert asyncio.get_running_loop().time() - began < 300
         assert "is under way" in said[0]
         for run in range(2):  # also a wait that begins afterwards
             with pytest.raises(errors.FailedRollout, match="canary"):
-                await wait.wait_for_rollouts(scene.cluster, [AGENT], 60 + run, said.append)
+                await rollout_waiter.wait_for_rollouts(
+                    scene.cluster, [AGENT], 60 + run, RolloutListener(said.append)
+                )
 
     play(Powers.PACE, script)
 
 
 def test_an_apply_that_waits_ends_with_the_rollout() -> None:
     async def script(scene: Scene) -> None:
+        said: list[str] = []
+        shown: list[RolloutProgress] = []
         scene.push("2")
         await asyncio.sleep(1)
-        await wait.wait_for_rollouts(scene.cluster, [AGENT], 3600, lambda _: None)
+        listener = RolloutListener(
+            said.append, lambda _, now: shown.append(now), scene.cluster.server.now
+        )
+        await rollout_waiter.wait_for_rollouts(scene.cluster, [AGENT], 3600, listener)
         await ends(scene, "2")
+        assert any("canary 2/2, rest 0/8" in one for one in said)
+        assert sum("is under way" in one for one in said) == 1
+        staged = [one for one in shown if 0 < one.done < one.nodes]
+        assert RolloutProgress(2, 10) in staged
+        assert [one.done for one in staged] == sorted(one.done for one in staged)
+        assert shown[-1] == RolloutProgress(10, 10)
 
     play(Powers.PACE, script)
 
