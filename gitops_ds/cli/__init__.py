@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "render": ("render", "Print the rendered manifests of a repository."),
     "explain": ("explain", "Print a value and every file and line that sets it."),
     "plan": ("plan", "Show the changes of an apply, without applying."),
+    "diff": ("diff", "Show the changes of an apply, as kubectl diff does."),
     "apply": ("apply", "Fetch, check, plan and apply a commit once."),
     "run": ("run", "Run the service: the deployer and the DaemonSet controller."),
     "get": ("get", "List the DaemonSets of a cluster, with commit and health."),
@@ -65,13 +66,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init", "adopt", "doctor"),
     "Files and pull requests": ("check", "render", "explain", "comment", "snapshot"),
-    "Deploy": ("plan", "apply", "run", "wait"),
+    "Deploy": ("plan", "diff", "apply", "run", "wait"),
     "Observe": ("get", "status", "sources", "events", "history", "trace", "drift"),
     "Change by a commit": ("rollback", "restart"),
     "Control the service": ("reconcile", "suspend", "resume", "hold", "release", "approve"),
     "Support": ("replay", "support-dump", "uninstall", "completion", "version", "help"),
 }
-ALIASES = {"diff": "plan"}
 
 
 class Commands(click.Group):
@@ -83,12 +83,11 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; None if unknown."""
-        name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[name][0]}")
-        command: click.Command = getattr(module, name.replace("-", "_"))
-        command.epilog = examples.text(name)
+        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        command.epilog = examples.text(cmd_name)
         return command
 
     def resolve_command(
@@ -98,8 +97,9 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            names = [*COMMANDS, *ALIASES]
-            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
+            raise click.NoSuchCommand(
+                error.command_name, possibilities=list(COMMANDS), ctx=ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The tables of the groups, without importing anything; one width for all."""

@@ -122,7 +122,7 @@ async def _wait(args: ApplyArgs, connection: Connection, result: ApplyResult) ->
     from gitops_ds.commands import rollout_waiter
 
     keys = commands_apply.applied(result.plan)
-    estimates = partial(commands_apply.estimates, result)
+    estimates = partial(commands_apply.estimates, result.plan, result.bundle, result.live)
     async with connect.opened(connection, result.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = rollout_waiter.RolloutListener(display.report, display.progress)

@@ -48,6 +48,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("Exit code 1 for changes", "gitops-ds plan --exit-code"),
     ),
+    "diff": (
+        ("Live objects against the work tree", "gitops-ds diff"),
+        ("Of a commit, with secret values", "gitops-ds diff --revision HEAD~1 --show-secrets"),
+    ),
     "apply": (
         (
             "The last commit, until every rollout is complete",

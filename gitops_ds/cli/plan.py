@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from gitops_ds.cli import arguments, options, plan_colours
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.model.source_tree import SourceTree
+    from gitops_ds.pipeline.open_repository import RepositoryRef
+
+
+# the options of the commands that show changes
+changes = options.together(
+    options.option(
+        "--snapshot",
+        alias="--inventory",
+        metavar="FILE",
+        help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or "
+        "`kubectl get -o json`.",
+    ),
+    options.option(
+        "--simulate",
+        type=click.IntRange(0),
+        help="Generated nodes instead of a cluster: their number.",
+    ),
+    options.option(
+        "--prune/--no-prune", default=False, help="Also delete objects that were removed from Git."
+    ),
+    options.option("--adopt", is_flag=True, help="Take over objects that other tools applied."),
+    options.option(
+        "--force-conflicts", is_flag=True, help="Force-apply fields owned by other field managers."
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,23 +58,7 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
 @options.cluster_name
 @options.namespace
 @options.connection
-@options.option(
-    "--snapshot",
-    alias="--inventory",
-    metavar="FILE",
-    help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or "
-    "`kubectl get -o json`.",
-)
-@options.option(
-    "--simulate", type=click.IntRange(0), help="Generated nodes instead of a cluster: their number."
-)
-@options.option(
-    "--prune/--no-prune", default=False, help="Also delete objects that were removed from Git."
-)
-@options.option("--adopt", is_flag=True, help="Take over objects that other tools applied.")
-@options.option(
-    "--force-conflicts", is_flag=True, help="Force-apply fields owned by other field managers."
-)
+@changes
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes.")
 @options.output("text", "json", "markdown")
 @options.common
@@ -61,7 +74,7 @@ def plan(args: PlanArgs) -> int:
 
 
 async def _plan(args: PlanArgs) -> int:
-    from gitops_ds.commands import apply, uncommitted_changes
+    from gitops_ds.commands import apply
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers, prune
     from gitops_ds.plan.options import ApplyOptions
@@ -77,16 +90,7 @@ async def _plan(args: PlanArgs) -> int:
     )
     apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
     made = await apply.plan(repository, snapshot, target, apply_options)
-    if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
-        takes = (
-            f"`apply` takes commit {more.commit[:12]}, without them"
-            if more.commit
-            else "`apply` takes commits, and the repository has none"
-        )
-        options.say(
-            f"warning: the work tree has changes that are not committed: {more}; {takes}",
-            quiet=args.quiet,
-        )
+    await report_uncommitted(repository, snapshot, quiet=args.quiet)
     match args.output:
         case "json":
             options.show_json(printers.as_json(made))
@@ -95,3 +99,21 @@ async def _plan(args: PlanArgs) -> int:
         case _:
             click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
     return 1 if args.exit_code and made.writes else 0
+
+
+async def report_uncommitted(
+    repository: RepositoryRef, snapshot: SourceTree, *, quiet: bool
+) -> None:
+    """Prints which changes of the work tree `apply` does not take."""
+    from gitops_ds.commands import uncommitted_changes
+
+    if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
+        takes = (
+            f"`apply` takes commit {more.commit[:12]}, without them"
+            if more.commit
+            else "`apply` takes commits, and the repository has none"
+        )
+        options.say(
+            f"warning: the work tree has changes that are not committed: {more}; {takes}",
+            quiet=quiet,
+        )

@@ -51,6 +51,11 @@ class ApplyTarget:
     simulate: int | None = None
     force_local: bool = False
 
+    @property
+    def is_live(self) -> bool:
+        """Whether a cluster is read."""
+        return self.snapshot_file is None and self.simulate is None
+
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
@@ -125,9 +130,32 @@ async def plan(
     options: ApplyOptions,
 ) -> Plan:
     """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
-    if target.snapshot_file is None and target.simulate is None:
+    if target.is_live:
         async with drafted(repository, snapshot, target, options) as (_, draft):
             return with_stages(draft.plan, draft.bundle, draft.applier.live)
+    made = planned(repository, snapshot, target, options)
+    return with_stages(made.plan, made.bundle, made.live)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """A plan without a cluster, with its inputs."""
+
+    plan: Plan
+    bundle: Bundle
+    live: Live
+    context: PlanContext
+
+
+def planned(
+    repository: open_repository.RepositoryRef,
+    snapshot: SourceTree,
+    target: ApplyTarget,
+    options: ApplyOptions,
+) -> SnapshotPlan:
+    """A plan against a cluster snapshot or generated nodes. Raises Refused for what can't be
+    deployed.
+    """
     found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
     live = (
         cluster_snapshot.read(target.snapshot_file)
@@ -143,8 +171,8 @@ async def plan(
     )
     # a snapshot has no inventory: objects with the label of the owner take its place
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
-    made = planner.plan(found.bundle, live, PlanContext(stamp, options, inventory=ours))
-    return with_stages(made, found.bundle, live)
+    context = PlanContext(stamp, options, inventory=ours)
+    return SnapshotPlan(planner.plan(found.bundle, live, context), found.bundle, live, context)
 
 
 def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
@@ -181,21 +209,20 @@ def applied(plan: Plan) -> list[Key]:
     ]
 
 
-def estimates(result: ApplyResult) -> dict[Key, float]:
-    """The simulated seconds of each rollout that an apply has begun, on the nodes of the cluster;
-    without those that end at no time.
+def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
+    """The simulated seconds of each rollout that a plan begins, on the nodes of the cluster;
+    without those that end at no time. `live` is the cluster before.
     """
-    nodes, found = result.live.nodes or (), dict[Key, float]()
-    for change in with_stages(result.plan, result.bundle, result.live).changes:
+    nodes, found = live.nodes or (), dict[Key, float]()
+    for change in with_stages(plan, bundle, live).changes:
         if not change.key.is_daemonset or change.manifest is None:
             continue
         if change.stages is not None:
             if change.stages.seconds is not None:
                 found[change.key] = change.stages.seconds
         elif change.rollout is not None and change.rollout.rolls:
-            live = result.live.objects.get(change.key)
             wanted = defaults.defaulted(change.manifest.body)
-            rehearsal = rollout_simulation.rehearse(live, wanted, nodes)
+            rehearsal = rollout_simulation.rehearse(live.objects.get(change.key), wanted, nodes)
             if not rehearsal.waiting:
                 found[change.key] = rehearsal.seconds
     return found

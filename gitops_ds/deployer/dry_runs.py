@@ -58,9 +58,10 @@ async def _create(cluster: Cluster, applier: Applier, manifest: Manifest) -> Dry
     """
     body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
-        await cluster.apply(
+        result = await cluster.apply(
             applier.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True
         )
+        return DryRunResult(result.body)
     return DryRunResult()
 
 

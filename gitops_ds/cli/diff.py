@@ -1,0 +1,105 @@
+"""`gitops-ds diff`: the changes of an apply, as `kubectl diff` prints them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from gitops_ds.cli import arguments, options, plan
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.commands.apply import ApplyTarget
+    from gitops_ds.commands.live_diff import ObjectDiff
+    from gitops_ds.model.skipped import Skipped
+    from gitops_ds.model.source_tree import SourceTree
+    from gitops_ds.pipeline.open_repository import RepositoryRef
+    from gitops_ds.plan.options import ApplyOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+    """The arguments and options of `gitops-ds diff`."""
+
+    cluster: str
+    namespace: str
+    snapshot: str | None
+    simulate: int | None
+    prune: bool
+    adopt: bool
+    force_conflicts: bool
+    show_secrets: bool
+
+
+@click.command()
+@options.repository
+@options.cluster_name
+@options.namespace
+@options.connection
+@plan.changes
+@options.option("--show-secrets", is_flag=True, help="Show secret values; by default ***.")
+@options.common
+@arguments.typed(DiffArgs)
+def diff(args: DiffArgs) -> int:
+    """Show the changes of an apply as kubectl diff does: the live objects against the results of
+    server-side dry runs, compared by `diff -u -N` or KUBECTL_EXTERNAL_DIFF.
+
+    Exits 0 without differences, 1 with differences or an object that would not be applied, and
+    above 1 for an error.
+    """
+    return options.run(_diff(args))
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The differences of a plan, and what it skips."""
+
+    diffs: list[ObjectDiff]
+    refusals: tuple[Skipped, ...]
+
+
+async def _diff(args: DiffArgs) -> int:
+    from gitops_ds import errors
+    from gitops_ds.commands import apply, live_diff
+    from gitops_ds.pipeline import open_repository
+    from gitops_ds.plan import prune
+    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.redaction import texts
+
+    repository = args.repository_ref()
+    options.report_work_tree(
+        repository, quiet=args.quiet or bool(args.repository or args.directory)
+    )
+    snapshot = await open_repository.snapshot(repository, args.revision)
+    target = apply.ApplyTarget(
+        args.cluster, args.namespace, args.connection(), args.snapshot, args.simulate
+    )
+    apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
+    try:
+        found = await _changes(repository, snapshot, target, apply_options)
+    except errors.Refused as error:  # 1 would mean a difference
+        options.say(f"error: {error}")
+        return 3
+    for refusal in found.refusals:
+        options.say(f"not applied: {texts.words(refusal.message)}")
+    await plan.report_uncommitted(repository, snapshot, quiet=args.quiet)
+    shown = found.diffs if args.show_secrets else [live_diff.masked(one) for one in found.diffs]
+    done = await live_diff.run_program(shown, interactive=sys.stdout.isatty())
+    click.echo(done.text, nl=False)
+    return done.code or (1 if found.refusals else 0)
+
+
+async def _changes(
+    repository: RepositoryRef, snapshot: SourceTree, target: ApplyTarget, options: ApplyOptions
+) -> _Changes:
+    from gitops_ds.commands import apply, live_diff
+
+    if not target.is_live:
+        made = apply.planned(repository, snapshot, target, options)
+        changes = (*made.plan.writes, *made.plan.held)
+        diffs = live_diff.foreseen(changes, made.live, made.context)
+        return _Changes(diffs, made.plan.refusals)
+    async with apply.drafted(repository, snapshot, target, options) as (_, draft):
+        return _Changes(await live_diff.of_plan(draft), draft.plan.refusals)

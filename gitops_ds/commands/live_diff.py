@@ -1,0 +1,190 @@
+"""The diff of live objects against the results of server-side dry runs, as `kubectl diff` prints
+it: the same names of files, the same YAML, the same programs and exit codes.
+
+https://github.com/kubernetes/kubectl/blob/master/pkg/cmd/diff/diff.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import defaults
+from gitops_ds.deployer import dry_runs
+from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import object_changes, predict, tracking_labels
+from gitops_ds.plan.options import PlanContext
+from gitops_ds.redaction import objects
+from gitops_ds.yaml import kubectl_format
+
+VARIABLE: Final = "KUBECTL_EXTERNAL_DIFF"
+_ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
+_HIDDEN, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDiff:
+    """An object before and after an apply; None where it does not exist."""
+
+    key: Key
+    live: Body | None
+    merged: Body | None
+
+    @property
+    def file(self) -> str:
+        """The name of its files: `apps.v1.DaemonSet.node-agents.node-exporter`."""
+        body = self.live or self.merged or {}
+        group, _, version = str(body.get("apiVersion") or "").rpartition("/")
+        parts = (group, version, self.key.kind, self.key.namespace, self.key.name)
+        return ".".join(parts if group else parts[1:])
+
+
+async def of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
+    """The changes of a plan, also those that are held back, by dry runs against the cluster."""
+    changes = (*draft.plan.writes, *draft.plan.held)
+    results = await dry_runs.dry_run(
+        draft.applier, (change.manifest for change in changes if change.manifest is not None)
+    )
+    return list(
+        _differing(
+            changes,
+            draft.applier.live,
+            draft.applier.context,
+            {key: result.body for key, result in results.items()},
+        )
+    )
+
+
+def foreseen(changes: Iterable[Change], live: Live, context: PlanContext) -> list[ObjectDiff]:
+    """The changes without a cluster: the objects are predicted."""
+    return list(_differing(changes, live, context, {}))
+
+
+def _differing(
+    changes: Iterable[Change],
+    live: Live,
+    context: PlanContext,
+    results: Mapping[Key, Body | None],
+) -> Iterator[ObjectDiff]:
+    for change in changes:
+        old, new = live.objects.get(change.key), None
+        if change.operation is not Operation.DELETE and change.manifest is not None:
+            new = results.get(change.key) or _predicted(change, old, context)
+        found = ObjectDiff(change.key, old, new)
+        if found.live is not None or found.merged is not None:
+            yield found
+
+
+def _predicted(change: Change, old: Body | None, context: PlanContext) -> Body | None:
+    if change.manifest is None:
+        return None
+    if old is None:
+        stamp = tracking_labels.of(change.manifest, context.stamp)
+        return defaults.defaulted(tracking_labels.stamped(change.manifest, stamp))
+    return predict.applied(old, object_changes.probe(change.manifest, old, context))
+
+
+def masked(one: ObjectDiff) -> ObjectDiff:
+    """The diff without secret values: a changed one is `*** (before)` and `*** (after)`."""
+    if one.key.kind == "Secret" and one.key.group == "":
+        return ObjectDiff(one.key, *_masked_data(one))
+    hidden = [objects.body(body) if body is not None else None for body in (one.live, one.merged)]
+    return ObjectDiff(one.key, *_marked((one.live, one.merged), (hidden[0], hidden[1])))
+
+
+def _marked(whole: tuple[Any, Any], hidden: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The hidden values, with marks where values differ that look the same."""
+    if whole[0] == whole[1] or (hidden[0] != hidden[1] and not _are_alike(hidden)):
+        return hidden
+    if isinstance(hidden[0], dict):
+        for name in hidden[0].keys() & hidden[1].keys():
+            pairs = [(side[0][name], side[1][name]) for side in (whole, hidden)]
+            hidden[0][name], hidden[1][name] = _marked(pairs[0], pairs[1])
+        return hidden
+    if isinstance(hidden[0], list):
+        for at in range(min(map(len, hidden))):
+            pairs = [(side[0][at], side[1][at]) for side in (whole, hidden)]
+            hidden[0][at], hidden[1][at] = _marked(pairs[0], pairs[1])
+        return hidden
+    return _BEFORE, _AFTER
+
+
+def _are_alike(values: tuple[Any, Any]) -> bool:
+    """Whether both are mappings, or both are lists."""
+    return any(all(isinstance(value, kind) for value in values) for kind in (dict, list))
+
+
+def _masked_data(one: ObjectDiff) -> tuple[Body | None, Body | None]:
+    """As kubectl masks the data of a Secret."""
+    bodies = [dict(body) if body is not None else None for body in (one.live, one.merged)]
+    data = [dict((body or {}).get("data") or {}) for body in bodies]
+    for name in data[0].keys() | data[1].keys():
+        differs = name in data[0] and name in data[1] and data[0][name] != data[1][name]
+        for held, mark in zip(data, (_BEFORE, _AFTER), strict=True):
+            if name in held:
+                held[name] = mark if differs else _HIDDEN
+    for body, held in zip(bodies, data, strict=True):
+        if body is not None and "data" in body:
+            body["data"] = held
+    return bodies[0], bodies[1]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOutput:
+    """The exit code of the diff program (0: no differences, 1: differences, more: an error), and
+    what it printed; empty if it printed to the terminal itself.
+    """
+
+    code: int
+    text: bytes = b""
+
+
+async def run_program(diffs: Iterable[ObjectDiff], *, interactive: bool) -> DiffOutput:
+    """Runs the diff program on the files of all objects; an `interactive` one has the terminal.
+    Raises UsageError for a program that can't be run.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="LIVE-") as live,
+        tempfile.TemporaryDirectory(prefix="MERGED-") as merged,
+    ):
+        for one in diffs:
+            _write(Path(live, one.file), one.live)
+            _write(Path(merged, one.file), one.merged)
+        command = _command(live, merged)
+        out = None if interactive else asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(*command, stdout=out)
+        except OSError as error:
+            raise errors.UsageError(f"failed to run {command[0]!r}: {error}") from None
+        text, _ = await process.communicate()
+        return DiffOutput(await process.wait(), text or b"")
+
+
+def _command(live: str, merged: str) -> list[str]:
+    """The program of KUBECTL_EXTERNAL_DIFF, with its letters, digits, `-` and `=` as kubectl takes
+    them; else `diff -u -N`.
+    """
+    own = os.environ.get(VARIABLE, "")
+    if not own:
+        return ["diff", "-u", "-N", live, merged]
+    program, *arguments = own.split(" ")
+    return [program, live, merged, *filter(_ARGUMENT.fullmatch, arguments)]
+
+
+def _write(path: Path, body: Body | None) -> None:
+    """The file of an object; an empty one for none."""
+    if body is None:
+        path.write_text("")
+        return
+    metadata = {name: held for name, held in body["metadata"].items() if name != "managedFields"}
+    path.write_text(kubectl_format.dump({**body, "metadata": metadata}))
