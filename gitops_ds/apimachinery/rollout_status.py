@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body
-from gitops_ds.model.rollout_progress import RolloutProgress
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 
 @dataclass(frozen=True, slots=True)

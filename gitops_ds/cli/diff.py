@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.apply import ApplyTarget
     from gitops_ds.commands.live_diff import ObjectDiff
     from gitops_ds.model.skipped import Skipped
-    from gitops_ds.model.source_tree import SourceTree
+    from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.plan.options import ApplyOptions
 

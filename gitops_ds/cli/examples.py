@@ -105,6 +105,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "rollback": (
         ("The commit, printed only", "gitops-ds rollback ds/node-exporter"),
+        ("Pushed, until it is rolled out", "gitops-ds rollback ds/node-exporter --push --wait"),
         ("As a pull request", "gitops-ds rollback ds/node-exporter --to-revision 2 --pull-request"),
     ),
     "drift": (

@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli import arguments, options, plan_colours
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.source_tree import SourceTree
+    from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
 
 

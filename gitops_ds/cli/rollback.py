@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from gitops_ds.cli import arguments, candidates, commit_options, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.fleet.agents import Agent
+    from gitops_ds.model.objects import CommitId
+    from gitops_ds.pipeline.open_repository import RepositoryRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +31,8 @@ class RollbackArgs(
     name: str
     to_revision: int | None
     to_commit: str | None
+    wait: bool
+    timeout: float
     output: str
 
 
@@ -38,6 +46,16 @@ class RollbackArgs(
 @options.option("--to-commit", metavar="SHA", help="The commit to restore the files of.")
 @commit_options.proposal
 @commit_options.pull_request
+@options.option(
+    "--wait", is_flag=True, help="Wait until the pushed commit is applied and rolled out."
+)
+@options.option(
+    "--timeout",
+    type=options.DurationType(),
+    default="10m",
+    show_default=True,
+    help="The time limit of --wait.",
+)
 @options.written_to
 @options.connection
 @options.output("text", "json")
@@ -49,10 +67,13 @@ def rollback(args: RollbackArgs) -> int:
     """
     if args.to_revision is not None and args.to_commit is not None:
         raise click.UsageError("--to-revision and --to-commit exclude each other")
+    if args.wait and not args.push:
+        raise click.UsageError("--wait requires --push")
     return options.run(_rollback(args))
 
 
 async def _rollback(args: RollbackArgs) -> int:
+    from gitops_ds import errors
     from gitops_ds.commands import git_commit
     from gitops_ds.commands import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
@@ -76,4 +97,26 @@ async def _rollback(args: RollbackArgs) -> int:
     commit_options.show(
         args, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores
     )
+    if args.wait:
+        if done.proposed.pull_request:
+            raise errors.Refused("the commit became a pull request: nothing to wait for yet")
+        await _wait(args, agent, named, done.proposed.commit)
     return 0
+
+
+async def _wait(args: RollbackArgs, agent: Agent, named: RepositoryRef, commit: CommitId) -> None:
+    """Waits for the rollout of the commit, with its progress."""
+    from gitops_ds.cli import rollout_display
+    from gitops_ds.commands import wait
+    from gitops_ds.pipeline import open_repository
+
+    key, includes = agent.key, open_repository.includes(named, commit)
+    async with args.open_cluster() as cluster:
+        with rollout_display.shown(quiet=args.quiet) as display:
+            awaited = wait.WaitOptions(
+                key.name, key.namespace, commit, args.timeout, includes, progress=display.progress
+            )
+            ended = await wait.wait_for_rollout(
+                cluster, args.state_namespace, awaited, display.report
+            )
+    options.say(f"{key} is rolled out: {ended.health.message}", quiet=args.quiet)

@@ -15,7 +15,7 @@ from gitops_ds.cli.rollout_display import RolloutDisplay
 from gitops_ds.model import duration, plain_text
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plural import counted
-from gitops_ds.model.rollout_progress import RolloutProgress, seconds_left
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 
 class RolloutBar(RolloutDisplay):

@@ -12,7 +12,7 @@ from gitops_ds.cli import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.objects import Key
-    from gitops_ds.model.rollout_progress import RolloutProgress
+    from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 
 class RolloutDisplay:

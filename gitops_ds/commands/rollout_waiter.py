@@ -26,8 +26,8 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
-from gitops_ds.model.rollout_progress import RolloutProgress
-from gitops_ds.model.staged_rollout import Halt
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.model.rollouts.staged_rollout import Halt
 
 
 def ignore(_key: Key, _progress: RolloutProgress) -> None:

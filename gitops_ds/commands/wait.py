@@ -25,7 +25,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
-from gitops_ds.model.rollout_progress import RolloutProgress
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 POLL_SECONDS = 2.0  # between two reads of the deployer's state, until it has applied the commit
 

@@ -17,16 +17,10 @@ from gitops_ds.model import names
 from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
-<<<<<<< HEAD
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import (
-=======
-from gitops_ds.model.rollout_gates import GateEvidence
-from gitops_ds.model.rollout_progress import RolloutProgress
-from gitops_ds.model.stage_approval import StageApproval
-from gitops_ds.model.staged_rollout import (
->>>>>>> e857c5ab (apply --wait and wait have a bar on a terminal, with nodes done of nodes and the remaining time; a wait for a staged rollout reports its stages)
     Halt,
     NodeProgress,
     NodeStep,

@@ -20,7 +20,7 @@ from gitops_ds.model import names
 from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
-from gitops_ds.model.rollout_progress import RolloutProgress
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.simulator.stand import (

@@ -12,7 +12,7 @@ from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model.objects import Key
-from gitops_ds.model.rollout_progress import RolloutProgress
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import Scene, play
 from tests.deployer.test_rollout_faults import ends, spoil
