@@ -4,24 +4,20 @@ repositories, pull requests.
 
 from __future__ import annotations
 
-import contextlib
+import base64
 import getpass
 import json
 import os
 import re
 import secrets
-import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests import controlplane
-from tests.controlplane import ROOT
 from tests.gitservers import GIT_ENVIRONMENT
+from tests.local_server import LocalServer, program
 
 SETTINGS = """\
 RUN_USER = {user}
@@ -56,100 +52,76 @@ LEVEL = Warn
 """
 
 
-@cache
-def programs() -> Path:
-    """The directory with the program, built when it is not there yet."""
-    found = subprocess.run([ROOT / "scripts/gitea"], stdout=subprocess.PIPE, text=True, check=True)
-    return Path(found.stdout.strip())
-
-
-class Gitea:
+class Gitea(LocalServer):
     """A running server; `admin` is a token that may do everything. A repository is `owner/name`."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.port = directory, controlplane.free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(directory)
         self.admin = ""
+        self._passwords: dict[str, str] = {}
 
     def start(self) -> Gitea:
         """Makes its database and an administrator, and returns when it answers."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "app.ini").write_text(
             SETTINGS.format(
                 user=getpass.getuser(),
                 directory=self.directory,
                 port=self.port,
                 url=self.url,
-                programs=programs(),
+                programs=program("gitea").parent,
                 secret=secrets.token_hex(32),
             )
         )
         self._run("migrate")
-        self._run(
-            "admin",
-            "user",
-            "create",
-            "--admin",
-            "--username",
-            "root-of-all",
-            "--random-password",
-            "--must-change-password=false",
-            "--email",
-            "root@example.com",
-        )
-        self.admin = self.token("root-of-all", "all")
-        with (self.directory / "out.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command("web"),
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._await()
+        words = ("--username", "root-of-all", "--email", "root@example.com")
+        password = ("--random-password", "--must-change-password=false")
+        self._run("admin", "user", "create", "--admin", *words, *password)
+        scopes = ("--username", "root-of-all", "--scopes", "all", "--raw")
+        made = self._run("admin", "user", "generate-access-token", *scopes)
+        # a warning may be printed beside it
+        self.admin = next(one for one in made.split() if re.fullmatch("[0-9a-f]{40}", one))
+        self.run(self._command("web"), self._environment(), self._is_ready)
         return self
 
-    def stop(self) -> None:
-        """Ends it."""
-        if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
     def user(self, name: str) -> None:
-        """A user who may log in by token only."""
-        self._run(
-            "admin",
-            "user",
-            "create",
-            "--username",
-            name,
-            "--random-password",
-            "--must-change-password=false",
-            "--email",
-            f"{name}@example.com",
-        )
+        """A user with a random password."""
+        self._passwords[name] = secrets.token_hex(16)
+        body = {"username": name, "email": f"{name}@example.com", "must_change_password": False}
+        self.api("POST", "/admin/users", {**body, "password": self._passwords[name]})
 
     def token(self, user: str, scopes: str) -> str:
         """A new token of the user, with scopes such as `read:user,write:issue`."""
-        name = secrets.token_hex(4)
-        words = ("--username", user, "--token-name", name, "--scopes", scopes, "--raw")
-        told = self._run("admin", "user", "generate-access-token", *words)
-        # a warning may be printed beside it
-        return next(line for line in told.split() if re.fullmatch("[0-9a-f]{40}", line))
+        body = {"name": secrets.token_hex(4), "scopes": scopes.split(",")}
+        login = base64.b64encode(f"{user}:{self._passwords[user]}".encode()).decode()
+        return str(self._request("POST", f"/users/{user}/tokens", body, f"Basic {login}")["sha1"])
 
     def api(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         """One request; raises urllib's HTTPError."""
+        return self._request(method, path, body, f"token {token or self.admin}")
+
+    def _request(self, method: str, path: str, body: Any, login: str) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {
-            "Authorization": f"token {token or self.admin}",
-            "Content-Type": "application/json",
-        }
+        headers = {"Authorization": login, "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return json.loads(reply.read() or b"null")
+
+    def merge(self, repository: str, number: int, how: str = "squash", token: str = "") -> str:
+        """The commit on main of a merged pull request."""
+
+        def merged() -> bool:
+            try:
+                self.api("POST", f"/repos/{repository}/pulls/{number}/merge", {"Do": how}, token)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != 405:  # until it has checked for conflicts
+                    raise AssertionError(error) from error
+                return False
+            return True
+
+        self.until(merged)
+        branch = self.api("GET", f"/repos/{repository}/branches/main", None, token)
+        return str(branch["commit"]["id"])
 
     def clone(self, repository: str, directory: Path, token: str = "") -> Clone:
         """A work tree that pushes with the token."""
@@ -159,16 +131,16 @@ class Gitea:
         )
 
     def _command(self, *words: str) -> list[str]:
-        return [str(programs() / "gitea"), "--config", str(self.directory / "app.ini"), *words]
+        return [str(program("gitea")), "--config", str(self.directory / "app.ini"), *words]
 
     def _environment(self) -> dict[str, str]:
         # As root it asks whether that is meant; a container of tests has no other user.
-        own = {
+        return {
+            "PATH": os.environ["PATH"],
             "HOME": str(self.directory),
             "GITEA_WORK_DIR": str(self.directory),
             "GITEA_I_AM_BEING_UNSAFE_RUNNING_AS_ROOT": "true",
         }
-        return {"PATH": os.environ["PATH"], **own}
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
@@ -181,20 +153,8 @@ class Gitea:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def _await(self) -> None:
-        """Polls it: it has no other way to tell that it is ready."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            assert self.process is not None
-            if self.process.poll() is not None:
-                raise RuntimeError(
-                    f"Gitea ended: {(self.directory / 'out.log').read_text()[-2000:]}"
-                )
-            with contextlib.suppress(OSError):
-                self.api("GET", "/version")
-                return
-            time.sleep(0.05)
-        raise TimeoutError(f"Gitea did not come up in two minutes; its log is in {self.directory}")
+    def _is_ready(self) -> bool:
+        return bool(self.api("GET", "/version"))
 
 
 class Clone:

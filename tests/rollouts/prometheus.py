@@ -7,38 +7,21 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import os
-import signal
-import subprocess
 import threading
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests import controlplane
-from tests.controlplane import ROOT
+from tests.local_server import LocalServer, program
 
-PATIENCE = 60.0  # seconds
 CONFIGURATION = """\
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:
 - job_name: agents
   static_configs: [{{targets: ["{target}"]}}]
 """
-
-
-@cache
-def programs() -> Path:
-    """The directory with the program, which is built if it is missing."""
-    done = subprocess.run(
-        [ROOT / "scripts/prometheus"], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return Path(done.stdout.strip())
 
 
 class Exporter:
@@ -76,44 +59,25 @@ class Exporter:
         self._thread.join()
 
 
-class Prometheus:
+class Prometheus(LocalServer):
     """A running server that scrapes one target."""
 
     def __init__(self, directory: Path, target: str) -> None:
-        self.directory, self.target = directory, target
-        self.port = controlplane.free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(directory)
+        self.target = target
 
     def start(self) -> Prometheus:
         """Returns when it answers queries."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / "prometheus.yml"
         configuration.write_text(CONFIGURATION.format(target=self.target))
         command = [
-            str(programs() / "prometheus"),
+            str(program("prometheus")),
             f"--config.file={configuration}",
             f"--storage.tsdb.path={self.directory / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
         ]
-        with (self.directory / "out.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.directory)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._until(self._is_ready)
+        self.run(command, {}, self._is_ready)
         return self
-
-    def stop(self) -> None:
-        """Ends it."""
-        if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
 
     def query(self, text: str) -> list[tuple[dict[str, str], str]]:
         """The labels and values of an instant query."""
@@ -124,24 +88,11 @@ class Prometheus:
 
     def until_scraped(self, text: str) -> None:
         """Returns when a query has a result."""
-        self._until(lambda: bool(self.query(text)))
+        self.until(lambda: bool(self.query(text)))
 
     def _is_ready(self) -> bool:
         with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30) as reply:
             return bool(reply.status == 200)
-
-    def _until(self, holds: Any) -> None:
-        """Polls it: nothing announces a scrape."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            assert self.process is not None
-            log = (self.directory / "out.log").read_text()[-2000:]
-            assert self.process.poll() is None, log
-            with contextlib.suppress(OSError):
-                if holds():
-                    return
-            time.sleep(0.05)
-        raise TimeoutError((self.directory / "out.log").read_text()[-2000:])
 
 
 @contextlib.contextmanager

@@ -13,8 +13,6 @@ import os
 import ssl
 import subprocess
 import threading
-import time
-import urllib.error
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,17 +125,8 @@ class Team:
         )
 
     def merge(self, number: int) -> str:
-        """The commit on main. Gitea answers 405 until it has checked for conflicts."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self.api("POST", f"/pulls/{number}/merge", {"Do": "squash"})
-                return str(self.api("GET", "/branches/main")["commit"]["id"])
-            except urllib.error.HTTPError as error:
-                error.close()
-                if error.code != 405 or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+        """The commit on main."""
+        return self.gitea.merge(self.project, number, token=self.token)
 
     def statuses(self, commit: str) -> list[tuple[str, str]]:
         """All that the service ever said of the commit, in order."""
