@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -152,7 +153,8 @@ async def _check(args: CheckArgs) -> int:
     report = cached.load() if cached else None
     tree, skipped = request.work_tree, list[str]()
     if report is None or tree is None:
-        report, tree, skipped = await _evaluate(request)
+        with _progress(quiet=args.quiet):
+            report, tree, skipped = await _evaluate(request)
         if cached:
             cached.save(report, tree)
     context = check_output.report_context(args, tree, request.repository.path)
@@ -161,6 +163,18 @@ async def _check(args: CheckArgs) -> int:
         for name in skipped:
             options.say(f"no Kubernetes object: {name}")
     return 1 if findings.at_or_above(report.findings, Severity(args.fail_on)) else 0
+
+
+def _progress(*, quiet: bool) -> AbstractContextManager[None]:
+    """The file that is processed, on a terminal."""
+    import shutil
+    import sys
+
+    from gitops_ds.cli import file_line, rollout_display
+
+    if quiet or not rollout_display.on_terminal():
+        return nullcontext()
+    return file_line.shown(sys.stderr, shutil.get_terminal_size().columns)
 
 
 def _request(args: CheckArgs) -> _CheckRequest:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from gitops_ds.cli import arguments, options
+
+if TYPE_CHECKING:  # --help imports none of these
+    from gitops_ds.fleet.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +70,9 @@ def _with_table(args: DemoArgs) -> None:
 
     from gitops_ds.commands.demo import script as story
     from gitops_ds.fleet import agents
-    from gitops_ds.fleet.agents import Agent
 
     def picture(agent: Agent, now: float) -> Table:
-        table = Table(
-            title=f"{agent.key.name}: {agent.health.state}, cluster time {now % 86400:.0f} s",
-            title_justify="left",
-        )
+        table = Table(title=_title(agent, now), title_justify="left")
         for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
             table.add_column(head)
         for entry in agents.nodes(agent):
@@ -106,3 +106,13 @@ def _with_table(args: DemoArgs) -> None:
             ),
             args.speed,
         )
+
+
+def _title(agent: Agent, now: float) -> str:
+    """`node-exporter: Progressing, 3 of 5 nodes done, cluster time 40 s`."""
+    from gitops_ds.fleet import agents
+    from gitops_ds.model.plural import counted
+
+    progress = agents.nodes_done(agent)
+    done = f"{progress.done} of {counted(progress.nodes, 'node')} done"
+    return f"{agent.key.name}: {agent.health.state}, {done}, cluster time {now % 86400:.0f} s"

@@ -18,7 +18,7 @@ from gitops_ds import errors
 from gitops_ds.commands import rollout_waiter, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import agents, staged_rollouts
+from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
@@ -230,7 +230,7 @@ async def _rolled_out(
         if agent.seen.daemonset.generation < generation:
             await anext(changes)
             continue
-        options.progress(agent.key, _progress(agent))
+        options.progress(agent.key, agents.nodes_done(agent))
         report(f"{agent.health.state}: {agent.health.message}")
         if agent.health.state is HealthState.FAILED:
             raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
@@ -240,11 +240,3 @@ async def _rolled_out(
         if agent.health.state is HealthState.HEALTHY and updated:
             return agent
         await anext(changes)
-
-
-def _progress(agent: Agent) -> RolloutProgress:
-    """The nodes with a healthy pod of the wanted template; the proved ones of a staged rollout."""
-    if agent.rollout is not None:
-        return staged_rollouts.nodes_done(agent.rollout)
-    desired = agent.counts.desired
-    return RolloutProgress(min(agent.health.tally.updated, desired), desired)

@@ -24,6 +24,7 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
@@ -403,6 +404,14 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda entry: str(entry["node"]))
+
+
+def nodes_done(agent: Agent) -> RolloutProgress:
+    """The nodes with a healthy pod of the wanted template; the proved ones of a staged rollout."""
+    if agent.rollout is not None:
+        return staged_rollouts.nodes_done(agent.rollout)
+    desired = agent.counts.desired
+    return RolloutProgress(min(agent.health.tally.updated, desired), desired)
 
 
 def age(agent: Agent, now: float) -> str:

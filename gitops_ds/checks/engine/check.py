@@ -13,7 +13,7 @@ from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
-from gitops_ds.model import content_hash
+from gitops_ds.model import content_hash, progress
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
@@ -55,6 +55,7 @@ def check(
         yield _unusable(broken, fault, snapshot)
     # File by file: the caller may prepare the later ones in parallel.
     for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
+        progress.at(manifest.origin.base.file)
         is_known = manifest.digest in clean
         errors = () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes)
         shape_is_valid = True
