@@ -21,7 +21,7 @@ def main() -> None:
         [
             controlplane.programs() / "kubectl",
             "kustomize",
-            str(ROOT / "examples-repo/agents/node-problem-detector"),
+            str(ROOT / "deploy"),
         ]
     )
     ours = _least([PROGRAM, "render", ROOT / "examples-repo", "--cluster", "eu-1"])

@@ -28,7 +28,6 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.renderers import expand
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 
 CLUSTER = "dev-1"
@@ -67,8 +66,6 @@ async def open_stage(
     work = folder / "repository"
     with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
         shutil.copytree(example, work)
-    if expand.program() is None:
-        _without_kustomize(work)
     (work / "agents" / STAGED / "rollout.yaml").write_text(POLICY)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
     say(
@@ -101,18 +98,6 @@ async def open_stage(
             loop.stop()
             controller.stop()
             reverts.cancel()
-
-
-def _without_kustomize(work: Path) -> None:
-    """Takes out the agents that need kustomize, if it is not installed."""
-    for file in list(work.rglob("kustomization.yaml")):
-        agent = work / "agents" / file.relative_to(work / "agents").parts[0]
-        shutil.rmtree(agent, ignore_errors=True)
-        for cluster in (work / "clusters").glob("*.yaml"):
-            lines = cluster.read_text().splitlines(keepends=True)
-            cluster.write_text(
-                "".join(line for line in lines if not line.strip().startswith(f"{agent.name}:"))
-            )
 
 
 async def _reverts(stage: DemoStage) -> None:
