@@ -76,7 +76,11 @@ class CheckArgs(
 )
 @options.access
 @options.option(
-    "--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="The lowest severity for which the exit code is 1.",
 )
 @options.option(
     "-o",

@@ -58,7 +58,11 @@ class CommentArgs(arguments.CommonArgs):
     "--only", type=click.Choice(["comment", "status"]), help="Only the comment, or only the status."
 )
 @options.option(
-    "--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="The lowest severity for which the status is a failure.",
 )
 @options.option(
     "--timeout",

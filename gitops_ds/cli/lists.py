@@ -159,7 +159,12 @@ class PathType(click.ParamType["jsonpath.Path"]):
 def output(*formats: str) -> Callable[[options.Command], options.Command]:
     """`-o` with these formats or a JSONPath template; the first is the default."""
     return options.option(
-        "-o", "--output", type=OutputType(formats), default=formats[0], show_default=True
+        "-o",
+        "--output",
+        type=OutputType(formats),
+        default=formats[0],
+        show_default=True,
+        help="The format of the output.",
     )
 
 

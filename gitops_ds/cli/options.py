@@ -114,6 +114,7 @@ common = together(
         default="auto",
         callback=_colour,
         expose_value=False,
+        help="Whether output is coloured; auto: on a terminal, unless NO_COLOR is set.",
     ),
 )
 
@@ -194,7 +195,12 @@ connection = together(
 def output(*formats: str) -> Callable[[Command], Command]:
     """`-o` with these formats; the first is the default."""
     return option(
-        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="The format of the output.",
     )
 
 

@@ -39,7 +39,7 @@ class GuardSettings(SettingsGroup, frozen=True):
         bool | UnsetType, describe("Block a commit that renders no object. Default: true.")
     ] = UNSET
     max_deletes: Annotated[
-        Ratio | UnsetType, describe("The most objects that one apply deletes.")
+        Ratio | UnsetType, describe("The most objects that one apply deletes. Default: unlimited.")
     ] = UNSET
     max_nodes_lost: Annotated[
         Ratio | UnsetType,
@@ -50,7 +50,9 @@ class GuardSettings(SettingsGroup, frozen=True):
 class ImpersonateSettings(SettingsGroup, frozen=True):
     """The identity that writes objects: a user with groups, or service accounts."""
 
-    user: Annotated[NonEmptyText, describe("The user who applies every object.")] = ""
+    user: Annotated[
+        NonEmptyText, describe("The user who applies every object, in place of accounts.")
+    ] = ""
     groups: Annotated[tuple[NonEmptyText, ...], describe("The groups of that user.")] = ()
     service_account: Annotated[
         NonEmptyText,
@@ -60,7 +62,11 @@ class ImpersonateSettings(SettingsGroup, frozen=True):
         ),
     ] = ""
     cluster_service_account: Annotated[
-        NonEmptyText, describe("NAMESPACE/NAME: the account that applies cluster-scoped objects.")
+        NonEmptyText,
+        describe(
+            "NAMESPACE/NAME: the account that applies cluster-scoped objects; without it "
+            "they are refused."
+        ),
     ] = ""
     agents: Annotated[
         dict[str, NonEmptyText],
@@ -156,8 +162,8 @@ class RepositoryApplySettings(SettingsGroup, frozen=True):
         bool | UnsetType,
         describe("Whether objects that Git no longer has are deleted. Default: false."),
     ] = UNSET
-    guards: Annotated[GuardSettings, describe("What blocks an apply.")] = msgspec.field(
-        default_factory=GuardSettings
+    guards: Annotated[GuardSettings, describe("The guards of deletions and of nodes.")] = (
+        msgspec.field(default_factory=GuardSettings)
     )
     impersonate: Annotated[
         ImpersonateSettings | UnsetType,
@@ -179,7 +185,7 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
     """How a commit is applied."""
 
     drift: Annotated[
-        DriftPolicy, describe("What is done about fields that were changed in the cluster.")
+        DriftPolicy, describe("The policy for fields that were changed in the cluster.")
     ] = DriftPolicy.CORRECT
     adopt: Annotated[bool, describe("Whether objects of other tools are taken over.")] = False
     dry_run: Annotated[bool, describe("Plan, and write nothing.")] = False
@@ -192,14 +198,14 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
         ),
     ] = "live"
     hold_for: Annotated[
-        Duration, describe("How long paused drift remains before it is corrected.")
+        Duration, describe("How long held drift remains before it is corrected.")
     ] = default_duration("24h")
     compare_interval: Annotated[
         Duration,
         describe("How often the cluster is compared when no watch has reported a change."),
     ] = default_duration("10m")
     deletion: Annotated[
-        DeletionPolicy, describe("What deletion of a DaemonSet does with its pods.")
+        DeletionPolicy, describe("How the pods of deleted DaemonSets are deleted.")
     ] = DeletionPolicy.CASCADE
     ignore: Annotated[
         tuple[

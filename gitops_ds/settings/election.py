@@ -26,7 +26,7 @@ class ElectionSettings(SettingsGroup, frozen=True):
         default_duration("10s")
     )
     renew_deadline: Annotated[
-        Duration, describe("How long the leader tries to renew the lease.")
+        Duration, describe("The time without a renewal after which the leader stops.")
     ] = default_duration("7s")
     retry_period: Annotated[Duration, describe("The time between two attempts.")] = (
         default_duration("2s")

@@ -18,7 +18,7 @@ class PrometheusSettings(SettingsGroup, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(pattern="^https?://[^/?#@]+(/[^?#]*)?$"),
-        describe("Its address; the path of its API, /api/v1, is added."),
+        describe("Its address; the path of its API, /api/v1, is added. Default: none."),
     ]
     token_file: Annotated[str, describe("A file with a token.")] = ""
     user: Annotated[
@@ -35,7 +35,7 @@ class GateWebhookSettings(SettingsGroup, frozen=True):
 
     allow: Annotated[
         tuple[Annotated[NonEmptyText, describe("A host, or HOST:PORT.")], ...],
-        describe("The hosts to which requests are sent. Default: none."),
+        describe("The hosts, HOST or HOST:PORT, to which requests are sent. Default: none."),
     ] = ()
     token_file: Annotated[str, describe("A file with a token that is sent to these hosts.")] = ""
 

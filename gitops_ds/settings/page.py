@@ -24,10 +24,18 @@ class Readiness(StrEnum):
 class PageSettings(SettingsGroup, frozen=True):
     """The page. `enabled` None, which is the default without the group: on loopback addresses."""
 
-    enabled: Annotated[bool | None, describe("Whether the page is served.")] = True
+    enabled: Annotated[
+        bool | None,
+        describe(
+            "Whether the page is served. Default: on 127.0.0.1, and if another key of the"
+            " page is set."
+        ),
+    ] = True
     access: Annotated[
         Literal["open", "token", "proxy"] | None,
-        describe("How users are authorized; open is for loopback addresses only."),
+        describe(
+            "How users are authorized. Default: open on 127.0.0.1, the only address that allows it."
+        ),
     ] = None
     token_file: Annotated[str, describe("A file with the token, 16 characters or more.")] = ""
     user_header: Annotated[
@@ -41,7 +49,10 @@ class PageSettings(SettingsGroup, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(pattern=r"^(https?://[^\s]+)?$"),
-        describe("The address of the page for people, for links from the pages of other clusters."),
+        describe(
+            "The address of the page for people, for links from the pages of other "
+            "clusters. Default: none."
+        ),
     ] = ""
 
     def __post_init__(self) -> None:

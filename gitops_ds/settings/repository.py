@@ -34,7 +34,13 @@ class LimitSettings(SettingsGroup, frozen=True):
     """Caps on a fetched commit."""
 
     files: Annotated[Positive | None, describe("The number of files.")] = None
-    bytes: Annotated[Positive | None, describe("The size of all files, in bytes.")] = None
+    bytes: Annotated[
+        Positive | None,
+        describe(
+            "The size of all files, in bytes. Default: 512 MiB for a fetch, and a "
+            "sixteenth of the memory limit, at most 64 MiB, for the files of a commit."
+        ),
+    ] = None
     file_bytes: Annotated[Positive | None, describe("The size of one file, in bytes.")] = None
 
 
@@ -88,7 +94,9 @@ class CredentialSettings(SettingsGroup, frozen=True):
     token_file: Annotated[str, describe("A file with the token.")] = ""
     ca_file: Annotated[str, describe("A file with the CA certificates of the server.")] = ""
     ssh_key_file: Annotated[str, describe("A file with the private key.")] = ""
-    known_hosts_file: Annotated[str, describe("A file with the keys of known hosts.")] = ""
+    known_hosts_file: Annotated[
+        str, describe("A file with the keys of known hosts; other hosts are refused.")
+    ] = ""
 
 
 class VerifyMode(StrEnum):
@@ -104,9 +112,13 @@ class VerifyMode(StrEnum):
 class VerifySettings(SettingsGroup, frozen=True):
     """What must be signed, and the files of trusted keys."""
 
-    required: Annotated[VerifyMode | None, describe("What must be signed.")] = msgspec.field(
-        name="mode", default=None
-    )
+    required: Annotated[
+        VerifyMode | None,
+        describe(
+            "The commits that must be signed: none, head (also commit), all, or the tag. "
+            "Default: head with keys, else none."
+        ),
+    ] = msgspec.field(name="mode", default=None)
     allowed_signers_file: Annotated[
         str, describe("A file of allowed signers, in the format of ssh-keygen.")
     ] = ""
@@ -116,7 +128,10 @@ class VerifySettings(SettingsGroup, frozen=True):
     gpg_keys_file: Annotated[str, describe("A file of OpenPGP keys.")] = ""
     force_push: Annotated[
         Literal["follow", "refuse"] | None,
-        describe("Whether a rewritten branch is followed, or needs consent."),
+        describe(
+            "Whether a rewritten branch is followed, or waits for approval. Default: "
+            "refuse for the mode all, else follow."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -152,7 +167,11 @@ class AuthorSettings(SettingsGroup, frozen=True):
     name: Annotated[NonEmptyText, describe("The name.")] = "gitops-ds"
     email: Annotated[NonEmptyText, describe("The address.")] = "gitops-ds@noreply.gitops-ds.io"
     signing_key_file: Annotated[
-        str, describe("A file with the private key that signs them, without a passphrase.")
+        str,
+        describe(
+            "A file with the private key that signs them, without a passphrase; required "
+            "with push if signatures are required."
+        ),
     ] = ""
     format: Annotated[Literal["ssh", "openpgp"], describe("The kind of that key.")] = "ssh"
 
@@ -166,12 +185,14 @@ class RepositorySettings(SettingsGroup, frozen=True):
             "https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH; with allowLocal a path."
         ),
     ]
-    branch: Annotated[str, describe("Follow this branch.")] = ""
+    branch: Annotated[
+        str, describe("Follow this branch. Default: the default branch of the server.")
+    ] = ""
     tag: Annotated[str, describe("Stay at this tag.")] = ""
     semver: Annotated[str, describe("Follow the highest tag in this range, such as >=1.2 <2.")] = ""
     commit: Annotated[str, msgspec.Meta(extra_json_schema={"$ref": "#/$defs/commit"})] = ""
     ref: Annotated[str, describe("Follow this ref, such as refs/heads/main.")] = ""
-    path: Annotated[str, describe("The folder of the repository that is deployed.")] = ""
+    path: Annotated[str, describe("The directory of the repository that is deployed.")] = ""
     allow_local: Annotated[bool, describe("Whether url may be a local path or file://.")] = False
     interval: Annotated[Duration, describe("How often Git is polled.")] = default_duration("60s")
     jitter: Annotated[
@@ -196,10 +217,13 @@ class RepositorySettings(SettingsGroup, frozen=True):
         RepositoryWebhookSettings, describe("Webhooks for this repository alone.")
     ] = msgspec.field(default_factory=RepositoryWebhookSettings)
     retry_interval: Annotated[
-        Duration, describe("The time between a failure and the next attempt.")
+        Duration,
+        describe(
+            "The time between a failure and the next attempt; longer each time, up to 5 minutes."
+        ),
     ] = default_duration("15s")
     timeout: Annotated[Duration, describe("The time limit of one poll.")] = default_duration("60s")
-    limits: Annotated[LimitSettings, describe("Caps on a fetched commit.")] = msgspec.field(
+    limits: Annotated[LimitSettings, describe("Limits of a fetched commit.")] = msgspec.field(
         default_factory=LimitSettings
     )
     one_or_more_credentials: Annotated[
@@ -209,8 +233,8 @@ class RepositorySettings(SettingsGroup, frozen=True):
             "with match."
         ),
     ] = msgspec.field(name="credentials", default=())
-    verify: Annotated[VerifySettings, describe("Which signatures a commit needs.")] = msgspec.field(
-        default_factory=VerifySettings
+    verify: Annotated[VerifySettings, describe("The required signatures of commits.")] = (
+        msgspec.field(default_factory=VerifySettings)
     )
     apply: Annotated[
         RepositoryApplySettings,
@@ -236,7 +260,12 @@ class RepositorySettings(SettingsGroup, frozen=True):
     author: Annotated[AuthorSettings, describe("The author of commits of the service.")] = (
         msgspec.field(default_factory=AuthorSettings)
     )
-    proxy: Annotated[str, describe("The proxy for https.")] = ""
+    proxy: Annotated[
+        str,
+        describe(
+            "The proxy for https, such as http://HOST:PORT. Default: the environment variables."
+        ),
+    ] = ""
 
     @property
     def credentials(self) -> tuple[CredentialSettings, ...]:

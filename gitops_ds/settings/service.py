@@ -45,9 +45,10 @@ WITHOUT_EFFECT = {
 class ClusterSettings(SettingsGroup, frozen=True):
     """The cluster: its name in the repository, its connection, the namespace of the state."""
 
-    name: Annotated[str, describe("The file of clusters/ that describes it.")] = ""
+    name: Annotated[str, describe("The name of a file of clusters/.")] = ""
     kubeconfig: Annotated[
-        str | None, describe("A kubeconfig. Default: in a pod, the service account.")
+        str | None,
+        describe("A kubeconfig. Default: as kubectl, or the service account of the pod."),
     ] = None
     context: Annotated[str | None, describe("The context of the kubeconfig.")] = None
     namespace: Annotated[
@@ -73,11 +74,20 @@ class RenderSettings(SettingsGroup, frozen=True):
 class ControllerSettings(SettingsGroup, frozen=True):
     """The DaemonSet controller."""
 
-    powers: Annotated[Powers, describe("What it may do.")] = Powers.PACE
+    powers: Annotated[
+        Powers,
+        describe(
+            "The powers: observe only compares, pace applies Git, full creates the pods as well."
+        ),
+    ] = Powers.PACE
     concurrency: Annotated[Positive | None, describe("DaemonSets reconciled at once.")] = None
-    scheduling: Annotated[Literal["scheduler", "direct"], describe("What binds pods to nodes.")] = (
-        "scheduler"
-    )
+    scheduling: Annotated[
+        Literal["scheduler", "direct"],
+        describe(
+            "The component that binds pods under the powers full: the scheduler, or the "
+            "controller itself if resources and host ports allow."
+        ),
+    ] = "scheduler"
 
 
 class TlsSettings(SettingsGroup, frozen=True):
@@ -93,7 +103,7 @@ class ListenSettings(SettingsGroup, frozen=True):
     address: Annotated[
         str,
         msgspec.Meta(pattern="^.*:[0-9]+$"),
-        describe("HOST:PORT of the page, metrics and webhook."),
+        describe("HOST:PORT of /healthz, /readyz, /metrics, the page and webhooks. Default: none."),
     ] = ""
     probes: Annotated[
         str,
@@ -120,7 +130,7 @@ class ListenSettings(SettingsGroup, frozen=True):
 class JournalSettings(SettingsGroup, frozen=True):
     """The journal of decisions; without a path none is written."""
 
-    path: Annotated[str, describe("A folder.")] = ""
+    path: Annotated[str, describe("A directory. Default: no journal.")] = ""
     bytes: Annotated[Positive, describe("The size that is kept, in bytes.")] = (
         files.JournalLimits().bytes
     )
@@ -146,9 +156,16 @@ class LogSettings(SettingsGroup, frozen=True):
     """The log."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], describe("The lowest level of its lines.")
+        Literal["debug", "info", "warning", "error"],
+        describe(
+            "The lowest level of its lines; debug in JSON has each reconciliation of the "
+            "controller."
+        ),
     ] = "debug"
-    format: Annotated[Literal["text", "json"], describe("The format of its lines.")] = "text"
+    format: Annotated[
+        Literal["text", "json"],
+        describe("The format of its lines: text (time in UTC, level, message) or JSON."),
+    ] = "text"
 
 
 class SettingsFile(SettingsGroup, frozen=True):

@@ -30,7 +30,7 @@ class TemplateSettings(SettingsGroup, frozen=True):
     ] = TemplateSelector().selector
     namespaces: Annotated[
         tuple[NonEmptyText, ...],
-        describe('Their namespaces; "*" is every namespace. Default: that of the service.'),
+        describe('Their namespaces; "*" is every namespace. Default: that of the state.'),
     ] = ()
     kinds: Annotated[
         tuple[TemplateKind, ...], msgspec.Meta(min_length=1), describe("Their kinds.")

@@ -15,7 +15,11 @@ class WebhookSettings(SettingsGroup, frozen=True):
     """
 
     secret_file: Annotated[
-        str, describe("A file with the secrets that sign deliveries, one per line.")
+        str,
+        describe(
+            "A file with the secrets that sign deliveries, one per line; without it "
+            "webhooks are disabled."
+        ),
     ] = ""
     path: Annotated[
         str,

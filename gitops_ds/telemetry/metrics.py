@@ -54,11 +54,13 @@ class _Standing(Collector):
         yield from _agents(agents[:AGENTS])
         yield GaugeMetricFamily(
             "gitopsds_agents_left_out",
-            "Whether agents are left out because of the limit.",
+            "1 if there are more than 2,000 agents, beyond which none are exported.",
             len(agents) > AGENTS,
         )
         sent = CounterMetricFamily(
-            "gitopsds_api_requests", "Requests to the API server.", labels=["method", "code"]
+            "gitopsds_api_requests",
+            "Requests to the API server; an empty code is a missing response.",
+            labels=["method", "code"],
         )
         for (method, code), count in sorted(self._inside.requests().items()):
             sent.add_metric([method, code], count)
@@ -70,7 +72,7 @@ class _Standing(Collector):
         )
         ages = GaugeMetricFamily(
             "gitopsds_watch_age_seconds",
-            "Seconds since the last event or bookmark of a watch.",
+            "Seconds since the last event of a watch; a bookmark arrives each minute.",
             labels=["resource"],
         )
         for resource, age in sorted(self._inside.ages().items()):
@@ -83,15 +85,19 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     labels = [*which, "ready", "health", "sync", "suspended", "revision"]
     info = GaugeMetricFamily(
-        "gitopsds_resource_info", "The status of an agent, and its commit.", labels=labels
+        "gitopsds_resource_info", "1 for each agent; `revision` is its commit.", labels=labels
     )
     nodes = GaugeMetricFamily(
         "gitopsds_daemonset_nodes",
-        "The nodes that must run the agent, each in one state.",
+        "Nodes of the agent, each in one state: updated, starting, old, parked, joining, "
+        "node_fault, template_fault or refused.",
         labels=[*which, "state"],
     )
     lost = GaugeMetricFamily(
-        *("gitopsds_coverage_lost_nodes", "Nodes that lost the agent without a commit."),
+        *(
+            "gitopsds_coverage_lost_nodes",
+            "Nodes that lost the agent without a commit, and do not have it again.",
+        ),
         labels=[*which, "pool", "cause"],
     )
     for agent in agents:
@@ -118,14 +124,17 @@ def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     nodes = GaugeMetricFamily(
         "gitopsds_rollout_nodes",
-        "The nodes of a staged rollout that is under way.",
+        "Nodes of a staged rollout that is under way: at_risk, parked (also set aside), proved or "
+        "total.",
         labels=[*which, "state"],
     )
     limit = GaugeMetricFamily(
-        "gitopsds_rollout_at_risk_limit", "The most nodes that may be at risk.", labels=which
+        "gitopsds_rollout_at_risk_limit",
+        "The most nodes of a staged rollout that may be at risk.",
+        labels=which,
     )
     halted = GaugeMetricFamily(
-        "gitopsds_rollout_halted", "Whether the staged rollout is halted.", labels=which
+        "gitopsds_rollout_halted", "1 if the staged rollout is halted.", labels=which
     )
     for agent in agents:
         rollout = agent.rollout
@@ -143,7 +152,7 @@ def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
     condition = GaugeMetricFamily(
         *(
             "gitopsds_source_condition",
-            "The condition of a followed repository: 1 for the current one.",
+            "1 for the condition of each followed repository, 0 for the other conditions.",
         ),
         labels=["repository", "condition"],
     )
@@ -199,30 +208,74 @@ _DEFINITIONS = (
     _Definition(
         "gitopsds_prune_refused", "Reconciliations in which a guard prevented deletions.", "guard"
     ),
-    _Definition("gitopsds_reconcile", "Reconciliations of the deployer.", "result"),
+    _Definition(
+        "gitopsds_reconcile",
+        "Reconciliations: success, partial (a part of the commit was skipped or waits), failure or "
+        "unchanged.",
+        "result",
+    ),
     _Definition("gitopsds_applied", "Objects written.", "operation"),
-    _Definition("gitopsds_refused", "Objects not written, by guard.", "guard"),
+    _Definition("gitopsds_refused", "Skipped objects, by reason.", "guard"),
     _Definition(
         "gitopsds_git_last_success_timestamp_seconds",
         "Time of the last successful reconciliation with a response of Git.",
         type=Gauge,
     ),
-    _Definition("gitopsds_drift", "Objects that were changed in the cluster.", "action"),
+    _Definition(
+        "gitopsds_drift", "Drift of objects: corrected, reported, held or contested.", "action"
+    ),
     _Definition("gitopsds_commits_rejected", "Commits with blocking findings."),
-    _Definition("gitopsds_shadow_differences", "Differences to the built-in controller.", "what"),
-    _Definition("gitopsds_shadow_intervals", "Intervals compared.", "result"),
     _Definition(
-        "gitopsds_task_restarts", "Background tasks restarted after an internal error.", "task"
+        "gitopsds_shadow_differences",
+        "Differences of the built-in controller under observe: create, delete, rollout or "
+        "standstill.",
+        "what",
     ),
     _Definition(
-        "gitopsds_commit_info", "The commit that was last applied as a whole.", "commit", Gauge
+        "gitopsds_shadow_intervals",
+        "Intervals under observe in which the built-in controller agreed or differed.",
+        "result",
     ),
-    _Definition("gitopsds_leader", "Whether this replica leads.", type=Gauge),
-    _Definition("gitopsds_webhook_requests", "Requests to the webhook.", "result"),
-    _Definition("gitopsds_rollout_stage_events", "Stage events of staged rollouts.", "event"),
-    _Definition("gitopsds_news", "Notifications for receivers and forges.", "result"),
+    _Definition(
+        "gitopsds_task_restarts",
+        "Restarts of background tasks (watches, events) after an internal error: please report it.",
+        "task",
+    ),
+    _Definition(
+        "gitopsds_commit_info",
+        "1 for the last commit that was applied completely.",
+        "commit",
+        Gauge,
+    ),
+    _Definition("gitopsds_leader", "1 on the leader, and without election.", type=Gauge),
+    _Definition(
+        "gitopsds_webhook_requests",
+        "Requests to the webhook: accepted, ping, unauthorized, replayed, malformed, too_large, "
+        "too_slow or limited.",
+        "result",
+    ),
+    _Definition(
+        "gitopsds_rollout_stage_events",
+        "Stage events of staged rollouts: opened, passed, held or halted.",
+        "event",
+    ),
+    _Definition(
+        "gitopsds_news",
+        "Notifications to receivers and forges: told (sent), failed or lost (dropped).",
+        "result",
+    ),
 )
 _LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDescription:
+    """One metric, for the documentation; `labels` are names."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
 
 
 class Metrics:
@@ -254,6 +307,16 @@ class Metrics:
                 metric.set(sample.value)
             case Histogram():
                 metric.observe(sample.value)
+
+    def descriptions(self) -> Iterator[MetricDescription]:
+        """Every metric, in the order of the exposition text."""
+        labels = {one.name: (one.label,) for one in _DEFINITIONS if one.label}
+        for family in self._registry.collect():
+            suffix = "_total" if family.type == "counter" else ""
+            named = labels.get(family.name) or tuple(getattr(family, "_labelnames", ()))
+            yield MetricDescription(
+                f"{family.name}{suffix}", family.type, named, family.documentation
+            )
 
     def text(self) -> bytes:
         """The exposition text. https://prometheus.io/docs/instrumenting/exposition_formats/"""

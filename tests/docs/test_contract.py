@@ -4,55 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 from gitops_ds import cli
-from gitops_ds.checks.schema import repository_files
 from gitops_ds.model import names
 from gitops_ds.settings import service
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs/reference"
-SHARED = {
-    "options of the repository": "Options of the repository",
-    "options of lists": "Options of lists",
-    "options of the connection": "Options of the connection",
-    "common options": "Common options",
-}
-
-
-def parts() -> Mapping[str, str]:
-    """The text of the page of all commands below every heading, by the heading."""
-    text = (REFERENCE / "command-line.md").read_text("utf-8")
-    found = re.split(r"^###? (.+)$", text, flags=re.MULTILINE)
-    return dict(zip(found[1::2], found[2::2], strict=True))
-
-
-def options_in(text: str) -> set[str]:
-    """The options that the items of lists begin with."""
-    items = re.findall(r"^- ((?:`-[^`]+`(?:, )?)+):", text, re.MULTILINE)
-    return {option for item in items for option in re.findall(r"`(-[^`]+)`", item)}
-
-
-def documented() -> Mapping[str, tuple[str, set[str]]]:
-    """Each command's usage and options as its page has them."""
-    shared = {words: options_in(parts()[title]) for words, title in SHARED.items()}
-    assert all(shared.values())
-    found = {}
-    for page in (REFERENCE / "commands").glob("*.md"):
-        text = page.read_text("utf-8")
-        usage = re.match(r"# gitops-ds (\S+)\n\n```console\ngitops-ds \1(.*)\n```\n", text)
-        assert usage, page.name
-        assert usage[1] == page.stem
-        takes = re.search(r"^Takes .*$", text, re.MULTILINE)
-        also = [shared[words] for words in SHARED if takes and words in takes[0]]
-        found[usage[1]] = (usage[2].strip(), options_in(text).union(*also))
-    return found
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -61,32 +25,6 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         command = cli.cli.get_command(context, name)
         assert command is not None
         yield name, command
-
-
-def test_every_command_is_documented_and_no_other() -> None:
-    assert set(documented()) == {name for name, _ in commands()}
-
-
-@pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_every_option_is_documented_and_no_other(name: str) -> None:
-    command = dict(commands())[name]
-    real = {
-        word
-        for p in command.params
-        if isinstance(p, click.Option)
-        for word in (*p.opts, *p.secondary_opts)
-        if word != getattr(p, "alias", None)
-    }
-    assert documented()[name][1] == real
-
-
-@pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_the_arguments_are_documented(name: str) -> None:
-    command = dict(commands())[name]
-    real = [p for p in command.params if isinstance(p, click.Argument)]
-    assert len(documented()[name][0].split()) == len(real)
-    for word, argument in zip(documented()[name][0].split(), real, strict=True):
-        assert word.startswith("[") != argument.required, word
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
@@ -133,41 +71,6 @@ def test_the_keys_of_json_are_those_of_the_schemas() -> None:
         assert set(schema["properties"]) - {"apiVersion", "kind"} == set(
             re.findall(r"`(\w+)`", rows[command])
         ), command
-
-
-def settings(schema: Mapping[str, object] | None = None, prefix: str = "") -> Iterator[str]:
-    """Every setting of the schema, as `group.name`; of lists and open mappings the name alone."""
-    whole = repository_files.schema("settings")
-    below = (schema or whole).get("properties")
-    assert isinstance(below, Mapping)
-    for name, key in below.items():
-        one = key
-        shared = str(one.get("$ref", "")).removeprefix("#/$defs/")
-        # The groups below repository.apply are those of apply.
-        if shared in whole["$defs"] and prefix != "repository.apply.":
-            one = {**whole["$defs"][shared], **one}
-        if isinstance(one, Mapping) and "properties" in one:
-            yield from settings(one, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def idle(name: str) -> bool:
-    """Whether the setting has no effect yet."""
-    group, _, rest = name.partition(".")
-    known = service.WITHOUT_EFFECT.get(group, ())
-    return rest in known or rest.partition(".")[0] in known
-
-
-def test_every_setting_with_an_effect_is_documented_and_no_other() -> None:
-    table = (REFERENCE / "settings.md").read_text("utf-8")
-    said = [
-        name
-        for row in re.findall(r"^\| (`[a-z][\w., `]+`) \|", table, re.MULTILINE)
-        for name in re.findall(r"`([^`]+)`", row)
-    ]
-    assert len(said) == len(set(said))
-    assert set(said) == {name for name in settings() if not idle(name)}
 
 
 def test_the_settings_of_every_page_are_right(tmp_path: Path) -> None:

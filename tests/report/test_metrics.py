@@ -112,5 +112,5 @@ def test_no_node_is_a_label_and_agents_are_bounded() -> None:
 
 def test_every_metric_is_in_the_documentation() -> None:
     names = set(re.findall(r"^# TYPE (gitopsds_\w+) ", scraped(agent()), re.MULTILINE))
-    documented = set(re.findall(r"`(gitopsds_\w+)", Path("docs/guides/monitoring.md").read_text()))
+    documented = set(re.findall(r"`(gitopsds_\w+)", Path("docs/reference/metrics.md").read_text()))
     assert {name for name in names if not name.endswith("_created")} - documented == set()

@@ -1,0 +1,329 @@
+"""The generated parts of docs/reference/, from the code that defines them.
+
+A page is written by hand around its generated parts: everything between `<!-- generated: NAME -->`
+and `<!-- end: NAME -->` is replaced.
+
+- commands/NAME.md: usage, options and examples from click's definition of the command
+- settings.md: the groups and keys of the settings file, from their structs
+- files.md: the keys of the files of a repository, from their JSON schemas
+- metrics.md: from the registry of the service
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gitops_ds import cli
+from gitops_ds.cli import examples
+from gitops_ds.settings import json_schema, service
+from gitops_ds.telemetry.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs/reference"
+Schema = Mapping[str, Any]
+_PART = r"(?P<begin><!-- generated: {name} -->\n).*?(?P<end>^<!-- end: {name} -->$)"
+# Words of a help text that are code: options, variables, addresses of the service.
+_CODE = re.compile(r"(?<![\w`/.-])(--?[a-z][\w-]*|GITOPS_DS_\w+|/[a-z]+z|/metrics)(?![\w`-])")
+# Files of a repository, and their schemas.
+FILES = {
+    "gitops-ds.yaml": "gitops-ds",
+    "clusters/NAME.yaml": "cluster",
+    "environments/NAME.yaml": "environment",
+    "agents/NAME/agent.yaml": "agent",
+    "agents/NAME/rollout.yaml": "rollout",
+    "agents/NAME/variants.yaml": "variants",
+    "agents/NAME/source.yaml": "source",
+}
+# Pages with more about a setting.
+MORE = {
+    "repository.credentials": "../repository-access.md#credentials",
+    "repository.credentials.githubApp": "../repository-access.md#github-app",
+    "repository.verify": "../repository-access.md#signed-commits",
+    "repository.verify.forcePush": "../guides/rewritten-history.md",
+    "repository.webhook": "../guides/webhooks.md",
+    "repository.forge": "../notifications.md#the-status-of-a-commit",
+    "repository.approvers": "../rollouts.md#approvals",
+    "repository.push": "../guides/reverts.md",
+    "render.allow": "command-line.md#what-may-run",
+    "apply.guards": "../guides/deletions.md",
+    "apply.deletion": "../guides/deletions.md",
+    "apply.drift": "../guides/drift.md",
+    "apply.ignore": "../guides/drift.md#ignored-fields",
+    "apply.impersonate": "../guides/permissions.md#impersonation",
+    "apply.allow": "../templates-in-the-cluster.md#allowed-objects",
+    "apply.adopt": "../guides/existing-objects.md",
+    "templates": "../templates-in-the-cluster.md",
+    "controller.powers": "../beside-upstream.md",
+    "election": "../guides/replicas.md",
+    "listen.page": "../page.md",
+    "listen.webhook": "../guides/webhooks.md",
+    "journal": "../guides/journal.md",
+    "health": "../guides/health.md",
+    "notify": "../notifications.md",
+    "metrics": "../rollouts.md#gates",
+}
+
+
+def pages() -> Mapping[Path, str]:
+    """The text of each page with generated parts."""
+    context = click.Context(cli.cli)
+    found = {REFERENCE / f"commands/{name}.md": command(name, context) for name in cli.COMMANDS}
+    parts = {
+        "command-line": {"commands": commands()},
+        "settings": {"settings": settings()},
+        "files": {"files": files()},
+        "metrics": {"metrics": metrics()},
+    }
+    for name, generated in parts.items():
+        page = REFERENCE / f"{name}.md"
+        found[page] = replaced(page.read_text("utf-8"), generated)
+    return found
+
+
+def replaced(text: str, parts: Mapping[str, str]) -> str:
+    """The page with its generated parts replaced. Raises ValueError for a part that it lacks."""
+    for name, part in parts.items():
+        pattern = re.compile(_PART.format(name=name), re.MULTILINE | re.DOTALL)
+        if not pattern.search(text):
+            raise ValueError(f"no part {name!r} in the page beginning {text[:40]!r}")
+        text = pattern.sub(lambda found, part=part: f"{found['begin']}{part}\n{found['end']}", text)
+    return text
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table; a pipe in a cell is escaped."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+
+
+# Commands
+
+
+def commands() -> str:
+    """The table of all commands, in the order of `--help`."""
+    rows = [
+        (
+            title if name == names[0] else "",
+            f"[`{name}`](commands/{name}.md)",
+            cli.COMMANDS[name][1],
+        )
+        for title, names in cli.GROUPS.items()
+        for name in names
+    ]
+    return table(("group", "command", "description"), rows)
+
+
+def command(name: str, context: click.Context) -> str:
+    """The page of a command; of a new one with headings only."""
+    page = REFERENCE / f"commands/{name}.md"
+    defined = cli.cli.get_command(context, name)
+    assert defined is not None
+    parts = {"usage": usage(name, defined), "options": options(defined), "examples": lines(name)}
+    empty = {part: f"<!-- generated: {part} -->\n<!-- end: {part} -->" for part in parts}
+    new = (
+        f"# gitops-ds {name}\n\n{empty['usage']}\n\n## Options\n\n{empty['options']}\n\n"
+        f"## Examples\n\n{empty['examples']}\n"
+    )
+    return replaced(page.read_text("utf-8") if page.exists() else new, parts)
+
+
+def usage(name: str, defined: click.Command) -> str:
+    """The line of usage."""
+    words = defined.collect_usage_pieces(click.Context(defined, info_name=name))
+    return f"```console\ngitops-ds {name} {' '.join(words)}\n```"
+
+
+def lines(name: str) -> str:
+    """The examples of `--help`."""
+    text = "\n".join(f"# {purpose}\n{line}" for purpose, line in examples.EXAMPLES[name])
+    return f"```console\n{text}\n```"
+
+
+def options(defined: click.Command) -> str:
+    """The table of the options of a command."""
+    context = click.Context(defined)
+    rows = [
+        (_names(option, context), _description(option, context))
+        for option in defined.params
+        if isinstance(option, click.Option) and not option.hidden
+    ]
+    return table(("option", "description"), rows)
+
+
+def _names(option: click.Option, context: click.Context) -> str:
+    hidden = getattr(option, "alias", None)
+    names = [name for name in (*option.opts, *option.secondary_opts) if name != hidden]
+    value = option.make_metavar(context)
+    if option.is_flag or option.count:
+        value = ""
+    elif _choices(option, context):
+        value = "FORMAT" if "--output" in names else "VALUE"
+    last = len(names) - 1
+    return ", ".join(
+        f"`{name}{' ' + value if value and i == last else ''}`" for i, name in enumerate(names)
+    )
+
+
+def _choices(option: click.Option, context: click.Context) -> list[str]:
+    if option.metavar:
+        return []
+    known = re.fullmatch(r"\[(.+)\]", option.make_metavar(context))
+    return known[1].split("|") if known and "|" in known[1] else []
+
+
+def _description(option: click.Option, context: click.Context) -> str:
+    text = _CODE.sub(r"`\1`", option.help or "")
+    default = option.get_default(context, call=False)
+    if choices := _choices(option, context):
+        text += f" One of {', '.join(f'`{one}`' for one in choices)}."
+    shown = option.show_default and default is not None and not option.is_flag
+    if shown or (choices and isinstance(default, str)):
+        text += (
+            f" Default: `{default:g}`." if isinstance(default, float) else f" Default: `{default}`."
+        )
+    if option.multiple and "several" not in text and "repeated" not in text:
+        text += " May be repeated."
+    return text.strip()
+
+
+# Keys of files
+
+
+def settings() -> str:
+    """A section for each group of the settings file."""
+    return "\n\n".join(sections(json_schema.document(), "", MORE))
+
+
+def files() -> str:
+    """A section for each file of a repository, with the groups of its keys."""
+    found = []
+    for file, name in FILES.items():
+        schema = json.loads((ROOT / f"schemas/{name}.schema.json").read_text("utf-8"))
+        found.append(f"## {file}\n\n{schema['description']}")
+        found += list(sections(schema, "", {}, level=3))
+    return "\n\n".join(found)
+
+
+def sections(root: Schema, group: str, more: Mapping[str, str], level: int = 2) -> Iterator[str]:
+    """The table of the keys of each group, from the outermost on; of equal ones the first."""
+    seen: set[str] = set()
+    for path, schema in groups(root, root, group):
+        rows = list(keys(schema, root, path, more))
+        text = table(("key", "type", "default", "description"), rows)
+        if not rows or text in seen:
+            continue
+        seen.add(text)
+        if path:
+            yield f"{'#' * level} {path}\n\n{prose(schema)}{link(path, more)}".rstrip()
+        yield text
+
+
+def keys(
+    schema: Schema, root: Schema, path: str, more: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """The rows of a group."""
+    for name, given in schema.get("properties", {}).items():
+        key = resolved(given, root)
+        below = f"{path}.{name}" if path else name
+        if not without_effect(below, more):
+            text = prose(key) + link(below, more)
+            yield f"`{name}`", kind(key, root), default(key), text
+
+
+def link(path: str, more: Mapping[str, str]) -> str:
+    """The link to the page with more about a setting."""
+    return f" [More]({more[path]})." if path in more else ""
+
+
+def groups(schema: Schema, root: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """A group and the groups below it; a group of a list ends in `[]`, of a mapping in `.NAME`.
+
+    A group of several places, and the rollout of clusters and environments, is in its first place.
+    """
+    yield path, schema
+    for name, given in schema.get("properties", {}).items():
+        below = f"{path}.{name}" if path else name
+        key = resolved(given, root)
+        defaults = name == "rollout" and "stages" in key.get("properties", {})
+        if below in ("repositories", "repository.apply") or defaults:
+            continue
+        for suffix, one in nested(key, root):
+            yield from groups(one, root, below + suffix)
+
+
+def nested(key: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
+    """The groups of a key: its own, that of its items, or that of its values."""
+    if "properties" in key:
+        yield "", key
+        return
+    for one in key.get("anyOf", ()):
+        yield from nested(resolved(one, root), root)
+    for part, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
+        if isinstance(key.get(part), dict):
+            for deeper, one in nested(resolved(key[part], root), root):
+                yield suffix + deeper, one
+
+
+def resolved(key: Schema, root: Schema) -> Schema:
+    """The key with the definition that it refers to; its own description takes precedence."""
+    name = str(key.get("$ref", "")).removeprefix("#/$defs/")
+    return {**root["$defs"][name], **key} if name else key
+
+
+def without_effect(path: str, more: Mapping[str, str]) -> bool:
+    """Whether a setting has no effect yet."""
+    group, _, rest = path.partition(".")
+    idle = service.WITHOUT_EFFECT.get(group, ())
+    return bool(more) and (rest in idle or rest.partition(".")[0] in idle)
+
+
+def prose(key: Schema) -> str:
+    """The description of a key."""
+    return _CODE.sub(r"`\1`", str(key.get("description", "")))
+
+
+def default(key: Schema) -> str:
+    """Its default, as in YAML."""
+    value = key.get("default")
+    if value is None:
+        return ""
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def kind(key: Schema, root: Schema) -> str:
+    """Its type in words."""
+    if "enum" in key:
+        return ", ".join(f"`{one}`" for one in key["enum"])
+    name = str(key.get("$ref", "")).removeprefix("#/$defs/")
+    if name in ("duration", "share", "change", "name", "kubernetesVersion"):
+        return {"share": "number or percentage", "kubernetesVersion": "version"}.get(name, name)
+    if "anyOf" in key:
+        kinds = dict.fromkeys(kind(resolved(one, root), root) for one in key["anyOf"])
+        return " or ".join(one for one in kinds if one)
+    types = key.get("type", "")
+    if types == "array":
+        return f"list of {kind(resolved(key.get('items', {}), root), root) or 'groups'}"
+    if isinstance(types, list):
+        if "properties" in key:
+            return "group or list" if "array" in types else "group"
+        return " or ".join(one for one in types if one != "null")
+    if types == "object":
+        return "group" if "properties" in key else "mapping"
+    return str(types)
+
+
+def metrics() -> str:
+    """The table of the metrics, in the order of their names."""
+    rows = []
+    for one in sorted(Metrics().descriptions(), key=lambda one: one.name):
+        labels = ", ".join(f"`{name}`" for name in one.labels)
+        rows.append((f"`{one.name}`", one.type, labels, one.help))
+    return table(("metric", "type", "labels", "value"), rows)
