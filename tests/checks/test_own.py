@@ -119,7 +119,7 @@ SOAK = (
 )
 AT_RISK = (
     'limits.atRisk.cluster is the string "lots": '
-    "write a whole number from 0, or per cent such as 5%"
+    "write an integer from 0, or a percentage such as 5%"
 )
 
 

@@ -120,8 +120,11 @@ def sections(page: Path) -> Iterator[Section]:
 def chains(found: Iterable[Section]) -> Iterator[Section]:
     """Sections that run, each with the blocks of those that continue it."""
     every = [section for section in found if section.runs]
-    following = {section.continues: section for section in every if section.continues}
-    assert len(following) == sum(1 for section in every if section.continues)
+    following: dict[Path, Section] = {}
+    for section in every:
+        if section.continues:
+            other = following.setdefault(section.continues, section)
+            assert other is section, f"{section} and {other} continue the same page"
     for section in every:
         if section.continues:
             continue
