@@ -8,8 +8,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import PurePosixPath
 from typing import NoReturn
 
 from gitops_ds import simulator
@@ -31,11 +29,11 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
     StagesDecision,
 )
-from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import Faults, NodeSpec, virtual_time
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Habits
+from tests.deployer.processes import Processes
 from tests.deployer.test_loop import AGENT, History, loop_on
 
 NODES = 10
@@ -53,19 +51,16 @@ class FileHistory(History):
     policy = POLICY
     agent = ""  # agent.yaml
 
-    async def snapshot(self, commit: CommitId) -> SourceTree:
-        text = self.commits[int(commit, 16) - 1]
-        info = CommitInfo(
-            commit, (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "A change"
-        )
-        files = {"gitops-ds.yaml": "version: v1\n", "agents/agent/agent-ds.yaml": text}
+    def subject(self, commit: CommitId) -> str:
+        return "A change"
+
+    def files(self, text: str) -> dict[str, str]:
+        found = {"gitops-ds.yaml": "version: v1\n", "agents/agent/agent-ds.yaml": text}
         if self.policy:
-            files["agents/agent/rollout.yaml"] = self.policy
+            found["agents/agent/rollout.yaml"] = self.policy
         if self.agent:
-            files["agents/agent/agent.yaml"] = self.agent
-        return SourceTree(
-            info, {PurePosixPath(name): data.encode() for name, data in files.items()}
-        )
+            found["agents/agent/agent.yaml"] = self.agent
+        return found
 
 
 class NoRollouts(Rollouts):
@@ -76,7 +71,7 @@ class NoRollouts(Rollouts):
 
 
 @dataclass
-class Scene:
+class Scene(Processes):
     """The cluster, the repository, and everything that was emitted."""
 
     cluster: simulator.SimulatedCluster
@@ -88,7 +83,6 @@ class Scene:
     controller: Controller | None = None
     options: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
     loop: Loop | None = None
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet
@@ -105,18 +99,7 @@ class Scene:
             built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
             built_in.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)
             runs.append(built_in.run())
-        self.tasks = [asyncio.ensure_future(run) for run in runs]
-
-    def kill(self) -> None:
-        """Ends all processes at once, wherever they are."""
-        for task in self.tasks:
-            task.cancel()
-
-    def check(self) -> None:
-        """Raises what ended a process."""
-        for task in self.tasks:
-            if task.done() and not task.cancelled():
-                task.result()
+        self.begin(*runs)
 
     def _controller(self, powers: Powers, client: simulator.Client) -> Controller:
         return Controller(

@@ -97,17 +97,25 @@ class History:
 
     async def snapshot(self, commit: CommitId) -> SourceTree:
         await asyncio.sleep(self.seconds)
-        index = int(commit, 16) - 1
+        index = self.index(commit)
         if self.files_away and index == self.at:
             raise errors.SourceUnreachable("the server gave no files")
-        info = CommitInfo(
-            commit,
-            (),
-            datetime(2026, 1, 1, tzinfo=UTC),
-            "Ann <ann@example.com>",
-            f"commit {index + 1}",
+        at, subject = datetime(2026, 1, 1, tzinfo=UTC), self.subject(commit)
+        info = CommitInfo(commit, (), at, "Ann <ann@example.com>", subject)
+        files = self.files(self.commits[index])
+        return SourceTree(
+            info, {PurePosixPath(name): text.encode() for name, text in files.items()}
         )
-        return SourceTree(info, {PurePosixPath("agent.yaml"): self.commits[index].encode()})
+
+    def index(self, commit: CommitId) -> int:
+        return int(commit, 16) - 1
+
+    def subject(self, commit: CommitId) -> str:
+        return f"commit {self.index(commit) + 1}"
+
+    def files(self, text: str) -> dict[str, str]:
+        """The files of a commit with this text."""
+        return {"agent.yaml": text}
 
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
         return BranchMovement.REWOUND if int(tip, 16) < int(last, 16) else BranchMovement.FORWARD

@@ -9,9 +9,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import PurePosixPath
 
 from gitops_ds import errors, simulator
 from gitops_ds.commands import service_requests
@@ -36,7 +34,6 @@ from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
@@ -44,6 +41,7 @@ from gitops_ds.service import report_reader
 from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
+from tests.deployer.processes import Processes
 from tests.deployer.test_loop import AGENT, History
 
 ORDER = {
@@ -71,15 +69,18 @@ class Branch(History):
         """Ids whose first digits differ."""
         return CommitId(f"{index + 1:08x}{0:032x}")
 
-    async def snapshot(self, commit: CommitId) -> SourceTree:
-        files = {
+    def index(self, commit: CommitId) -> int:
+        return int(commit[:8], 16) - 1
+
+    def subject(self, commit: CommitId) -> str:
+        return self.messages[commit]
+
+    def files(self, text: str) -> dict[str, str]:
+        return {
             "gitops-ds.yaml": "version: v1\nname: fleet\n",
-            "agents/agent/agent-ds.yaml": self.commits[int(commit[:8], 16) - 1],
+            "agents/agent/agent-ds.yaml": text,
             **{f"clusters/{name}.yaml": text for name, text in self.order.items()},
         }
-        at, subject = datetime(2026, 1, 1, tzinfo=UTC), self.messages[commit]
-        info = CommitInfo(commit, (), at, "Ann <a@example.com>", subject)
-        return SourceTree(info, {PurePosixPath(k): v.encode() for k, v in files.items()})
 
     async def earlier(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId]
@@ -93,7 +94,7 @@ class Branch(History):
         return next(found, None) if first == now else None
 
     def content(self, commit: CommitId) -> str:
-        return self.commits[int(commit[:8], 16) - 1]
+        return self.commits[self.index(commit)]
 
 
 @dataclass
@@ -132,7 +133,7 @@ class Refs:
 
 
 @dataclass
-class Service:
+class Service(Processes):
     """The service of one cluster; `kill` ends it at once."""
 
     name: str
@@ -141,7 +142,6 @@ class Service:
     refs: Refs
     push: bool = True
     events: list[Event] = field(default_factory=list)
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     loop: deployer_loop.Loop | None = None
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class Service:
                 self.refs, settings, self._place, self.events.append, clock, random.Random(3).random
             )
         )
-        runs = (
+        self.begin(
             loop.run(),
             controller.run(),
             self.tracker.run(),
@@ -180,16 +180,6 @@ class Service:
             self._schedule(loop),
             self._wake(),
         )
-        self.tasks = [asyncio.ensure_future(run) for run in runs]
-
-    def kill(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-    def check(self) -> None:
-        for task in self.tasks:
-            if task.done() and not task.cancelled():
-                task.result()
 
     async def _schedule(self, loop: deployer_loop.Loop) -> None:
         while True:
