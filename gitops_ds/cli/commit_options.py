@@ -29,9 +29,10 @@ proposal = options.together(
         help="The author of the commit; default: Git's user.name and user.email.",
     ),
     options.option(
+        "-s",
         "--signoff",
         is_flag=True,
-        help="Add a Signed-off-by line to the message, as git commit --signoff.",
+        help="Add a Signed-off-by line to the message, as git commit --signoff; default: format.signOff of Git.",
     ),
 )
 

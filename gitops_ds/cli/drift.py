@@ -44,9 +44,10 @@ class DriftArgs(
     help="The author of the commit; default: Git's user.name and user.email.",
 )
 @options.option(
+    "-s",
     "--signoff",
     is_flag=True,
-    help="Add a Signed-off-by line to the message, as git commit --signoff.",
+    help="Add a Signed-off-by line to the message, as git commit --signoff; default: format.signOff of Git.",
 )
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there is drift.")
 @options.written_to

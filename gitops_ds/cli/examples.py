@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "The manifests of one agent on one cluster",
             "gitops-ds render --agent node-exporter --cluster eu-1",
         ),
+        ("With Secrets, for a pipe", "gitops-ds render --show-secrets"),
     ),
     "explain": (
         (

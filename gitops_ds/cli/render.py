@@ -16,6 +16,7 @@ class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
     agents: tuple[str, ...]
     cluster: str
     namespace: str
+    show_secrets: bool
     output: str
 
 
@@ -24,6 +25,9 @@ class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
 @options.option("--agent", "agents", multiple=True, help="Only these agents.")
 @options.cluster_name
 @options.namespace
+@options.option(
+    "--show-secrets", is_flag=True, help="Also print Secrets, and secret values in JSON."
+)
 @options.output("yaml", "json")
 @options.common
 @arguments.typed(RenderArgs)
@@ -57,10 +61,11 @@ async def _render(args: RenderArgs) -> int:
     if args.output == "json":
         from gitops_ds.redaction import objects
 
-        items = [objects.body(manifest.body) for manifest in bundle.manifests.values()]
+        bodies = [manifest.body for manifest in bundle.manifests.values()]
+        items = bodies if args.show_secrets else [objects.body(body) for body in bodies]
         options.show_json({"apiVersion": "v1", "kind": "List", "items": items})
     else:
-        click.echo(writer.as_yaml(bundle), nl=False)
+        click.echo(writer.as_yaml(bundle, secrets=args.show_secrets), nl=False)
     refused = [finding for finding in bundle.findings if finding.refused]
     for finding in refused:
         options.say(report.line_of(finding))

@@ -167,6 +167,6 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
         raise errors.UsageError(
             f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'"
         )
-    return Signature(
-        name, mail, now, identity.signing(proposal.home or named.directory), proposal.signoff
-    )
+    home = proposal.home or named.directory
+    signoff = proposal.signoff or identity.signs_off(home)
+    return Signature(name, mail, now, identity.signing(home), signoff)

@@ -49,19 +49,33 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
     return name, mail
 
 
+def signs_off(directory: Path | None) -> bool:
+    """Whether format.signOff is set there."""
+    return _is_true(_configuration(directory).get("format.signoff", ""))
+
+
 def signing(directory: Path | None) -> UserSigningConfig | None:
     """The user's signing configuration there; None unless commit.gpgSign is set."""
+    values = _configuration(directory)
+    if not _is_true(values.get("commit.gpgsign", "")):
+        return None
+    return UserSigningConfig(tuple((name, values[name]) for name in _SIGNING if name in values))
+
+
+def _configuration(directory: Path | None) -> dict[str, str]:
+    """Git's configuration there; empty if it can't be read."""
     try:
         listed = git.Git(directory or Path.cwd()).config(
             "--list", "--null", "--includes", strip_newline_in_stdout=False
         )
     except (git.GitCommandError, git.GitCommandNotFound, OSError):
-        return None
+        return {}
     # The last one wins, as in git. A name without a value is yes.
-    values = {
+    return {
         name: value if equal else "true"
         for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)
     }
-    if values.get("commit.gpgsign", "").lower() not in {"true", "yes", "on", "1"}:
-        return None
-    return UserSigningConfig(tuple((name, values[name]) for name in _SIGNING if name in values))
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in {"true", "yes", "on", "1"}

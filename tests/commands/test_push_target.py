@@ -66,3 +66,17 @@ def test_restart_pushes_from_a_work_tree(at: Desk) -> None:
     message = at.git("log", "-1", "--format=%an%n%B", done.json["commit"])
     assert message.startswith("Ada\n")
     assert "Signed-off-by" not in message
+
+
+@pytest.mark.parametrize(
+    ("words", "configured", "signed"),
+    [((), "", False), (("-s",), "", True), ((), "true", True), ((), "false", False)],
+)
+def test_a_commit_is_signed_off_on_request_only(
+    at: Desk, words: tuple[str, ...], configured: str, signed: bool
+) -> None:
+    if configured:
+        at.git("config", "format.signOff", configured)
+    done = at.run("restart", "ds/agent", "--print", *words)
+    assert done.code == 0, done.err
+    assert ("Signed-off-by: Ada <ada@example.com>" in done.out) == signed
