@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from gitops_ds.commands.git_commit import Proposal, Proposed
     from gitops_ds.service.git.forge_discovery import NamedForge
 
+signoff = options.option(
+    "-s",
+    "--signoff",
+    is_flag=True,
+    help="Add a Signed-off-by line to the message, as git commit --signoff; default: "
+    "format.signOff of Git.",
+)
 proposal = options.together(
     options.option("--push", is_flag=True, help="Push the commit to the branch."),
     options.option(
@@ -28,12 +35,7 @@ proposal = options.together(
         metavar="'NAME <MAIL>'",
         help="The author of the commit; default: Git's user.name and user.email.",
     ),
-    options.option(
-        "-s",
-        "--signoff",
-        is_flag=True,
-        help="Add a Signed-off-by line to the message, as git commit --signoff; default: format.signOff of Git.",
-    ),
+    signoff,
 )
 
 pull_request = options.together(

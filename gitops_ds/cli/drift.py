@@ -43,12 +43,7 @@ class DriftArgs(
     metavar="'NAME <MAIL>'",
     help="The author of the commit; default: Git's user.name and user.email.",
 )
-@options.option(
-    "-s",
-    "--signoff",
-    is_flag=True,
-    help="Add a Signed-off-by line to the message, as git commit --signoff; default: format.signOff of Git.",
-)
+@commit_options.signoff
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there is drift.")
 @options.written_to
 @options.connection

@@ -144,9 +144,9 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
         entries = [
             e for e in entries if e["reason"] and not (one.rollout and e["blame"] == "unknown")
         ]
-        waiting = waiting_nodes(entries)
-        entries = waiting.rows
-        text += "".join(f"{line}\n" for line in waiting.lines)
+        grouped = grouped_nodes(entries)
+        entries = grouped.rows
+        text += "".join(f"{line}\n" for line in grouped.lines)
     if not entries:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
@@ -166,33 +166,38 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     return text + "\n" + columns(head, rows, headers=headers)
 
 
-# nodes in progress that have a row each; more of one reason are a line
-WAITING_ROWS = 5
+# nodes of a reason that have a row each: in progress, and with a problem
+WAITING_ROWS, PROBLEM_ROWS = 5, 20
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingNodes:
-    """The entries with a row of their own, and a line for each reason of many nodes in progress."""
+class GroupedNodes:
+    """The entries with a row of their own, and a line for each reason of more nodes."""
 
     rows: list[dict[str, Any]]
     lines: list[str]
 
 
-def waiting_nodes(entries: Sequence[dict[str, Any]]) -> WaitingNodes:
-    """The entries of nodes, with many nodes in progress as lines, as on the page."""
-    by_reason: dict[str, list[str]] = {}
+def grouped_nodes(entries: Sequence[dict[str, Any]]) -> GroupedNodes:
+    """The entries of nodes by reason, as on the page: many nodes in progress are a line, and of
+    many with the same problem the first have rows.
+    """
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for entry in entries:
-        if entry["blame"] == "unknown":
-            by_reason.setdefault(entry["reason"], []).append(entry["node"])
-    many = {reason: names for reason, names in by_reason.items() if len(names) > WAITING_ROWS}
-    rows = [e for e in entries if e["blame"] != "unknown" or e["reason"] not in many]
-    lines = [
-        f"{reason}: {counted(len(names), 'node')}, such as {', '.join(names[:_NAMED])}; --nodes "
-        "lists every node"
-        for reason, names in many.items()
-    ]
-    return WaitingNodes(rows, lines)
+        groups.setdefault((entry["reason"], entry["blame"]), []).append(entry)
+    lines, left_out = list[str](), list[int]()
+    for (reason, blame), some in groups.items():
+        in_progress = blame == "unknown"
+        if len(some) <= (WAITING_ROWS if in_progress else PROBLEM_ROWS):
+            continue
+        rest = some if in_progress else some[PROBLEM_ROWS:]
+        left_out += map(id, rest)
+        number = counted(len(rest), "node" if in_progress else "more node")
+        names = ", ".join(entry["node"] for entry in rest[:_NAMED])
+        lines.append(f"{reason}: {number}, such as {names}; --nodes lists every node")
+    hidden = set(left_out)
+    return GroupedNodes([entry for entry in entries if id(entry) not in hidden], lines)
 
 
 def rollout(one: StagedRollout) -> str:

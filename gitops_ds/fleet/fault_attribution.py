@@ -27,6 +27,11 @@ DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDea
 # Reasons of containers and pods that an error in the template can cause. Any other reason is
 # attributed to the node.
 _TEMPLATE_REASONS = node_steps.TEMPLATE_REASONS | {"NotReady"}
+# the message of a starting pod, by its readiness
+_STARTING = {
+    False: "the pod is not ready yet",
+    True: "the pod is ready, and available after minReadySeconds",
+}
 ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
 OUTDATED, JOINING = "Outdated", "Joining"
 
@@ -177,10 +182,10 @@ class _Judge:
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
         reason, message = (
-            self._without(node_pods)
-            if pod is None
-            else (self._reason(pod), pod.message or pod.name)
+            self._without(node_pods) if pod is None else (self._reason(pod), pod.message)
         )
+        if pod is not None and not message:
+            message = _STARTING[pod.ready] if reason == "Starting" else pod.name
         if ill := self._ill(name) or (
             "" if node_pods.wanted or self._joins(name) else "NodeNotReady"
         ):
@@ -209,7 +214,7 @@ class _Judge:
     def _without(self, node_pods: NodePods) -> tuple[str, str]:
         """The reason and message of a node without a pod that remains."""
         if node_pods.pods:
-            return "Terminating", node_pods.pods[0].name
+            return "Terminating", "the earlier pod has not ended yet"
         return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
 
     def _ill(self, name: str) -> str:
