@@ -29,6 +29,7 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     no_headers: bool
     output: lists.Output
     all_clusters: bool
+    settings: str | None
     directory: str | None
     path: str
 
@@ -53,6 +54,10 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     is_flag=True,
     help="The clusters of the repository in their order, by their reports in Git.",
 )
+@options.option(
+    "--settings",
+    help="The settings file of a service: --all-clusters counts signed reports only, as it does.",
+)
 @options.directory
 @options.inside
 @options.connection
@@ -66,6 +71,8 @@ def get(args: GetArgs) -> int:
     """
     if args.all_clusters and (args.watch or args.selector or args.names):
         raise click.UsageError("--all-clusters excludes NAME, --selector and --watch")
+    if args.settings and not args.all_clusters:
+        raise click.UsageError("--settings needs --all-clusters")
     if args.names and args.selector:
         raise click.UsageError("NAME and --selector exclude each other")
     if args.watch and args.sort_by:
@@ -80,7 +87,10 @@ async def _all_clusters(args: GetArgs) -> int:
     from gitops_ds.model import names
     from gitops_ds.pipeline import open_repository
 
-    found = await all_clusters.look(open_repository.named(args.directory, args.path))
+    repository, trust = open_repository.named(args.directory, args.path), all_clusters.NO_TRUST
+    if args.settings:
+        trust = all_clusters.trust_in(args.settings, repository)
+    found = await all_clusters.look(repository, trust)
     rows = lists.in_order(found, args.sort_by, cluster_overview.as_json)
     if not args.output.is_table:
         items = [cluster_overview.as_json(row) for row in rows]
@@ -90,6 +100,10 @@ async def _all_clusters(args: GetArgs) -> int:
     wide, headers = args.output.is_wide, not args.no_headers
     text = table.clusters(rows, time.time(), wide=wide, headers=headers)
     click.echo(table.coloured(text), nl=False)
+    if any(row.unverified for row in rows):
+        options.say(
+            "note: signatures are not verified; --settings FILE verifies them", quiet=args.quiet
+        )
     return 0
 
 

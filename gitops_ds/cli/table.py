@@ -98,7 +98,7 @@ def _cluster(row: ClusterRow, now: float, wide: bool) -> list[str]:
     cells = [
         row.name,
         str(row.order.wave or "-"),
-        row.state,
+        f"{row.state} (unverified)" if row.unverified else row.state,
         short(report.applied) if report else "",
         timestamps.elapsed(now - report.since) if report else "",
         row.agents(),

@@ -4,23 +4,58 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gitops_ds import errors
 from gitops_ds.fleet import cluster_overview
 from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.git import address
 from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.render import bundle
 from gitops_ds.service import report_reader
+from gitops_ds.service.git import git_auth
+from gitops_ds.settings import service
+
+NO_TRUST = Trust(Mode.NONE)
 
 
-async def look(repository: RepositoryRef) -> tuple[ClusterRow, ...]:
-    """The clusters of the default branch, by wave and name. Raises UsageError and SourceError."""
+def trust_in(file: str, repository: RepositoryRef) -> Trust:
+    """The keys that the settings of a service have for a repository: for the only one, else for
+    the one at its address and path. Raises SettingsError.
+    """
+    known = service.read(file).repositories
+    place = repository.identity, repository.path
+    found = [
+        one
+        for one in known
+        if (address.parse(one.url, allow_local=True).display, one.path) == place
+    ]
+    if len(known) != 1 and not found:
+        raise errors.SettingsError(f"{file} has no repository {repository.display_path}")
+    return git_auth.trust_of((found or known)[0])
+
+
+async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[ClusterRow, ...]:
+    """The clusters of the default branch, by wave and name.
+
+    Without keys every row is unverified where a report is signed: a service with keys would count
+    signed reports only. Raises UsageError and SourceError.
+    """
     async with open_repository.opened(_on_server(repository)) as found:
         tree = await open_repository.unexpanded(found, None, repository.path)
         names = bundle.clusters(tree)
-        # The services verify signatures, with the keys of their settings.
-        read = await report_reader.read(found, repository.path, names, Trust(Mode.NONE))
-    return cluster_overview.rows(names, bundle.cluster_orders(tree), report_reader.of(read))
+        read = await report_reader.read(found, repository.path, names, trust)
+        verified = trust.mode is not Mode.NONE
+        signed = not verified and any([await found.is_signed(one.ref.commit) for one in read])
+    rows = cluster_overview.rows(names, bundle.cluster_orders(tree), report_reader.of(read))
+    return tuple(
+        replace(
+            row,
+            verified=verified and row.report is not None,
+            unverified=signed and row.report is not None,
+        )
+        for row in rows
+    )
 
 
 def _on_server(repository: RepositoryRef) -> RepositoryRef:

@@ -17,12 +17,18 @@ NO_REPORT = "no report was published"
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """One cluster: its place in the order, and its report; None with the reason in `problem`."""
+    """One cluster: its place in the order, and its report; None with the reason in `problem`.
+
+    `verified`: the report is signed by a trusted key. `unverified`: it is not known whether it is,
+    although reports of the repository are signed.
+    """
 
     name: str
     order: ClusterOrder
     report: ClusterReport | None = None
     problem: str = ""
+    verified: bool = False
+    unverified: bool = False
 
     @property
     def state(self) -> str:
@@ -65,6 +71,7 @@ def as_json(row: ClusterRow) -> dict[str, Any]:
         "soak": row.order.soak,
         "within": row.order.within,
         "state": row.state,
+        "verified": row.verified,
         "condition": report.condition if report else "",
         "message": row.message,
         "newestCommit": report.newest if report else "",

@@ -128,6 +128,10 @@ class Repository:
         except errors.SourceUnreachable:
             return await self._run(signatures.verify_fetched, commit, trust)
 
+    async def is_signed(self, commit: CommitId) -> bool:
+        """Whether a fetched commit has a signature at all, by any key."""
+        return await self._run(signatures.is_signed, commit)
+
     async def newest_verified(
         self, revision: RevisionSpec, tip: CommitId, trust: Trust
     ) -> CommitId | None:

@@ -25,6 +25,12 @@ MOST = 10_000  # commits per check; more since the last verified one are not an 
 _AT_ONCE = 100
 
 
+def is_signed(bare: BareRepository, commit: CommitId) -> bool:
+    """Whether a commit has a signature at all, by any key."""
+    head, _, _ = bare.run("cat-file", "commit", commit).stdout.partition(b"\n\n")
+    return b"\ngpgsig" in head
+
+
 def verify(
     bare: BareRepository, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
 ) -> Verified | Unverified:

@@ -14,6 +14,7 @@ from gitops_ds import cli
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from tests import signing
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 FILES = {
@@ -33,11 +34,12 @@ def upstream(tmp_path: Path) -> Upstream:
     return found
 
 
-def publish(upstream: Upstream, report: ClusterReport, name: str = "") -> None:
-    """A report as a service publishes it."""
+def publish(upstream: Upstream, report: ClusterReport, name: str = "", *signing: str) -> None:
+    """A report as a service publishes it; `signing` are git's words for its signature."""
     blob = upstream.git("hash-object", "-w", "--stdin", input=cluster_report.encode(report))
     tree = upstream.git("mktree", input=f"100644 blob {blob}\tcluster.json\n".encode())
-    commit = upstream.git("commit-tree", tree, "-m", "report")
+    sign = ("-S",) if signing else ()
+    commit = upstream.git(*signing, "commit-tree", *sign, tree, "-m", "report")
     upstream.git("update-ref", f"refs/gitops-ds/clusters/{name or report.cluster}", commit)
 
 
@@ -125,6 +127,40 @@ def test_json_has_every_field(upstream: Upstream) -> None:
     assert au1["state"] == "Unknown"
     assert au1["message"] == "its report is that of cluster staging"
     assert au1["proved"] == []
+
+
+def test_signatures_are_verified_with_the_settings_of_a_service(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    service = signing.ssh_signer(tmp_path, "service@example.com")
+    stranger = signing.ssh_signer(tmp_path, "stranger@example.com")
+    keys, file = tmp_path / "allowed", tmp_path / "settings.yaml"
+    keys.write_bytes(service.allowed())
+    verify = {"allowedSignersFile": str(keys)}
+    file.write_text(
+        json.dumps({"repository": {"url": "https://git.example.com/a/b", "verify": verify}})
+    )
+    words = ("-C", str(upstream.path))
+    reports(upstream, time.time())
+    assert "unverified" not in get(*words).output
+    found = get(*words, "--settings", str(file), "-o", "json").output
+    assert {one["verified"] for one in json.loads(found)["items"]} == {False}
+    assert {one["state"] for one in json.loads(found)["items"]} == {"Unknown"}
+
+    for name, signer in (("staging", service), ("eu-1", stranger)):
+        report = ClusterReport(name, ClusterState.PROVED, time.time())
+        publish(upstream, report, "", *signer.config())
+    result = get(*words)
+    assert result.stdout.count("Proved (unverified)") == 2
+    assert "--settings FILE verifies them" in result.stderr
+    found = json.loads(get(*words, "--settings", str(file), "-o", "json").output)["items"]
+    assert [(one["cluster"], one["verified"], one["state"]) for one in found] == [
+        ("staging", True, "Proved"),
+        ("au-1", False, "Unknown"),
+        ("eu-1", False, "Unknown"),
+    ]
+    assert found[2]["message"] == "its report is not signed by a trusted key"
+    assert "unverified" not in get(*words, "--settings", str(file)).output
 
 
 def test_a_clone_reads_its_remote(upstream: Upstream, tmp_path: Path) -> None:
