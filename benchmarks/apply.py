@@ -145,7 +145,7 @@ def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
             f"{COUNT} DaemonSets, {name}, as a command",
             rows[name][1][0],
             rows[name][0][0],
-            _told(rows[name][1][1]),
+            _summary(rows[name][1][1]),
         )
     asyncio.run(_service(work, ours, change, rows["one image changed"][0][0]))
 
@@ -184,7 +184,7 @@ def _metrics(plane: ControlPlane) -> str:
         return str(reply.read().decode())
 
 
-def _told(requests: dict[str, int]) -> str:
+def _summary(requests: dict[str, int]) -> str:
     return "DaemonSet requests: " + (
         ", ".join(f"{count} {verb}" for verb, count in sorted(requests.items())) or "none"
     )
@@ -238,7 +238,7 @@ async def _service(
             f"{COUNT} DaemonSets, one image changed, caches warm",
             seconds,
             kubectl_seconds,
-            _told(after),
+            _summary(after),
         )
         sent = cluster.requests
         began = time.perf_counter()

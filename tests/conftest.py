@@ -1,4 +1,4 @@
-"""Real parts for tests, started when a test asks for them and shared by the tests of one worker."""
+"""Real parts for tests, started on first use and shared by the tests of one worker."""
 
 from __future__ import annotations
 

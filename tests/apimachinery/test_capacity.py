@@ -64,7 +64,7 @@ def container(
         pytest.param({"containers": [container("0.0001")]}, 1, id="rounded up"),
     ],
 )
-def test_what_a_pod_asks_for(spec: dict[str, Any], cpu: int) -> None:
+def test_the_requests_of_a_pod(spec: dict[str, Any], cpu: int) -> None:
     assert capacity.requested(spec) == {"cpu": cpu, "pods": 1000}
 
 

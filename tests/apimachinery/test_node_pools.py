@@ -54,7 +54,7 @@ def test_declared_nodes_meet_the_conditions_of_their_pool_each_value_in_turn() -
     )
 
 
-def test_of_labels_that_no_pool_speaks_of_nothing_is_known() -> None:
+def test_labels_that_no_pool_declares_are_unknown() -> None:
     made = census(Pool("a", (), 1, labels=(("zone", "x"),)), Pool("b", (), 1))
     assert made.keys == {"zone", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"}
 
@@ -67,7 +67,7 @@ def test_a_pool_of_unknown_size_leaves_all_nodes_unknown() -> None:
     assert node_pools.declared((Pool("huge", (), 10**9),)) is None
 
 
-def test_nodes_that_somebody_has_seen_win_over_declared_ones() -> None:
+def test_nodes_of_a_cluster_take_precedence_over_declared_ones() -> None:
     node = Node("real", {"pool": "general"})
     seen = node_pools.census(ClusterFacts(pools=(GENERAL,)), Live(nodes=(node,)))
     assert seen is not None

@@ -104,7 +104,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text().filter(lambda key: key != "$patch"), json_values))
-def test_the_template_comes_back_from_the_data(template: dict[str, Any]) -> None:
+def test_the_data_restores_the_template(template: dict[str, Any]) -> None:
     assert revisions.template_of({"data": revisions.data(template)}) == template
     assert revisions.same_template(template, template)
 

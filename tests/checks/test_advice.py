@@ -48,13 +48,13 @@ _PART = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)
 def test_a_reference_that_is_written_out_is_read_again(
     registry: str, path: list[str], tag: str
 ) -> None:
-    told = Reference(registry, "/".join(path), tag, DIGEST)
+    reference = Reference(registry, "/".join(path), tag, DIGEST)
     text = (
         "/".join([*([registry] if registry else []), *path])
         + (f":{tag}" if tag else "")
         + f"@{DIGEST}"
     )
-    assert images.parse(text) == told
+    assert images.parse(text) == reference
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
         ("COMPASS", "north-west"),
     ],
 )
-def test_what_only_speaks_of_a_secret_is_none(name: str, value: str) -> None:
+def test_a_name_that_only_mentions_a_secret_is_not_reported(name: str, value: str) -> None:
     assert not list(hardcoded_secrets.no_secrets(with_env(name, value)))
 
 

@@ -45,26 +45,26 @@ def can_be_met(conditions: list[dict[str, Any]]) -> bool:
     return any(label_selector.all_match(conditions_of_node, labels) for labels in LABELS)
 
 
-def told(body: dict[str, Any]) -> list[str]:
+def messages(body: dict[str, Any]) -> list[str]:
     return [violation.message for violation in affinity.terms_can_be_met(body)]
 
 
 @given(st.lists(listing | being, min_size=1, max_size=4))
-def test_without_comparisons_what_no_node_can_meet_is_told_and_nothing_else(
+def test_without_comparisons_exactly_the_terms_that_no_node_can_meet_are_reported(
     conditions: list[dict[str, Any]],
 ) -> None:
-    assert bool(told(daemonset(conditions))) is not can_be_met(conditions)
+    assert bool(messages(daemonset(conditions))) is not can_be_met(conditions)
 
 
 @given(st.lists(listing | being | comparing, min_size=1, max_size=4))
-def test_what_is_told_no_node_can_meet(conditions: list[dict[str, Any]]) -> None:
-    assert not (told(daemonset(conditions)) and can_be_met(conditions))
+def test_no_node_can_meet_a_reported_term(conditions: list[dict[str, Any]]) -> None:
+    assert not (messages(daemonset(conditions)) and can_be_met(conditions))
 
 
 def test_a_node_selector_counts_as_well() -> None:
     gone = [{"key": "gpu", "operator": "DoesNotExist"}]
-    assert told(daemonset(gone)) == []
-    assert told(daemonset(gone, nodeSelector={"gpu": "yes"})) == [
+    assert messages(daemonset(gone)) == []
+    assert messages(daemonset(gone, nodeSelector={"gpu": "yes"})) == [
         "no node can match all expressions on the label gpu"
     ]
 
@@ -77,7 +77,7 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
 
 
 @pytest.mark.parametrize(
-    ("body", "is_told"),
+    ("body", "is_reported"),
     [
         pytest.param(daemonset(NO_FARGATE), True, id="all but a few"),
         pytest.param(daemonset(NO_FARGATE, nodeSelector=LINUX), True, id="every Linux"),
@@ -96,13 +96,13 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
         ),
     ],
 )
-def test_who_means_every_node(body: dict[str, Any], is_told: bool) -> None:
+def test_who_means_every_node(body: dict[str, Any], is_reported: bool) -> None:
     body["metadata"] = {"annotations": {"gitops-ds.io/class": "logging"}}
-    assert bool(list(scheduling.control_plane(body))) is is_told
+    assert bool(list(scheduling.control_plane(body))) is is_reported
 
 
 @pytest.mark.parametrize("values", [[], ["1", "2"], ["x", "y"]])
-def test_a_comparison_without_its_one_number_is_told_as_refused_and_no_crash(
+def test_a_comparison_without_its_one_number_is_blocking_and_does_not_crash(
     values: list[str],
 ) -> None:
     conditions = [

@@ -1,4 +1,4 @@
-"""An amount that is null is none at all to the API server: found by mutated manifests
+"""The API server ignores an amount that is null: found by mutated manifests
 (tests/truth).
 """
 

@@ -137,7 +137,9 @@ def test_it_is_an_error_for_everybody(
         ([daemonset(priorityClassName="elsewhere")], cluster_snapshot.simulated(3)),
     ],
 )
-def test_what_may_be_there_is_not_told(bodies: list[dict[str, Any]], live: Live | None) -> None:
+def test_an_object_that_may_exist_is_not_reported_as_missing(
+    bodies: list[dict[str, Any]], live: Live | None
+) -> None:
     assert {one.rule for one in findings(*bodies, live=live)}.isdisjoint(
         {"DS313", "DS408", "DS415", "DS421"}
     )

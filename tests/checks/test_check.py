@@ -18,8 +18,8 @@ from gitops_ds.yaml import parser
 from tests import goldens
 
 CASES = Path(__file__).parent / "cases"
-# Left out of the cases, whose manifests are short, so that much could be said of them;
-# test_rule_pages.py has what advice says.
+# Advice is left out of the cases, because their manifests are short and would violate many
+# rules; test_rule_pages.py covers it.
 ADVICE = {rule.id for rule in rule_table.RULES if not rule.refused}
 
 

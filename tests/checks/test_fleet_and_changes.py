@@ -49,10 +49,10 @@ def found(*bodies: dict[str, Any], live: Live = THREE_NODES) -> list[str]:
     prepared = prepare.prepare(
         world.snapshot({f"{index}.json": body for index, body in enumerate(bodies)}), live=live
     )
-    return told(prepared.findings, {rule.id for rule in cluster_rules.RULES})
+    return summaries(prepared.findings, {rule.id for rule in cluster_rules.RULES})
 
 
-def told(findings: tuple[Finding, ...], wanted: set[str]) -> list[str]:
+def summaries(findings: tuple[Finding, ...], wanted: set[str]) -> list[str]:
     return [
         f"{f.rule} {f.severity} {f.object.name if f.object else ''}"
         for f in findings
@@ -144,7 +144,7 @@ def test_fleet(bodies: list[dict[str, Any]], expected: list[str]) -> None:
     assert found(*bodies) == expected
 
 
-def test_where_no_nodes_are_known_nothing_is_said_of_them() -> None:
+def test_without_known_nodes_no_finding_is_about_nodes() -> None:
     assert found(with_port("a", 9100), with_port("b", 9100, **GPU), live=Live()) == []
 
 
@@ -155,7 +155,7 @@ def changed(base: list[dict[str, Any]], head: list[dict[str, Any]]) -> list[str]
     ]
     before, after = map(prepare.prepare, sides)
     change = ChangeSides(before.fleet, after.fleet)
-    return told(
+    return summaries(
         prepare.compared(change, after, sides[1]).findings,
         {rule.id for rule in object_changes.RULES},
     )

@@ -51,7 +51,7 @@ def found(
     ).findings
 
 
-def told(rule: str, findings: tuple[Finding, ...]) -> list[str]:
+def messages(rule: str, findings: tuple[Finding, ...]) -> list[str]:
     return [
         f"{finding.object.name if finding.object else ''}: {finding.message}"
         for finding in findings
@@ -61,7 +61,7 @@ def told(rule: str, findings: tuple[Finding, ...]) -> list[str]:
 
 def room(*bodies: dict[str, Any], running: tuple[dict[str, Any], ...] = ()) -> list[str]:
     live = cluster_snapshot.assemble([node("a", memory="1Gi"), node("b", memory="4Gi"), *running])
-    return told("DS605", found({"rules": {"DS605": True}}, *bodies, live=live))
+    return messages("DS605", found({"rules": {"DS605": True}}, *bodies, live=live))
 
 
 def test_what_the_cluster_runs_beside_the_repository_takes_its_room_first() -> None:
@@ -78,10 +78,11 @@ def test_the_higher_priority_has_the_room() -> None:
     ]
 
 
-def test_nodes_that_do_not_tell_what_they_have_are_not_judged() -> None:
+def test_nodes_without_allocatable_resources_are_not_checked() -> None:
     live = cluster_snapshot.assemble([node("a")])
     assert (
-        told("DS605", found({"rules": {"DS605": True}}, asking("agent", "8000Gi"), live=live)) == []
+        messages("DS605", found({"rules": {"DS605": True}}, asking("agent", "8000Gi"), live=live))
+        == []
     )
 
 
@@ -126,11 +127,11 @@ TEAM = {
 )
 def test_a_rule_of_the_repositorys_own(rule: dict[str, Any], words: list[str]) -> None:
     findings = found({"custom": [{"name": "team", **rule}]}, daemonset())
-    assert told("DS901", findings) == words
+    assert messages("DS901", findings) == words
     assert not any(finding.refused for finding in findings)
 
 
-def test_a_rule_that_fails_is_told_and_the_others_go_on() -> None:
+def test_a_rule_that_fails_is_reported_and_the_others_continue() -> None:
     bundle = prepare.prepare(
         world.snapshot(
             {"a.json": daemonset("a"), "b.json": daemonset("b", priorityClassName="system-x")}

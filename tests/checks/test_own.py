@@ -201,7 +201,7 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
         ),
     ],
 )
-def test_a_slip_is_told_at_its_line(file: str, text: str, expected: list[str]) -> None:
+def test_a_mistake_is_reported_at_its_line(file: str, text: str, expected: list[str]) -> None:
     assert findings(file, text) == expected
 
 

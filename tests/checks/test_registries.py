@@ -13,7 +13,7 @@ from tests.agent_manifest import agent
 ALLOWED = "{registries: [registry.example.com, ghcr.io/acme/, localhost:5000]}"
 
 
-def told(switch: str, image: str) -> list[tuple[str, str]]:
+def violations(switch: str, image: str) -> list[tuple[str, str]]:
     """The rules that have something against the settings, and what DS413 has against the image."""
     files = {
         "gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n",
@@ -44,25 +44,25 @@ def told(switch: str, image: str) -> list[tuple[str, str]]:
     ],
 )
 def test_images_come_from_the_registries_that_are_named(image: str, fine: bool) -> None:
-    assert [rule for rule, _ in told(ALLOWED, image)] == ([] if fine else ["DS413"])
+    assert [rule for rule, _ in violations(ALLOWED, image)] == ([] if fine else ["DS413"])
 
 
-def test_the_message_says_which_registries_are_allowed() -> None:
-    ((_, message),) = told(ALLOWED, "quay.io/agent:1")
+def test_the_message_lists_the_allowed_registries() -> None:
+    ((_, message),) = violations(ALLOWED, "quay.io/agent:1")
     assert message.endswith(
         "not from a registry that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, "
         "localhost:5000"
     )
 
 
-def test_without_registries_any_will_do_and_switched_off_none_is_asked_for() -> None:
-    assert told("true", "quay.io/agent:1") == []
-    assert [rule for rule, _ in told("true", "agent:1")] == ["DS413"]
-    assert told("false", "agent:1") == []
+def test_without_registries_every_image_is_allowed_and_a_disabled_rule_requires_none() -> None:
+    assert violations("true", "quay.io/agent:1") == []
+    assert [rule for rule, _ in violations("true", "agent:1")] == ["DS413"]
+    assert violations("false", "agent:1") == []
 
 
 @pytest.mark.parametrize(
     "switch", ["{}", "{registries: []}", "{registry: [a]}", "yes please", "{registries: a}"]
 )
 def test_settings_that_mean_nothing_are_refused(switch: str) -> None:
-    assert {rule for rule, _ in told(switch, "registry.example.com/agent:1")} - {"DS413"}
+    assert {rule for rule, _ in violations(switch, "registry.example.com/agent:1")} - {"DS413"}

@@ -69,7 +69,7 @@ def test_no_page_is_of_a_rule_that_is_gone() -> None:
     assert there == {row.id for row in catalogue.rows()}
 
 
-def test_what_reading_files_tells_is_explained_in_a_sentence() -> None:
+def test_findings_of_reading_files_are_explained_in_a_sentence() -> None:
     assert (
         explained("src001")
         == "SRC001: a symbolic link is not followed: replace it by the file (docs/rules.md, "
@@ -79,7 +79,7 @@ def test_what_reading_files_tells_is_explained_in_a_sentence() -> None:
         explained("SRC999")
 
 
-def told(files: dict[str, Any], **switches: bool) -> list[tuple[str, str]]:
+def severities(files: dict[str, Any], **switches: bool) -> list[tuple[str, str]]:
     settings = {"version": "v1", "name": "agents", "rules": switches}
     found = prepare.prepare(
         world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)}), cluster="one"
@@ -100,8 +100,8 @@ def test_advice_of_rendering_can_be_switched_off_and_refusals_can_not() -> None:
     files["agents/a/daemonset.json"] = orjson.dumps(
         world.daemonset("a", "registry.example.com/a:${verison}")
     )
-    assert sorted(told(files)) == [("DS802", "error"), ("DS804", "info"), ("DS804", "info")]
-    assert told(files, DS804=False, DS802=False) == [("DS802", "error")]
+    assert sorted(severities(files)) == [("DS802", "error"), ("DS804", "info"), ("DS804", "info")]
+    assert severities(files, DS804=False, DS802=False) == [("DS802", "error")]
 
 
 def test_every_rule_of_the_list_is_one_that_can_be_named_in_the_settings() -> None:
@@ -109,9 +109,9 @@ def test_every_rule_of_the_list_is_one_that_can_be_named_in_the_settings() -> No
         "clusters/one.yaml": b"{}",
         "agents/a/daemonset.json": orjson.dumps(world.daemonset("a")),
     }
-    assert told(files, **{row.id: False for row in catalogue.rows()}) == []
-    assert told(files, DS899=False) == [("DS003", "warning")]
+    assert severities(files, **{row.id: False for row in catalogue.rows()}) == []
+    assert severities(files, DS899=False) == [("DS003", "warning")]
 
 
 def test_a_repository_with_nothing_for_a_cluster_is_warned() -> None:
-    assert told({"clusters/one.yaml": b"{}"}) == [("DS804", "warning")]
+    assert severities({"clusters/one.yaml": b"{}"}) == [("DS804", "warning")]

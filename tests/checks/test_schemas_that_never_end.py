@@ -24,7 +24,7 @@ DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in ran
 }
 NOT_ENOUGH = "the JSON Schemas of this repository need more CPU time"
 
-# By name: what a value has to meet, and a part of what is said of it.
+# By name: the schema of a value, and a part of the message about it.
 SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "nested repetition": ({"pattern": "^(a+)+$"}, NOT_ENOUGH),
     "allOf that doubles": ({"$ref": "#/$defs/d0", "$defs": DOUBLING}, NOT_ENOUGH),
@@ -95,7 +95,7 @@ def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_custom_rule_without_a_verdict_is_told_once_at_its_line(name: str) -> None:
+def test_a_custom_rule_without_a_verdict_is_reported_once_at_its_line(name: str) -> None:
     schema, words = SCHEMAS[name]
     reported = [finding for finding in of_custom(schema) if finding.rule == "DS901"]
     assert [words in finding.message for finding in reported] == [True], reported

@@ -1,4 +1,4 @@
-"""What somebody answers for is left alone: for a reason, for a time, and never what an API server
+"""A suppression hides a finding: with a reason, for a time, and never one that an API server
 would refuse.
 """
 
@@ -81,7 +81,7 @@ def messages(found: CheckResult) -> list[str]:
     return [f"{one.place}: {one.message}" for one in remaining if one.rule.startswith("DS90")]
 
 
-def test_without_an_answer_all_is_told() -> None:
+def test_without_a_suppression_every_finding_is_reported() -> None:
     found = checked({"a.yaml": agent()})
     assert left(found) == BOTH
     assert suppress.without(found, TODAY).suppressed == ()
@@ -120,7 +120,7 @@ def test_an_annotation_is_for_its_object(text: str, expected: list[str]) -> None
         ("", "      # gitops-ds: ignore DS504 it shows them", ["DS502"]),
         (
             "",
-            "      # gitops-ds: ignore DS504 it shows them\n\n      # and more is said here",
+            "      # gitops-ds: ignore DS504 it shows them\n\n      # a continued explanation",
             ["DS502"],
         ),
         ("", "      # gitops-ds: ignore DS502 the line above has it", [*BOTH, "DS902"]),
@@ -198,7 +198,7 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
     ]
 
 
-def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
+def test_a_blocking_finding_is_reported_and_so_is_its_suppression() -> None:
     found = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
     assert left(found) == ["DS418", *BOTH, "DS902"]
     assert "DS418 is blocking" in messages(found)[0]
@@ -206,7 +206,7 @@ def test_what_would_be_refused_is_told_and_the_answer_to_it_too() -> None:
     assert left(found, baseline=names) == ["DS418", "DS902"]
 
 
-def test_unneeded_answers_are_told_only_where_all_was_looked_at() -> None:
+def test_unused_suppressions_are_reported_only_by_a_complete_check() -> None:
     files = {"a.yaml": agent("DS501=it was privileged"), **CLUSTERS}
     assert left(checked(files)).count("DS902") == 1
     assert "DS902" not in left(checked(files, ("eu-1",)))
@@ -284,7 +284,7 @@ def test_a_repository_switches_advice_on_and_off(switches: str, expected: list[s
     assert left(checked({"gitops-ds.yaml": settings, "a.yaml": agent(more=more)})) == expected
 
 
-def test_a_switch_without_a_rule_is_told() -> None:
+def test_a_setting_for_an_unknown_rule_is_reported() -> None:
     files = {
         "gitops-ds.yaml": "version: v1\nmanifests: [a.yaml]\nrules:\n  DS4111: true\n",
         "a.yaml": agent(),

@@ -121,7 +121,7 @@ def runner(tmp_path: Path, wheels: Mapping[str, str], installed: Path) -> Runner
 
 @pytest.fixture
 def merge(work: Work) -> str:
-    """The merge commit of a pull request that breaks the agent, while the target branch went on."""
+    """The merge commit of a pull request that breaks the agent, on a newer target branch."""
     work.git("checkout", "--quiet", "-b", "change")
     work.write("another")
     work.commit("break it")
@@ -166,10 +166,10 @@ def test_no_input_is_executed(runner: Runner, work: Work, tmp_path: Path, name: 
     assert not made.exists()
 
 
-def test_the_comment_is_asked_for_with_the_token_in_the_environment(
+def test_the_comment_is_requested_with_the_token_in_the_environment(
     runner: Runner, work: Work
 ) -> None:
-    """Up to the forge: what is said to a forge is tested in tests/forges."""
+    """Up to the forge: tests/forges covers the requests to a forge."""
     runner.check_out(work, work.git("rev-parse", "main"))
     assert "no comment" in runner.step("Comment").stdout
     runner.step("Check")

@@ -66,7 +66,7 @@ def merge_request(base: str, sha: str) -> dict[str, str]:
     }
 
 
-def test_a_merge_request_is_checked_reported_and_its_comment_asked_for(
+def test_a_merge_request_is_checked_reported_and_its_comment_requested(
     work: Work, wheels: Mapping[str, str], tmp_path: Path
 ) -> None:
     base = work.git("rev-parse", "HEAD")

@@ -59,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def desk(
     work: Work, hooks: tuple[Path, str], home: Path, wheels: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The environment of somebody who has both hooks in their repository."""
+    """The environment of a user whose repository has both hooks."""
     repository, revision = hooks
     (work.clone / ".pre-commit-config.yaml").write_text(
         f"repos:\n- repo: {repository}\n  rev: {revision}\n  hooks: [{{id: gitops-ds-files}}, "
@@ -89,9 +89,9 @@ def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(
     work.git("add", "--all")
     stopped = run(work, desk, "git", "commit", "--quiet", "--message", "break it")
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
-    told = stopped.stdout + stopped.stderr
-    assert told.count("agent.yaml:5") == 2  # by each hook
-    assert "DS101" in told
+    output = stopped.stdout + stopped.stderr
+    assert output.count("agent.yaml:5") == 2  # by each hook
+    assert "DS101" in output
     assert work.git("rev-parse", "HEAD") == before
     work.write("agent")
     (work.clone / "more.yaml").write_text(
@@ -103,7 +103,7 @@ def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(
     assert work.git("rev-parse", "HEAD") != before
 
 
-def test_the_hook_for_files_tells_of_no_other_file(work: Work, desk: Mapping[str, str]) -> None:
+def test_the_hook_for_files_reports_no_other_file(work: Work, desk: Mapping[str, str]) -> None:
     work.write("another")
     work.git("add", "--all")
     other = run(work, desk, "pre-commit", "run", "gitops-ds-files", "--files", "other.yaml")

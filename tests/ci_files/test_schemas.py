@@ -1,5 +1,5 @@
-"""The files for CIs have the form that the published schemas ask for, and pass nothing of a pull
-request into a script.
+"""The files for CIs match the published schemas, and pass no value of a pull request into a
+script.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_no_input_becomes_a_part_of_a_script() -> None:
         assert "$[[" not in "\n".join(job["script"])
 
 
-def test_the_images_run_as_nobody_from_pinned_parts() -> None:
+def test_the_images_run_as_an_unprivileged_user_from_pinned_parts() -> None:
     found = files.instructions()
     bases = {rest.split()[-1]: rest.split()[0] for word, rest in found if word == "FROM"}
     assert all(
@@ -122,7 +122,9 @@ def test_the_images_have_the_labels_of_the_specification() -> None:
         assert f"            {argument}=" in workflow
 
 
-def test_the_lock_of_what_runs_is_a_part_of_the_other_and_holds_what_pyproject_asks_for() -> None:
+def test_the_runtime_lock_is_a_subset_of_the_other_and_holds_the_requirements_of_pyproject() -> (
+    None
+):
     """`make lock` makes both. A hash for each; the build backend too, so that nothing is installed
     without one.
     """

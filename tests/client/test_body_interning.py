@@ -26,7 +26,7 @@ def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
     assert cache.intern(body(api="apps/v2")) is not first
 
 
-def test_what_nobody_holds_is_gone() -> None:
+def test_a_body_without_references_is_removed() -> None:
     cache = BodyCache()
     cache.intern(body(spec={"seen": "before"}))
     gc.collect()

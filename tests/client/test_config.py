@@ -55,7 +55,7 @@ def header(at: ClientConfig, refuse: str | None = None) -> str | None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("refuse", [None, "Bearer 1"])
-def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | None) -> None:
+def test_a_static_credential_is_read_once(refuse: str | None) -> None:
     source = Source([KubeconfigEntry("h", "Bearer 1")])
     at = source.access()
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_a_credential_that_cannot_change_is_never_asked_for_again(refuse: str | 
     assert source.requests == 1
 
 
-def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() -> None:
+def test_a_token_that_expires_is_renewed_shortly_before_and_not_earlier() -> None:
     source = Source(
         [
             KubeconfigEntry("h", "Bearer 1", 2000, renewable=True),
@@ -80,7 +80,7 @@ def test_a_token_with_an_end_is_asked_for_shortly_before_it_and_not_earlier() ->
     assert (header(at), source.requests) == ("Bearer 2", 2)
 
 
-def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_request() -> None:
+def test_a_plugin_that_keeps_returning_an_expired_token_does_not_run_for_every_request() -> None:
     source = Source([KubeconfigEntry("h", "Bearer 1", 1001, renewable=True)])
     at = source.access()
     assert [header(at) for _ in range(5)] == ["Bearer 1"] * 5
@@ -90,9 +90,7 @@ def test_a_plugin_that_keeps_giving_the_same_old_token_is_not_asked_for_every_re
     assert source.requests == 3
 
 
-def test_a_token_without_an_end_is_asked_for_when_it_was_refused_and_then_kept_for_seconds() -> (
-    None
-):
+def test_a_token_without_an_expiry_is_renewed_when_refused_and_then_kept_for_seconds() -> None:
     source = Source([KubeconfigEntry("h", f"Bearer {n}", renewable=True) for n in (1, 2, 3)])
     at = source.access()
     source.now += 100_000
@@ -124,9 +122,7 @@ def test_many_callers_with_one_refused_token_ask_once() -> None:
     assert source.requests == 2
 
 
-def test_a_plugin_that_fails_is_told_when_its_last_token_has_come_to_its_end_and_not_before() -> (
-    None
-):
+def test_a_plugin_that_fails_is_reported_when_its_last_token_expires_and_not_before() -> None:
     source = Source(
         [
             KubeconfigEntry("h", "Bearer 1", 2000, renewable=True),
@@ -312,7 +308,7 @@ def test_a_pod_is_its_account_whose_token_changes(tmp_path: Path, authority: Aut
     ]
 
 
-def test_a_pod_without_its_authority_is_told(tmp_path: Path) -> None:
+def test_a_pod_without_its_certificate_authority_is_reported(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1")
     caught = "from gitops_ds import errors\ntry:\n  config.access(None, None, Path(sys.argv[1]))\n"
     caught += "except errors.ClusterError as error:\n  print(json.dumps(str(error)))"
@@ -364,7 +360,7 @@ def test_a_module_in_the_current_directory_is_not_taken_for_the_official_package
 # Exec plugins.
 
 
-def test_an_exec_plugin_is_asked_once_at_the_start_and_once_by_many_callers_that_were_refused(
+def test_an_exec_plugin_runs_once_at_the_start_and_once_for_many_refused_callers(
     tmp_path: Path,
 ) -> None:
     answer = (
@@ -405,7 +401,7 @@ FAILING = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("text", "words"), FAILING)
-def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(
+def test_a_plugin_without_output_is_reported_in_a_sentence(
     text: str, words: str, tmp_path: Path
 ) -> None:
     file = config(tmp_path, user=plugin(tmp_path, text))
@@ -415,7 +411,7 @@ def test_a_plugin_that_gives_nothing_is_told_in_a_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     file = config(
         tmp_path,
         user={
@@ -426,7 +422,7 @@ def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
         client_config.access(str(file), None)
 
 
-def test_a_plugin_without_a_terminal_is_told_so_and_what_it_prints_beside_is_not_in_the_way(
+def test_a_plugin_without_a_terminal_is_not_interactive_and_its_standard_error_is_no_credential(
     tmp_path: Path,
 ) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho warning >&2\necho '{credential(token='t')}'"
@@ -437,7 +433,7 @@ def test_a_plugin_without_a_terminal_is_told_so_and_what_it_prints_beside_is_not
     assert json.loads((tmp_path / "info").read_text())["spec"]["interactive"] is False
 
 
-def test_a_plugin_whose_input_is_no_terminal_is_told_so_though_its_words_are_seen_on_one(
+def test_a_plugin_is_not_interactive_when_only_its_standard_error_is_a_terminal(
     tmp_path: Path,
 ) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho '{credential(token='t')}'"
@@ -489,7 +485,7 @@ def test_no_secret_is_on_the_command_line_that_everybody_sees(tmp_path: Path) ->
     )
 
 
-def test_when_nobody_waits_any_more_the_process_ends_though_its_plugin_does_not(
+def test_without_waiting_requests_the_process_ends_though_its_plugin_does_not(
     tmp_path: Path,
 ) -> None:
     os.mkfifo(tmp_path / "door")
@@ -728,7 +724,7 @@ CERTIFICATES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("cluster", "user", "words"), CERTIFICATES)
-def test_certificates_that_are_none_are_told(
+def test_invalid_certificates_are_reported(
     cluster: dict[str, Any], user: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").write_text("\n")

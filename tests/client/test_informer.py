@@ -191,7 +191,7 @@ async def running(**habits: float) -> tuple[simulator.SimulatedCluster, simulato
     return cluster, cluster.client("people")
 
 
-def test_a_store_follows_and_tells_what_changed() -> None:
+def test_a_store_follows_the_watch_and_emits_changes() -> None:
     async def scene() -> None:
         cluster, people = await running()
         await people.create(CONFIG_MAP, config_map("a"))
@@ -209,7 +209,7 @@ def test_a_store_follows_and_tells_what_changed() -> None:
     virtual_time.run(scene())
 
 
-def test_what_vanished_unseen_is_told_after_a_new_list_and_what_stayed_is_not() -> None:
+def test_an_object_deleted_between_watches_is_reported_after_a_new_list() -> None:
     async def scene() -> None:
         cluster, people = await running()
         for name in "abc":
@@ -268,7 +268,7 @@ BROKEN_WATCHES: dict[str, faults.RequestFault] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
-def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_comes_back(
+def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_recovers(
     broken: faults.RequestFault,
 ) -> None:
     async def scene() -> None:
@@ -313,7 +313,7 @@ class Talking:
         await asyncio.sleep(60)
 
 
-def test_events_and_bookmarks_move_the_version_from_which_the_next_watch_goes_on() -> None:
+def test_events_and_bookmarks_advance_the_version_of_the_next_watch() -> None:
     async def scene() -> None:
         cluster, events = Talking(), list[object]()
         served: Any = cluster
@@ -352,7 +352,7 @@ class OlderWorld:
             yield event
 
 
-def test_a_world_that_went_back_is_listed_anew() -> None:
+def test_a_cluster_restored_to_an_older_version_is_listed_again() -> None:
     async def scene() -> None:
         world, store = OlderWorld(), InformerStore[Body](dict)
         served: Any = world
@@ -372,7 +372,7 @@ def test_a_world_that_went_back_is_listed_anew() -> None:
     virtual_time.run(scene())
 
 
-def test_a_failure_is_told_and_tried_again() -> None:
+def test_a_failure_is_reported_and_retried() -> None:
     events: list[informer.InformerEvent] = []
 
     async def scene() -> None:

@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass
 class Desk:
-    """Somebody's desk: a work tree, a bare repository that it pushes to, and a kubeconfig.
+    """A user's machine: a work tree, a bare repository that it pushes to, and a kubeconfig.
 
     Commands run `inside` a directory, else in the tree.
     """

@@ -23,12 +23,12 @@ from tests.plan.world import config_map, daemonset
 
 @dataclass
 class Wrong:
-    """A server that answers every request in one way, and remembers what was asked."""
+    """A server that answers every request in one way, and records the requests."""
 
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     url: str = ""
 
 
@@ -37,7 +37,7 @@ def answering(wrong: Wrong) -> Iterator[Wrong]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            wrong.asked.append(f"{self.command} {self.path}")
+            wrong.requests.append(f"{self.command} {self.path}")
             self.send_response(wrong.status)
             for name, value in {**wrong.headers, "Content-Length": str(len(wrong.body))}.items():
                 self.send_header(name, value)
@@ -73,7 +73,7 @@ def kubeconfig(directory: Path, url: str, name: str = "kubeconfig") -> Path:
 
 
 def status(code: int, reason: str, message: str) -> bytes:
-    told = {
+    body = {
         "kind": "Status",
         "apiVersion": "v1",
         "status": "Failure",
@@ -81,7 +81,7 @@ def status(code: int, reason: str, message: str) -> bytes:
         "reason": reason,
         "message": message,
     }
-    return json.dumps(told).encode()
+    return json.dumps(body).encode()
 
 
 @pytest.fixture
@@ -134,17 +134,17 @@ ANSWERS = [
     ("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS]
 )
 @pytest.mark.parametrize("command", ["apply", "get"])
-def test_an_api_server_that_does_not_answer_well_is_told_in_a_sentence(
+def test_an_invalid_answer_of_the_api_server_is_reported_in_a_sentence(
     wrong: Wrong, words: str, command: str, at: Desk, tmp_path: Path
 ) -> None:
     with answering(wrong):
         ended = at.run(command, kubeconfig=kubeconfig(tmp_path, wrong.url))
     assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
     assert ended.out == ""
-    assert [asked for asked in wrong.asked if not asked.startswith("GET")] == []
+    assert [line for line in wrong.requests if not line.startswith("GET")] == []
 
 
-def test_a_server_that_is_not_there_is_told_with_its_address_and_the_file_that_named_it(
+def test_an_unreachable_server_is_reported_with_its_address_and_the_file_that_named_it(
     at: Desk, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -182,11 +182,11 @@ KUBECONFIGS = [
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(("given", "words"), KUBECONFIGS)
-def test_a_wrong_kubeconfig_is_told_in_a_sentence_with_its_name(
-    given: Callable[[Path], tuple[str, ...]], words: str, at: Desk, tmp_path: Path
+@pytest.mark.parametrize(("arguments", "words"), KUBECONFIGS)
+def test_an_invalid_kubeconfig_is_reported_in_a_sentence_with_its_name(
+    arguments: Callable[[Path], tuple[str, ...]], words: str, at: Desk, tmp_path: Path
 ) -> None:
-    ended = at.run("apply", *given(tmp_path))
+    ended = at.run("apply", *arguments(tmp_path))
     assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
 
 
@@ -233,7 +233,7 @@ def test_a_wrong_inventory_is_wrong_usage(
     assert (ended.code, words in ended.err, str(file) in ended.err) == (2, True, True), ended.err
 
 
-def test_an_unknown_revision_is_told(at: Desk) -> None:
+def test_an_unknown_revision_is_reported(at: Desk) -> None:
     ended = at.run("apply", "--revision", "no-such-branch")
     assert (ended.code, "no-such-branch" in ended.err) == (3, True), ended.err
 
@@ -287,4 +287,4 @@ def test_bad_files_are_findings_that_stop_an_apply(
     with answering(wrong):
         applied = at.run("apply", kubeconfig=kubeconfig(tmp_path, wrong.url))
     assert (applied.code, words in applied.err) == (1, True), applied.err
-    assert wrong.asked == [], "the cluster was not even asked"
+    assert wrong.requests == [], "the cluster was not even asked"

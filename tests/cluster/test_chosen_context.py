@@ -16,7 +16,7 @@ from gitops_ds.errors import GitopsError, UsageError
 from tests.agent_manifest import agent
 from tests.gitservers import GIT_ENVIRONMENT
 
-# nobody listens there, and the message names who was asked
+# no server listens there, and the message names the address
 STAGING, PRODUCTION = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 

@@ -136,7 +136,7 @@ def test_a_commit_with_a_mistake_changes_nothing(
     assert live(control_plane, space)["metadata"]["generation"] == before
 
 
-def test_labels_and_comments_restart_nothing_and_the_plan_says_so(
+def test_labels_and_comments_restart_nothing_and_the_plan_reports_it(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     body = agent(space)
@@ -151,7 +151,7 @@ def test_labels_and_comments_restart_nothing_and_the_plan_says_so(
     assert len(live(control_plane, space, "controllerrevisions")["items"]) == 1
 
 
-def test_what_leaves_git_stays_until_pruning_is_asked_for_and_approved(
+def test_an_object_removed_from_git_stays_until_pruning_is_requested_and_approved(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     at.commit("An agent", agent=agent(space), settings=config_map("settings", space, a="1"))
@@ -169,7 +169,7 @@ def test_what_leaves_git_stays_until_pruning_is_asked_for_and_approved(
 
 
 @pytest.mark.parametrize("how", ["set image", "edit", "rollout undo"])
-def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
+def test_a_change_with_kubectl_is_corrected_or_only_reported(
     how: str, at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     at.commit("An agent", agent=agent(space))
@@ -213,8 +213,10 @@ def test_what_somebody_changes_by_kubectl_is_put_back_or_only_told(
     tamper()
     changed = image_of(live(control_plane, space))
     assert changed != "registry.example.com/agent:2"
-    told = at.run("apply")
-    assert (told.code, "0 written" in told.out, "image" in told.err) == (0, True, True), told.err
+    applied = at.run("apply")
+    assert (applied.code, "0 written" in applied.out, "image" in applied.err) == (0, True, True), (
+        applied.err
+    )
     assert image_of(live(control_plane, space)) == changed
 
 
@@ -269,10 +271,10 @@ def test_a_check_knows_the_cluster_by_a_snapshot_or_by_asking(
     assert "agent:by-hand" in at.run("check", "--base", "main", "--live").out
 
 
-def test_a_cluster_that_cannot_be_read_is_said_or_an_error(at: Desk, space: str) -> None:
+def test_an_unreadable_cluster_is_a_note_or_an_error(at: Desk, space: str) -> None:
     at.commit("An agent", agent=agent(space))
-    asked = at.run("check", "--live", "--context", "nowhere")
-    assert (asked.code, "nowhere" in asked.out) == (0, True), asked.out
+    checked = at.run("check", "--live", "--context", "nowhere")
+    assert (checked.code, "nowhere" in checked.out) == (0, True), checked.out
     required = at.run("check", "--require-live", "--context", "nowhere")
     assert (required.code, "nowhere" in required.err) == (3, True)
 

@@ -32,23 +32,23 @@ pytestmark = pytest.mark.controlplane
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play) -> None:
     bundle = prepare.prepare(snapshot(), cluster=name).bundle
-    # Nobody makes an agent ready here, and each shall be written.
+    # No kubelet makes an agent ready here, and each must be written.
     everything = {
         key: replace(manifest, depends_on=()) for key, manifest in bundle.manifests.items()
     }
     bundle = replace(bundle, held={}, manifests=everything)
-    asked = ApplyOptions(adopt=True, patience=0)
+    options = ApplyOptions(adopt=True, patience=0)
 
     async def scene(cluster: Counting, namespace: str) -> None:
         place = DeployTarget(
             cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git"
         )
-        first = await prepared_plan.draft(place, bundle, COMMIT, asked)
+        first = await prepared_plan.draft(place, bundle, COMMIT, options)
         try:
-            done = await reconcile.carry_out(place, first, asked, lambda _: None, lambda: 0.0)
+            done = await reconcile.carry_out(place, first, options, lambda _: None, lambda: 0.0)
             assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
             cluster.sent.clear()
-            again = await prepared_plan.draft(place, bundle, COMMIT, asked)
+            again = await prepared_plan.draft(place, bundle, COMMIT, options)
             live, context = again.applier.live, again.applier.context
             written = staging.staged(again.bundle, live, context)
             assert planner.undecided(written, live, context) == ()

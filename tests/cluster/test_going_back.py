@@ -1,5 +1,5 @@
-"""The ways back: an older commit needs consent, and a template that somebody made by hand can be
-taken into Git.
+"""The ways back: an older commit requires consent, and a template edited by hand can be committed
+to Git.
 """
 
 from __future__ import annotations

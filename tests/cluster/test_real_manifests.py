@@ -26,10 +26,10 @@ FILES = sorted(p.name for p in FOLDER.glob("*.*") if p.suffix in (".yaml", ".yml
 pytestmark = pytest.mark.controlplane
 
 
-# What a file alone can't tell: an admission check that looks at the namespace.
+# Not visible in a file alone: an admission check that reads the namespace.
 REFUSED_FOR_THE_CLUSTER = "label on the containing namespace"
-# Kinds whose defaults are not in our table: a dry run tells that nothing would change.
-ASKED_ABOUT = {
+# Kinds whose defaults are not in our table: a dry run shows that nothing would change.
+DRY_RUN_KINDS = {
     "ValidatingAdmissionPolicy",
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -37,7 +37,7 @@ ASKED_ABOUT = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_asks(
+def test_a_real_manifest_is_applied_whole_and_a_second_reconciliation_neither_writes_nor_dry_runs(
     name: str, on_api_server: Play
 ) -> None:
     files = {name: (FOLDER / name).read_bytes()}
@@ -66,11 +66,11 @@ def test_a_real_manifest_is_applied_whole_and_a_second_pass_neither_writes_nor_a
             ] == []
             cluster.sent.clear()
             again = await deployer.draft(files, options=taking)
-            asked = {
+            dry_run_kinds = {
                 m.key.kind
                 for m in planner.undecided(again.bundle, again.applier.live, again.applier.context)
             }
-            assert asked <= ASKED_ABOUT
+            assert dry_run_kinds <= DRY_RUN_KINDS
             if not first.refusals:
                 assert (await deployer.carry_out(again)).written == ()
                 assert cluster.writes == 0
@@ -94,8 +94,8 @@ async def _take_away(cluster: Counting, done: world.Pass) -> None:
 
 
 async def _gone(cluster: Counting, definition: Resource, name: str) -> None:
-    """Raises NotFound when it is. The API server tries to end a definition later and later, unless
-    somebody changes it.
+    """Raises NotFound when it is. The API server retries the end of a definition with increasing
+    delay, unless the definition changes.
     """
     for time in itertools.count():
         await cluster.patch(

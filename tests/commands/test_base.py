@@ -30,7 +30,7 @@ def cluster(environment: str) -> str:
 
 
 def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
-    """A commit on the branch `change`, which leaves main here; main goes on."""
+    """A commit on the branch `change`, which leaves main here; main gets another one."""
     upstream.git("checkout", "--quiet", "-b", "change")
     upstream.commit(files)
     upstream.git("checkout", "--quiet", "--force", "main")
@@ -49,7 +49,9 @@ def upstream(tmp_path: Path) -> gitservers.Upstream:
     return made
 
 
-def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream) -> None:
+def test_later_commits_of_the_base_are_not_part_of_the_change(
+    upstream: gitservers.Upstream,
+) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
     upstream.commit({"other.json": json.dumps(daemonset("other"))})
     found = check(upstream, "change", base="main")
@@ -59,11 +61,11 @@ def test_what_came_to_the_base_since_is_no_change(upstream: gitservers.Upstream)
         ("update", "agent")
     ]
     assert "new revision 2" in base_changes.text(found)
-    (told,) = base_changes.as_json(found)["changes"]
-    assert told["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
+    (entry,) = base_changes.as_json(found)["changes"]
+    assert entry["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
 
 
-def test_a_change_of_nothing_that_counts_says_so(upstream: gitservers.Upstream) -> None:
+def test_a_change_without_effect_is_reported_as_such(upstream: gitservers.Upstream) -> None:
     on_a_branch(upstream, {"README.md": "words"})
     found = check(upstream, "change", base="main")
     assert found.changed == ()
@@ -81,12 +83,12 @@ def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
     assert not [finding for finding in check(upstream, "change").findings if finding.refused]
 
 
-def test_a_base_that_is_not_there_is_told(upstream: gitservers.Upstream) -> None:
+def test_a_base_that_does_not_exist_is_reported(upstream: gitservers.Upstream) -> None:
     with pytest.raises(RevisionUnknown, match="nowhere"):
         check(upstream, "main", base="nowhere")
 
 
-def test_clusters_with_the_same_change_are_told_together(upstream: gitservers.Upstream) -> None:
+def test_clusters_with_the_same_change_are_reported_together(upstream: gitservers.Upstream) -> None:
     clusters = {
         "clusters/a.yaml": cluster("x"),
         "clusters/b.yaml": cluster("x"),
@@ -143,11 +145,13 @@ def nodes_file(directory: Path, ready: int, broken: int = 0) -> str:
         ),
     ],
 )
-def test_a_rollout_is_played_on_the_nodes_that_are_known(
+def test_a_rollout_is_simulated_on_the_known_nodes(
     tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
     found = check(upstream, "change", base="main", snapshots=(nodes_file(tmp_path, ready, broken),))
     assert words in base_changes.text(found)
-    told = base_changes.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
-    assert told["steps"] == ready if not broken else len(told["waiting"]) == ready + broken
+    rehearsal = base_changes.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    assert (
+        rehearsal["steps"] == ready if not broken else len(rehearsal["waiting"]) == ready + broken
+    )

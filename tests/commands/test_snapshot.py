@@ -1,5 +1,5 @@
-"""An inventory that is published holds what checks use, and neither secrets nor, where asked for,
-names of nodes.
+"""A published cluster snapshot holds what checks use, no secrets, and on request no names of
+nodes.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def agent(password: str) -> dict[str, Any]:
 
 
 def test_what_checks_use_of_a_node_is_kept_and_nothing_else() -> None:
-    (told,) = live_cluster.published([node("db-master")])["items"]
-    assert told == {
+    (published,) = live_cluster.published([node("db-master")])["items"]
+    assert published == {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -69,7 +69,7 @@ def test_what_checks_use_of_a_node_is_kept_and_nothing_else() -> None:
             "conditions": [{"type": "Ready", "status": "False"}],
         },
     }
-    live = cluster_snapshot.assemble([told])
+    live = cluster_snapshot.assemble([published])
     assert live.nodes is not None
     assert (
         live.nodes[0].ready,

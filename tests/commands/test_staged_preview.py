@@ -74,7 +74,7 @@ def test_a_check_shows_the_stages_with_their_first_nodes_and_times(
 
 def test_the_json_of_a_check_has_every_node_in_its_order(change: Change, tmp_path: Path) -> None:
     of(change, STAGES)
-    document = change.told("--snapshot", inventory(tmp_path, *nodes()))
+    document = change.report("--snapshot", inventory(tmp_path, *nodes()))
     (one,) = document["changes"][0]["changes"]
     stages = one["stages"]
     assert [(stage["name"], stage["nodes"]) for stage in stages["stages"]] == [
@@ -91,7 +91,7 @@ def test_the_json_of_a_check_has_every_node_in_its_order(change: Change, tmp_pat
 def test_declared_nodes_are_counted_by_pool(change: Change) -> None:
     of(change, STAGES)
     assert "canary: 2 nodes of pool general; from 0 s" in change.check().stdout
-    (one,) = change.told()["changes"][0]["changes"]
+    (one,) = change.report()["changes"][0]["changes"]
     assert [(s["count"], s["nodes"]) for s in one["stages"]["stages"]][:2] == [(2, []), (6, [])]
 
 

@@ -89,7 +89,7 @@ def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
 
 def test_time_that_is_up_names_what_is_missing() -> None:
     async def scene() -> None:
-        async with stand(3) as there:  # nobody makes pods
+        async with stand(3) as there:  # no controller creates pods
             with pytest.raises(
                 errors.TimedOut,
                 match=r"not done after 20 seconds: Progressing: no controller has observed "
@@ -100,15 +100,13 @@ def test_time_that_is_up_names_what_is_missing() -> None:
     play(scene)
 
 
-def test_without_a_commit_a_daemonset_that_is_not_there_is_told_and_with_one_it_is_waited_for() -> (
-    None
-):
+def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with_one() -> None:
     async def scene() -> None:
         async with stand(3) as there:
-            with pytest.raises(errors.NoMatch, match="nobody"):
-                await attend(there, name="ds/nobody")
-            with pytest.raises(errors.TimedOut, match="nobody"):
-                await attend(there, name="ds/nobody", commit=NEW, seconds=20)
+            with pytest.raises(errors.NoMatch, match="absent"):
+                await attend(there, name="ds/absent")
+            with pytest.raises(errors.TimedOut, match="absent"):
+                await attend(there, name="ds/absent", commit=NEW, seconds=20)
 
     play(scene)
 
@@ -203,11 +201,11 @@ def test_what_may_not_be_read_is_an_error_at_once() -> None:
     play(scene)
 
 
-def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
-    asked: list[CommitId] = []
+def test_git_is_read_once_for_each_commit_that_is_applied_meanwhile() -> None:
+    commits: list[CommitId] = []
 
     async def never(commit: CommitId) -> bool:
-        asked.append(commit)
+        commits.append(commit)
         return False
 
     async def scene() -> None:
@@ -216,7 +214,7 @@ def test_git_is_asked_once_for_each_commit_that_is_applied_meanwhile() -> None:
             await apply_by(there, OLD)
             with pytest.raises(errors.TimedOut):
                 await attend(there, commit=NEW, seconds=60, includes=never)
-            assert asked == [OLD]
+            assert commits == [OLD]
 
     play(scene)
 
@@ -237,17 +235,17 @@ def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset
         async with stand(3) as there:
             there.begin()
             await attend(there)
-            viewer, said = there.cluster.client("viewer", faults=without_nodes), list[str]()
+            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
             [agent] = await agents.list_agents(
-                viewer, "gitops-ds", virtual_time.clock()(), said.append
+                viewer, "gitops-ds", virtual_time.clock()(), messages.append
             )
             assert (agent.health.state, agent.health.message) == (
                 HealthState.HEALTHY,
                 "all 3 pods are available",
             )
             assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
-            assert len(said) == 1
-            assert "nodes" in said[0]
+            assert len(messages) == 1
+            assert "nodes" in messages[0]
 
     play(scene)
 
@@ -305,15 +303,15 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
                     failure(status) if status else errors.ClusterUnreachable("connection refused")
                 )
 
-            said: list[str] = []
+            messages: list[str] = []
             await rollout_waiter.wait_for_rollouts(
                 there.cluster.client("person", faults=away),
                 [KEY],
                 120,
-                RolloutListener(said.append),
+                RolloutListener(messages.append),
             )
-            assert said[0].endswith("retrying")
-            assert said[-1].endswith("all 3 pods are available")
+            assert messages[0].endswith("retrying")
+            assert messages[-1].endswith("all 3 pods are available")
 
     play(scene)
 

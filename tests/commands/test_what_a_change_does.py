@@ -1,5 +1,5 @@
-"""What a change does to nodes, told in text, JSON and Markdown by the command itself, in a real Git
-repository.
+"""The effect of a change on nodes, which the command reports in text, JSON and Markdown, in a real
+Git repository.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Change:
         assert found.exception is None or isinstance(found.exception, SystemExit), found.output
         return found
 
-    def told(self, *arguments: str) -> dict[str, Any]:
+    def report(self, *arguments: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.check("-o", "json", *arguments).stdout)
         jsonschema.validate(document, repository_files.schema("check-report"))
         return document
@@ -106,11 +106,11 @@ def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Chang
         "note: 1,006 nodes of eu, from the pools declared in the cluster's file, not from the "
         "cluster\n" in text
     )
-    told = change.told()
-    assert told["nodes"] == [
+    report = change.report()
+    assert report["nodes"] == [
         {"cluster": "eu", "source": "pools", "count": 1006, "pools": {"general": 1000, "small": 6}}
     ]
-    ((one,),) = (group["changes"] for group in told["changes"])
+    ((one,),) = (group["changes"] for group in report["changes"])
     assert one["nodes"]["restarted"] == {"count": 1006, "pools": {"general": 1000, "small": 6}}
     assert one["cost"][0] == {"resource": "cpu", "perPod": 0.04, "nodes": 1006, "total": 40.24}
     assert one["misfits"] == [
@@ -137,7 +137,7 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
     assert "note: 3 nodes, from the cluster snapshot\n" in text
 
 
-def test_a_rollout_that_stands_still_says_why(change: Change, tmp_path: Path) -> None:
+def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: Path) -> None:
     file = inventory(tmp_path, node("node-a"), node("node-b", ready=False))
     slow = {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}
     sides = [asking("50m", "64Mi", image=f"registry.example.com/agent:{tag}") for tag in (1, 2)]
@@ -149,7 +149,7 @@ def test_a_rollout_that_stands_still_says_why(change: Change, tmp_path: Path) ->
         "does not end: 1 node: node-b not ready and maxUnavailable 1; 2 nodes: node-a, node-b "
         "would wait for a new pod indefinitely\n" in text
     )
-    (group,) = change.told("--snapshot", file)["changes"]
+    (group,) = change.report("--snapshot", file)["changes"]
     assert group["changes"][0]["rehearsal"]["notReady"] == ["node-b"]
     assert group["changes"][0]["rehearsal"]["waiting"] == ["node-a", "node-b"]
 
@@ -169,7 +169,7 @@ def test_configuration_under_another_name_restarts_and_blocks_the_way_back(chang
         "way back: the running pods need ConfigMap logging/settings-1, which this change "
         "removes" in text
     )
-    (group,) = change.told()["changes"]
+    (group,) = change.report()["changes"]
     (agent,) = (one for one in group["changes"] if one["object"]["kind"] == "DaemonSet")
     assert agent["back"]["possible"] is False
 
@@ -234,7 +234,9 @@ def test_the_way_back_is_a_revision_of_the_cluster(change: Change, tmp_path: Pat
     assert "way back: a revert brings back revision 7, as revision 9\n" in text
 
 
-def test_drift_stands_beside_the_change_and_decides_nothing(change: Change, tmp_path: Path) -> None:
+def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
+    change: Change, tmp_path: Path
+) -> None:
     base = asking("50m", "64Mi")
     change.of({"a.json": base}, {"a.json": asking("60m", "64Mi")})
     by_hand = live(
@@ -247,13 +249,13 @@ def test_drift_stands_beside_the_change_and_decides_nothing(change: Change, tmp_
     assert 'spec.updateStrategy.rollingUpdate.maxUnavailable: "50%" -> "10%"' in beside
     assert "minReadySeconds" not in beside
     assert result.exit_code == 0
-    told = change.told("--snapshot", file)
-    assert [field["live"] for field in told["drift"][0]["objects"][0]["fields"]] == ["50%"]
-    assert not [finding for finding in told["findings"] if finding["rule"] == "DS708"]
+    report = change.report("--snapshot", file)
+    assert [field["live"] for field in report["drift"][0]["objects"][0]["fields"]] == ["50%"]
+    assert not [finding for finding in report["findings"] if finding["rule"] == "DS708"]
     assert "is not what the base says" in change.check("--snapshot", file, "-o", "markdown").stdout
     same = inventory(tmp_path, node("node-a"), applied(base), name="same.json")
-    assert change.told("--snapshot", same)["drift"] == []
-    assert "drift" not in change.told()
+    assert change.report("--snapshot", same)["drift"] == []
+    assert "drift" not in change.report()
 
 
 def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path) -> None:
@@ -263,8 +265,8 @@ def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path)
     change.of(
         {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
     )
-    told = change.told("--snapshot", f"eu={inventory(tmp_path, node('node-a'))}")
-    assert [(one["cluster"], one["source"], one["count"]) for one in told["nodes"]] == [
+    report = change.report("--snapshot", f"eu={inventory(tmp_path, node('node-a'))}")
+    assert [(one["cluster"], one["source"], one["count"]) for one in report["nodes"]] == [
         ("eu", "inventory", 1),
         ("us", "none", 0),
     ]
@@ -290,7 +292,7 @@ def test_a_pool_of_unknown_size_is_named(change: Change) -> None:
     )
 
 
-def test_agents_that_ask_for_what_no_pool_declares_are_named(change: Change) -> None:
+def test_agents_that_request_what_no_pool_declares_are_named(change: Change) -> None:
     head = asking("50m", "64Mi", nodeSelector={"disk": "ssd"})
     change.of({**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}, {AGENT: head})
     text = change.check().stdout

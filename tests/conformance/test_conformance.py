@@ -18,7 +18,7 @@ from tests import controlplane
 from tests.service.test_service import running
 
 PATIENCE = 1500  # seconds; upstream's own controller takes 140 on two quiet cores
-NODES = 5  # "should surge pods" allows one more pod, and asks for 20 %
+NODES = 5  # "should surge pods" allows one more pod, and requires 20 %
 SPECS = 11
 # It makes a second revision with the data of the first, and has to count two before the controller
 # makes them one, as upstream's does too: on a busy machine it comes too late, and is tried once

@@ -1,4 +1,4 @@
-"""No answer to an adoption, once or for ever, makes the controller delete a pod that it has not
+"""No answer to an adoption, once or permanently, makes the controller delete a pod that it has not
 seen to be its own.
 """
 
@@ -62,7 +62,7 @@ class Turns:
             cache.wrote(resource, body, self.now)
 
         stage = executor.ExecutionContext(
-            refusing, lambda: self.now, remember, lambda told: None, asyncio.Semaphore(16)
+            refusing, lambda: self.now, remember, lambda event: None, asyncio.Semaphore(16)
         )
         await executor.perform(stage, seen.daemonset, decision)
         self.done += decision.actions
@@ -105,7 +105,7 @@ def pods_of(stage: Stage, node: str) -> dict[str, Any]:
 
 
 async def there(stage: Stage) -> dict[str, Body]:
-    """The pods of the namespace that nobody deletes, by UID."""
+    """The pods of the namespace that are not being deleted, by UID."""
     found = (await stage.cluster.list(POD, Selection(stage.namespace))).items
     return {
         body["metadata"]["uid"]: body

@@ -178,16 +178,16 @@ def test_a_selector_is_owned_as_one(play: Play) -> None:
     play(scene)
 
 
-def test_a_dry_run_tells_and_changes_nothing(play: Play) -> None:
+def test_a_dry_run_returns_the_result_and_changes_nothing(play: Play) -> None:
     async def scene(stage: Stage) -> None:
-        told = (await stage.apply(stage.daemonset(), dry_run=True)).body
-        assert told["spec"]["revisionHistoryLimit"] == 10
+        applied = (await stage.apply(stage.daemonset(), dry_run=True)).body
+        assert applied["spec"]["revisionHistoryLimit"] == 10
         with pytest.raises(errors.NotFound):
             await stage.cluster.get(DAEMONSET, stage.namespace, "agent")
         first = (await stage.apply(stage.daemonset())).body
-        told = (await stage.apply(_image(stage.daemonset(), "nginx:2"), dry_run=True)).body
-        assert told["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
-        assert (told["metadata"]["generation"], version(told)) == (2, version(first))
+        applied = (await stage.apply(_image(stage.daemonset(), "nginx:2"), dry_run=True)).body
+        assert applied["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+        assert (applied["metadata"]["generation"], version(applied)) == (2, version(first))
         assert await stage.cluster.get(DAEMONSET, stage.namespace, "agent") == first
 
     play(scene)

@@ -1,4 +1,4 @@
-"""The same cluster in the name of somebody else."""
+"""The same cluster with requests that impersonate another user."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_who_may_do_all_does_all_in_another_name(play: Play) -> None:
 
 
 @pytest.mark.parametrize("user", ["", " "])
-def test_nobody_is_no_identity(user: str) -> None:
+def test_an_empty_user_is_not_an_identity(user: str) -> None:
     with pytest.raises(ValueError, match="user"):
         Identity(user, ("system:masters",))

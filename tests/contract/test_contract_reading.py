@@ -92,7 +92,7 @@ def test_a_selector_that_cannot_be_read_is_refused(play: Play, which: Selection)
     play(scene)
 
 
-def test_a_watch_from_a_lists_version_tells_every_later_change_once_and_in_order(
+def test_a_watch_from_a_lists_version_sends_every_later_change_once_and_in_order(
     play: Play,
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -119,7 +119,7 @@ def test_a_watch_from_a_lists_version_tells_every_later_change_once_and_in_order
     play(scene)
 
 
-def test_a_watch_with_labels_tells_of_what_begins_and_ceases_to_match(play: Play) -> None:
+def test_a_watch_with_labels_sends_objects_that_begin_or_cease_to_match(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         start = (await stage.cluster.list(CONFIG_MAP, Selection(stage.namespace))).version
         await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {}))
@@ -144,8 +144,8 @@ def test_a_watch_from_before_what_is_remembered_is_expired(play: Play) -> None:
     """Of a kind that was defined just now nothing earlier is known. On a real API server compaction
     needs minutes.
 
-    Bookmarks are told apart (test_simulated_requests.py): a real one sends them about once a
-    minute, or not at all.
+    Bookmarks are tested in tests/simulator/test_requests.py: a real server sends them about once
+    a minute, or not at all.
     """
 
     async def scene(stage: Stage) -> None:

@@ -67,7 +67,7 @@ def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
     stand.play(scene)
 
 
-def test_a_probe_that_somebody_takes_up_refuses_the_start() -> None:
+def test_a_probe_that_another_controller_adopts_prevents_the_start() -> None:
     async def scene() -> None:
         async with stand.stand(1) as there:
             rival = there.cluster.client("kube-controller-manager")
@@ -138,7 +138,7 @@ def test_a_controller_that_counts_later_ends_ours() -> None:
     stand.play(scene)
 
 
-def test_with_the_power_to_observe_nobody_is_a_rival() -> None:
+def test_without_the_power_to_write_no_controller_competes() -> None:
     async def scene() -> None:
         async with stand.stand(1) as there:
             there.begin(Powers.OBSERVE)
@@ -180,7 +180,9 @@ NUMBERS, CONDITIONS = "f:currentNumberScheduled", "f:conditions"
         ({"metadata": {"uid": "one"}}, ""),
     ],
 )
-def test_who_counts_after_we_came_is_a_rival(news: dict[str, Any], rival: str) -> None:
+def test_a_controller_that_counts_after_our_start_competes(
+    news: dict[str, Any], rival: str
+) -> None:
     known = Rivals(patience=1)
     scene = body("one", ("kcm", "t1", NUMBERS))
     assert known.listed([scene]) == ""
@@ -190,7 +192,7 @@ def test_who_counts_after_we_came_is_a_rival(news: dict[str, Any], rival: str) -
     assert again.listed([news]) == rival  # seen by a list, after the watch was lost
 
 
-def test_who_counts_the_probe_is_told_at_once_and_who_counts_another_once_is_not() -> None:
+def test_a_controller_that_counts_the_probe_is_reported_and_one_stray_count_is_not() -> None:
     probed = {**body("p", ("kcm", "t2", NUMBERS))}
     probed["metadata"]["labels"] = {"gitops-ds.io/probe": "true"}
     known = Rivals()

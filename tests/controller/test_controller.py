@@ -32,7 +32,7 @@ from tests.simulator.stand import (
 )
 
 
-def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
+def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
     async def scene() -> None:
         async with stand(5) as there:
             controller = there.begin()
@@ -88,7 +88,7 @@ def test_a_bad_image_reaches_one_node_and_is_named() -> None:
 
 @settings(max_examples=profiles.examples(25), deadline=None)
 @given(lives=st.lists(st.floats(0.005, 0.4), min_size=1, max_size=6), surge=st.booleans())
-def test_killed_at_any_instant_it_makes_no_pod_twice_and_goes_on(
+def test_killed_at_any_instant_it_creates_no_pod_twice_and_continues(
     lives: list[float], surge: bool
 ) -> None:
     async def scene() -> None:
@@ -273,7 +273,7 @@ def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None
     play(scene)
 
 
-def test_a_quota_that_refuses_every_pod_is_asked_seldom_and_the_status_goes_on() -> None:
+def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continues() -> None:
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return (
             faults.failure(403, "exceeded quota")
@@ -391,7 +391,7 @@ def test_stop_ends_the_run_and_begins_nothing_more() -> None:
     play(scene)
 
 
-def test_every_action_is_told_with_its_reason() -> None:
+def test_every_action_is_reported_with_its_reason() -> None:
     async def scene() -> None:
         async with stand(2) as there:
             there.begin()
@@ -406,7 +406,7 @@ def test_every_action_is_told_with_its_reason() -> None:
     play(scene)
 
 
-def test_the_nodes_are_listed_on_a_schedule_whatever_the_watch_says() -> None:
+def test_the_nodes_are_listed_on_a_schedule_independently_of_the_watch() -> None:
     async def scene() -> None:
         async with stand(1, watch_for=100_000.0) as there:
             deaf = there.cluster.client()

@@ -190,7 +190,7 @@ def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
 
 
 @both_strategies
-def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(
+def test_when_only_two_of_five_pods_are_admitted_the_status_counts_two(
     strategy: dict[str, Any],
 ) -> None:
     made = 0
@@ -216,7 +216,7 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_tells_of_two(
     play(scene)
 
 
-def test_ten_of_a_hundred_pods_are_admitted_and_the_status_tells_of_ten() -> None:
+def test_ten_of_a_hundred_pods_are_admitted_and_the_status_counts_ten() -> None:
     def admission(request: SimulatedRequest) -> RequestFault | None:
         tried[request.verb, request.resource] += 1
         refused = (

@@ -1,5 +1,5 @@
-"""A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and what
-else is asked for.
+"""A real control plane on free ports of this machine, for the tests: etcd, kube-apiserver and
+the requested components.
 
 `scripts/controlplane` builds the programs. Everything lives in one directory and ends with
 `stop()`: each program leads a process group of its own and dies with its parent.
@@ -34,7 +34,7 @@ STAGES = Path(__file__).resolve().parent / "stages"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a control plane shall have."""
+    """The requested components and options of a control plane."""
 
     nodes: int = 0
     controllers: bool = True  # kube-controller-manager and kube-scheduler
@@ -42,7 +42,7 @@ class Wanted:
     pod_ready_milliseconds: int = 0
     pod_delete_milliseconds: int = 0
     api_server_options: tuple[str, ...] = ()
-    audit: bool = False  # whether `audit_log` tells every request
+    audit: bool = False  # whether `audit_log` has every request
 
 
 @cache
@@ -57,8 +57,8 @@ def programs(*options: str) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now, below those that outgoing connections are given
-    (32768 and up on Linux).
+    """A port without a listener at this moment, below the ports of outgoing connections (32768
+    and up on Linux).
     """
     while True:
         port = random.randrange(10240, 32768)
@@ -412,7 +412,7 @@ class ControlPlane:
         self._await(ready, "the API server")
 
     def _await(self, condition: Any, what: str) -> None:
-        """Polls a starting program: it has no other way to tell us that it is ready."""
+        """Polls a starting program: it has no other signal of its readiness."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for name, process in self.processes.items():

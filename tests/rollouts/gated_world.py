@@ -140,7 +140,7 @@ def policy(gate: dict[str, Any], **keys: Any) -> dict[str, Any]:
 
 
 def every(readings: list[Reading]) -> Measure:
-    """The readings in turn, the last one for ever."""
+    """The readings in turn, the last one indefinitely."""
     turns = itertools.chain(readings, itertools.repeat(readings[-1]))
 
     def measure(request: GateRequest, now: float) -> Reading:

@@ -23,7 +23,7 @@ POLICY = "stages: [{name: canary}, {name: gpu, approval: {from: [FROM]}, nodes: 
         ("team-gpu", (), None),
     ],
 )
-def test_a_stage_that_nobody_can_approve_is_named(
+def test_a_stage_that_no_user_can_approve_is_named(
     names: str, configured: tuple[str, ...], verdict: CheckVerdict | None
 ) -> None:
     texts = {

@@ -321,8 +321,8 @@ def test_texts_that_no_request_can_contain_are_no_data() -> None:
     half = "\ud800"
     reading = measure(query(half), prometheus={"url": "http://127.0.0.1:1"})
     assert reading.reason == "Prometheus: UnicodeEncodeError"
-    asked = replace(ask("http://127.0.0.1:1"), subject=replace(ask("").subject, nodes=(half,)))
-    reading = measure(asked, webhooks={"allow": ["127.0.0.1"]})
+    request = replace(ask("http://127.0.0.1:1"), subject=replace(ask("").subject, nodes=(half,)))
+    reading = measure(request, webhooks={"allow": ["127.0.0.1"]})
     assert reading.reason.startswith("webhook: ")
 
 

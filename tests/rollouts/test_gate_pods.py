@@ -143,8 +143,8 @@ def test_of_many_nodes_each_is_listed_in_turn() -> None:
     for _ in range(4):
         reading = look(cluster, gates, **touched)
     assert len(reading.nodes) == number
-    asked = [one.fields for one in cluster.asked]
-    assert {asked.count(one) for one in set(asked)} == {2}
+    fields = [one.fields for one in cluster.asked]
+    assert {fields.count(one) for one in set(fields)} == {2}
     assert len(look(cluster, gates, a=100.0).nodes) == 1
 
 

@@ -60,11 +60,11 @@ def test_an_exceeded_bound_halts_with_the_evidence_and_the_revert_ignores_gates(
     )
     rollout.measure = values(1)
     rollout.quiet(600, SECOND)
-    asked = len(rollout.asked)
+    count = len(rollout.asked)
     rollout.commit("agent:1")
     rollout.run()
     assert rollout.on(SECOND) == set()
-    assert len(rollout.asked) == asked
+    assert len(rollout.asked) == count
 
 
 def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the_deadline() -> None:
